@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,6 +108,12 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
 ]
+FinishedRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN_DIR", help="Folder of a finished run, or in it of one of its selections.", show_default=False
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
 RandomState = Annotated[int, typer.Option(help="Random seed.", min=0)]
@@ -159,6 +168,9 @@ def plan(
         str | None, typer.Option(metavar="NxC", help="Also the time on N machines of C cores each, e.g. 100x16.")
     ] = None,
     price: Annotated[float | None, typer.Option(help="With --on: price of an hour of a core.", min=0)] = None,
+    latency: Annotated[
+        float, typer.Option(help="With --on: seconds until the store answers, of an object store.", min=0)
+    ] = 0.0,
 ) -> None:
     """Print the cost of a pipeline without reading data.
 
@@ -178,10 +190,10 @@ def plan(
         planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
         text, document = planned.to_text(), planned.to_document()
         if on is not None:
-            from daskfs.pipeline.cost import Nodes, costs_of, text_of_costs
+            from daskfs.pipeline.cost import MEASURED, Nodes, costs_of, text_of_costs
 
             nodes, methods = Nodes.parse(on), {label: one.method for label, one in pipeline.selections.items()}
-            costs = costs_of(planned, methods, nodes)
+            costs = costs_of(planned, methods, nodes, replace(MEASURED, latency_s=latency))
             text += "\n" + text_of_costs(planned, costs, nodes, price)
             document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
     print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
@@ -506,6 +518,105 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
 
 
 @app.command()
+def apply(
+    run_dir: FinishedRun,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-",
+            help="New rows: a file of a kind that ingest reads, a folder, a pattern, a URL; -: standard input.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="File that ends in .csv or .parquet; -: CSV, printed.")
+    ] = "-",
+    features: Annotated[bool, typer.Option("--features", help="Write the selected features, too.")] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Hand a column of the file on. Repeatable.")
+    ] = None,
+    unseen: Annotated[
+        Literal["zero", "other"] | None,
+        typer.Option(help="What becomes of categories that the fit did not have, where its schema refuses them."),
+    ] = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of file, where its name does not say it.", metavar="KIND")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Field delimiter, where it is not that of the fit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Encode new rows as a run's were, and predict them with what it selected.
+
+    Only columns of which selected features are made need be there, in any order. Memory is that of a block of rows.
+    Where the target is there, too, the metrics of these rows are printed.
+
+    Examples: daskfs apply runs/power new.csv -o new.parquet; zcat new.csv.gz | daskfs apply runs/power - > new.csv
+    """
+    import tempfile
+
+    from daskfs.applied.apply import STANDARD_OUTPUT, spooled
+    from daskfs.applied.apply import apply as apply_model
+    from daskfs.applied.model import Model
+
+    model = Model.load(run_dir, refit=refit)
+    options = {} if delimiter is None else {"delimiter": delimiter}
+    with (
+        interrupts.concluding(),
+        tempfile.TemporaryDirectory(prefix="daskfs-") as folder,
+        _shown_progress() as progress,
+    ):
+        source = spooled(kind, folder) if data == "-" else data
+        how: dict[str, Any] = {"kind": kind, "options": options, "kept": keep or (), "unseen": unseen}
+        applied = apply_model(model, source, output, features=features, force=force, progress=progress, **how)
+    if output == STANDARD_OUTPUT:
+        _say(*applied.to_text().splitlines())
+    else:
+        print(json.dumps(vars(applied), indent=2) if as_json else applied.to_text())
+
+
+@app.command()
+def export(
+    run_dir: FinishedRun,
+    form: Annotated[
+        Literal["list", "columns", "sql", "sklearn"],
+        typer.Option(
+            "--as",
+            help="Names of features, names of the raw columns that they are made of, a SELECT, or a Python file.",
+        ),
+    ] = "list",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; by default it is printed.")
+    ] = None,
+    table: Annotated[str, typer.Option(help="With --as sql: name of the table.", metavar="TABLE")] = "data",
+    dialect: Annotated[
+        Literal["standard", "sqlite"], typer.Option(help="With --as sql: how parts of dates are taken.")
+    ] = "standard",
+    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+) -> None:
+    """Write what a run has found as a list, as SQL, or as a scikit-learn pipeline.
+
+    Examples: daskfs export runs/power --as sql --table meters; daskfs export runs/power --as sklearn -o power.py
+    """
+    from daskfs.applied.export import export as export_model
+    from daskfs.applied.model import Model
+    from daskfs.errors import RunError
+    from daskfs.files import written_whole
+
+    text = export_model(Model.load(run_dir, refit=refit), form, table=table, dialect=dialect)
+    if output is None:
+        print(text, end="")
+        return
+    if output.exists() and not force:
+        raise RunError("a file of this name exists", str(output), "choose another, or --force replaces it")
+    with written_whole(output) as path:
+        path.write_text(text, encoding="utf-8")
+    print(output)
+
+
+@app.command()
 def watch(
     run_dir: Annotated[
         Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)
@@ -541,10 +652,13 @@ def methods(as_json: AsJson = False) -> None:
 
 @app.command()
 def explain(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method, by its name.", show_default=False)],
+    method: Annotated[
+        str,
+        typer.Argument(metavar="METHOD|TOPIC", help="Method, or the topic that an error names.", show_default=False),
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method: its algorithm, its parameters, how it is run."""
+    """Explain a method (algorithm, parameters, how it is run), or what an error is about and what to do."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))
@@ -556,16 +670,17 @@ def report(
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of finished runs.", show_default=False)
     ],
     output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the HTML report of a run, or of several to compare."""
-    from daskfs.report.runs import write_report
+    """Write the HTML report of a run, or of several to compare; with --json print what it shows."""
+    from daskfs.report.runs import report_as_json, write_report
 
-    print(write_report(run_dirs, output))
+    print(json.dumps(report_as_json(run_dirs), indent=2) if as_json else write_report(run_dirs, output))
 
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result or table.")] = "pipeline",
+    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result, model or table.")] = "pipeline",
 ) -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text
@@ -623,6 +738,8 @@ def _print_outcome(outcome: RunOutcome) -> None:
             print(f"{label}:")
         _print_result(result)
     print(f"report: {outcome.report}")
+    if (outcome.folder / "model.json").exists():
+        _suggest(f"daskfs apply {shlex.quote(os.path.relpath(outcome.folder))} NEW.csv -o predictions.csv")
 
 
 def _print_result(result: SelectionResult) -> None:
@@ -634,6 +751,12 @@ def _print_result(result: SelectionResult) -> None:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:
         print("on the test rows: " + ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items()))
+
+
+def _suggest(command: str) -> None:
+    """Say what comes next, to who looks at a terminal."""
+    if sys.stdout.isatty():
+        print(f"next: {command}")
 
 
 def _say(*lines: str) -> None:

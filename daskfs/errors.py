@@ -14,7 +14,8 @@
     └── RunError                a run folder, a lost cluster, a full disk
 
 Each says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
-All are ValueErrors as well, as scikit-learn's callers expect of bad input.
+All are ValueErrors as well, as scikit-learn's callers expect of bad input. A note names the topic that tells more
+(`daskfs.error_topics`); the message itself does not.
 
 What a selection ends with all the same is a `SelectionWarning`; of a `Caution` among a result's notes there is one.
 """
@@ -25,6 +26,8 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
+
+from daskfs.error_topics import topic_of
 
 
 class DaskfsError(ValueError):
@@ -38,6 +41,11 @@ class DaskfsError(ValueError):
         File, line, column, key or array.
     remedy : str
         How to fix it.
+
+    Attributes
+    ----------
+    topic : str or None
+        What ``daskfs explain`` explains it under, as the page of errors of the documentation does.
     """
 
     exit_code = 2
@@ -45,11 +53,22 @@ class DaskfsError(ValueError):
     def __init__(self, problem: str, where: str = "", remedy: str = "") -> None:
         super().__init__(problem, where, remedy)  # all three, so that it survives pickling
         self.problem, self.where, self.remedy = problem, where, remedy
+        self.topic = topic_of(type(self).__name__, _caller())
+        if self.topic is not None:
+            self.add_note(f"more: daskfs explain {self.topic}")
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{place}{self.problem}{remedy}"
+
+
+def _caller() -> str:
+    """Return the module in which an error was made."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
 
 
 class ConfigError(DaskfsError):
@@ -135,7 +154,13 @@ class SelectionWarning(UserWarning):
     """
 
 
-class Caution(str):
+class Suspicion(str):
+    """A note on a selection that a report shows before anything else."""
+
+    __slots__ = ()
+
+
+class Caution(Suspicion):
     """A note on a selection that its user must see: who makes the result warns of it, too.
 
     Examples

@@ -120,12 +120,15 @@ def test_validate_touches_nothing(run, pipeline, tmp_path):
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_an_error_of_the_users_is_one_line_and_leaves_nothing(run, pipeline, tmp_path, command, override, message):
+def test_an_error_of_the_users_is_one_line_with_its_topic_below_and_leaves_nothing(
+    run, pipeline, tmp_path, command, override, message
+):
     code, text, errors = run(command, pipeline, "--set", override)
     assert code == 2
     assert text == ""
-    assert len(errors.splitlines()) == 1
-    assert message in errors
+    said, topic = errors.splitlines()
+    assert message in said
+    assert topic.startswith("more: daskfs explain ")
     assert left_in(tmp_path) == ["quick.yaml"]
 
 
@@ -152,11 +155,17 @@ def test_a_file_that_is_no_pipeline_is_refused_with_its_place(run, tmp_path, con
 def test_several_faults_are_one_line_each(run, pipeline):
     code, _, errors = run("validate", pipeline, "--set", "select.gama=1", "--set", "split.test=x", "--set", "nam=3")
     assert code == 2
-    assert len(errors.splitlines()) == 3
+    *lines, topic = errors.splitlines()
+    assert len(lines) == 3
+    assert topic == "more: daskfs explain yaml-files"
 
 
 def test_a_missing_file_is_named(run):
-    assert run("run", "nowhere.yaml") == (2, "", "nowhere.yaml: no such file; check the path\n")
+    assert run("run", "nowhere.yaml") == (
+        2,
+        "",
+        "nowhere.yaml: no such file; check the path\nmore: daskfs explain yaml-files\n",
+    )
 
 
 def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
@@ -164,7 +173,7 @@ def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
     code, _, errors = run("run", pipeline)
     assert code == 2
     assert errors == f"{tmp_path / 'runs' / 'quick'}: a finished run already exists at this path; " + (
-        "choose another output, or replace it with --force\n"
+        "choose another output, or replace it with --force\nmore: daskfs explain run-folders\n"
     )
     assert run("run", pipeline, "--force")[0] == 0
     code, _, errors = run("run", pipeline, "--resume", "runs/quick")
@@ -281,7 +290,8 @@ def test_verify_names_what_is_damaged(run, tmp_path):
     code, _, errors = run("verify", "d.zarr")
     assert code == 2
     assert "X" in errors
-    assert errors.endswith("d.zarr: 1 damaged part; remove it and ingest the source again\n")
+    assert "d.zarr: 1 damaged part; remove it and ingest the source again\n" in errors
+    assert errors.endswith("more: daskfs explain damaged-stores\n")
 
 
 def test_report_compares_runs(run, tmp_path):

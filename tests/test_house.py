@@ -18,6 +18,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"__init__"},
     {"pipeline"},
     {"report"},
+    {"applied"},
     {"baselines"},
     {"selectors"},
     {"feature_maps", "sources"},
@@ -25,12 +26,12 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"matrix"},
     {"dashboard"},
     {"cluster", "kernels", "result", "metrics"},
-    {"methods", "parameters", "watching"},
+    {"cells", "evidence", "methods", "parameters", "watching"},
     {"losses"},
     {"documents", "files"},
     {"objects"},
     {"errors", "interrupts"},
-    {"version"},
+    {"error_topics", "version"},
 ]
 FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
 
@@ -40,7 +41,7 @@ DOORS = {  # library: the rooms or modules that may import it
     "distributed": {"cluster", "dashboard"},
     "zarr": {"store"},
     "numcodecs": {"store"},
-    "pyarrow": {"sources", "result"},
+    "pyarrow": {"sources", "result", "applied.apply"},
     "typer": {"cli"},
     "rich": {"cli", "watching"},
     "yaml": {"documents"},
@@ -66,7 +67,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
     ],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
     "pipeline": [{"schemas"}, {"run"}, {"compile_ahead"}],
-    "report": [{"runs"}, {"html"}, {"plots", "size_curves"}],
+    "report": [{"runs"}, {"html"}, {"comparison", "features", "quality"}, {"summary"}, {"markup"}],
 }
 
 TASKS = {"map": 1, "each": 1, "reduce": 1, "map_blocks": 0, "reduce_blocks": 0, "keep_running": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from daskfs.documents import (
 from daskfs.errors import ConfigError
 from daskfs.files import Location, location
 from daskfs.losses import Loss
-from daskfs.metrics import PREDICTION_METRICS
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.objects.address import is_url
 from daskfs.parameters import Count
 from daskfs.pipeline.features import AnyFeatures, Features
@@ -71,7 +72,7 @@ Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
-Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "average_precision", "recall", "precision"]
+Metric: TypeAlias = Literal[(*PREDICTION_METRICS, *SELECTION_METRICS)]  # type: ignore[valid-type]
 
 
 Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURCES, section_of_source)]
@@ -145,7 +146,7 @@ class Refit(Section):
 
 
 class Evaluate(Section):
-    """Metrics on the test rows; recall and precision only where the source knows its true features."""
+    """Metrics on the test rows; selection_recall and selection_precision where the source knows its true features."""
 
     metrics: list[Metric] | None = Field(
         default=None, min_length=1, description="by default mse and r2; for classes accuracy and auc"
@@ -183,6 +184,7 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Walltime: TypeAlias = Annotated[str, Field(pattern=r"^(\d+-)?\d+(:\d+){0,2}$")]
 
 _OF_MOST_KINDS = ("kind", "n_workers", "memory_limit", "local_directory")
+_TEXTS_OF_JOBS = ("queue", "account", "resource_spec", "prologue", "directives", "python", "interface")
 _OF_JOBS = [field.name for field in fields(JobOptions) if field.name not in _OF_MOST_KINDS]
 _ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some kinds only
     **dict.fromkeys(_OF_JOBS, tuple(JOB_QUEUES)),
@@ -403,6 +405,21 @@ class Pipeline(Section):
     _written: Written = PrivateAttr(default_factory=lambda: Written({}))
 
     @model_validator(mode="after")
+    def _former_names_of_metrics(self) -> Pipeline:
+        if self.source is None or not find_source(self.source.kind).knows_true_features or not self.evaluate.metrics:
+            return self
+        former = [name for name in self.evaluate.metrics if f"selection_{name}" in SELECTION_METRICS]
+        for name in former:
+            said = f"evaluate.metrics: {name} of selected features is now called selection_{name}"
+            warnings.warn(
+                f"{said}; {name} alone will be that of labels here, as it is elsewhere", FutureWarning, stacklevel=2
+            )
+        self.evaluate.__dict__["metrics"] = [
+            f"selection_{name}" if name in former else name for name in self.evaluate.metrics
+        ]
+        return self
+
+    @model_validator(mode="after")
     def _distinct_labels(self) -> Pipeline:
         seen: dict[str, str] = {}
         for label in self._labels():
@@ -480,8 +497,9 @@ class Pipeline(Section):
 
     @property
     def cluster_jobs(self) -> JobOptions:
-        """What jobs are asked for, where the workers are jobs."""
-        return self.cluster.jobs(f"{self.output_path}.jobs")
+        """What jobs are asked for, where the workers are jobs, as it may be shown: see `to_document`."""
+        jobs, shown = self.cluster.jobs(f"{self.output_path}.jobs"), self.to_document()["cluster"]
+        return replace(jobs, **{key: shown[key] for key in _TEXTS_OF_JOBS if shown[key] is not None})
 
     def to_document(self) -> dict[str, Any]:
         """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds.

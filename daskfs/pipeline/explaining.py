@@ -1,4 +1,4 @@
-"""What people ask of a method before they run it: what it does, its parameters, how it is written in a pipeline."""
+"""What people ask of a method before they run it, and of an error after: what it does, its parameters; what to do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 import textwrap
 from typing import Any
 
+from daskfs.error_topics import TOPICS
+from daskfs.errors import ConfigError, did_you_mean
 from daskfs.methods import METHODS, SELECTORS, find_method
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.selections import key_of_n_features
@@ -28,13 +30,17 @@ def all_methods() -> list[dict[str, str]]:
 
 
 def explanation(name: str) -> dict[str, Any]:
-    """Return what there is to know of a method: summary, algorithm, parameters.
+    """Return what there is to know of a method (summary, algorithm, parameters) or of a topic of errors.
 
     Raises
     ------
     ConfigError
-        There is no such method; the nearest name is said.
+        There is no such method or topic; the nearest name is said.
     """
+    if name in TOPICS:
+        return {"name": name, "title": TOPICS[name].title, "text": inspect.cleandoc(TOPICS[name].text)}
+    if name not in METHODS and (near := did_you_mean(name, [*METHODS, *TOPICS])):
+        raise ConfigError(f"expected a method, or a topic that an error names, found {name!r}{near}", "explain")
     cls = find_method(name)
     return {
         "name": name,
@@ -70,8 +76,10 @@ def methods_text() -> str:
 
 
 def explanation_text(name: str) -> str:
-    """Return the explanation of a method for a terminal."""
+    """Return the explanation of a method, or of a topic of errors, for a terminal."""
     found = explanation(name)
+    if "title" in found:
+        return f"{found['title']}\n\n{found['text']}"
     lines = [f"{name}: {found['summary']}", "", found["algorithm"].replace("``", ""), "", "Parameters"]
     for parameter in found["parameters"]:
         default = "" if parameter["default"] is None else f", default {parameter['default']!r}"

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
+from daskfs.applied.model import Model
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, precision, recall
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
+from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
-from daskfs.pipeline.config import Pipeline
+from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.pipeline.examining import Predicted, evidence_of
 from daskfs.pipeline.folder import RunFolder, check_output
 from daskfs.pipeline.planning import (
     DataFacts,
@@ -42,8 +44,7 @@ from daskfs.pipeline.planning import (
 from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
 from daskfs.pipeline.stream_run import StreamRun, check_selections, check_stream
-from daskfs.report.html import render_report
-from daskfs.report.plots import draw_history
+from daskfs.report.html import draw_figures, render_report
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector
@@ -185,6 +186,7 @@ class _Run:
         self.steps = steps
         self.ingest_seconds = 0.0
         self.ingest_memory: dict[str, int] = {}
+        self.models: dict[str, Model] = {}
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -288,6 +290,7 @@ class _Run:
         evaluated = steps.seconds.get("evaluate", 0.0)
         train: Matrix = store
         test: Matrix | None = None
+        tested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -303,11 +306,16 @@ class _Run:
                 workers if workers.client is None or self.plan.limits.predicts_on_workers(self.plan.data) else Here()
             )
             testing = Run(test, "evaluate", where, steps, task_limit=self.plan.available_nbytes)
-            result.metrics = self._evaluate(selector, store, testing)
+            tested = self._tested(selector, testing)
+            result.metrics = self._evaluate(selector, store, tested)
             if refitted is not None:
-                own = self._evaluate(refitted, store, testing)
+                own = self._evaluate(refitted, store, self._tested(refitted, testing))
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
+        encoder = self._encoder_of(store)
+        if encoder is not None:
+            self.models[label] = model_of(selector, store, encoder, refitted)
+        result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {
@@ -317,36 +325,41 @@ class _Run:
         }
         return result
 
+    def _encoder_of(self, store: Stored) -> dict[str, Any] | None:
+        """Return how the rows of the store became features; None of a store that was made before that was kept."""
+        if isinstance(store, FeatureStore):
+            return store.encoder
+        assert self.source is not None
+        return self.source.encoder
+
     def _own_notes(self) -> list[str]:
         notes = ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
         if self.folder.checkpoint.room.is_full:
             notes.append(f"the checkpoint was full at {self.pipeline.checkpoint.max_size}: not all was kept")
         return notes
 
-    def _evaluate(self, selector: BaseSelector, store: Stored, testing: Run) -> dict[str, float]:
+    def _tested(self, selector: BaseSelector, testing: Run) -> Predicted | None:
+        """Return the test rows with what is predicted for them; None without a target."""
         y, weight = testing.matrix.read_target(), testing.matrix.read_weight()
         if y is None:
-            return {}
+            return None
         predictor = linear_predictor(selector.predictor(), testing)
-        prediction = selector.response(predictor)
-        selected = selector.selected_.tolist()
-        values: dict[str, float] = {}
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        for name in self.pipeline.evaluate.metrics_of(loss):
-            if name in ("recall", "precision"):
-                truth = _true_features(store)
-                values[name] = (recall if name == "recall" else precision)(selected, truth)
-            else:
-                values[name] = PREDICTION_METRICS[name](
-                    y, predictor if name in METRICS_OF_SCORES else prediction, weight
-                )
+        return Predicted.by(selector, y, predictor, weight)
+
+    def _evaluate(self, selector: BaseSelector, store: Stored, tested: Predicted | None) -> dict[str, float]:
+        if tested is None:
+            return {}
+        values = tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
+        for name in self.pipeline.evaluate.metrics or ():
+            if name in SELECTION_METRICS:
+                values[name] = SELECTION_METRICS[name](selector.selected_.tolist(), _true_features(store))
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
         # The page shows the peak memory, and drawing its figures takes part in it: they are drawn first.
-        figures = {label: draw_history(one.history, one.history_kind) for label, one in results.items()}
+        figures = {label: draw_figures(one) for label, one in results.items()}
         measured = workers.peak_memory()
         measured |= {name: max(nbytes, measured.get(name, 0)) for name, nbytes in self.ingest_memory.items()}
         for label, result in results.items():
@@ -357,6 +370,10 @@ class _Run:
             }
             if several:
                 result.save(path / label, overwrite=True)
+                if label in self.models:
+                    self.models[label].save(path / label)
+        for model in list(self.models.values())[:1]:
+            model.save(path)
         next(iter(results.values())).save(path, overwrite=True)
         metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
@@ -397,6 +414,18 @@ def make_store(
         client=client,
         storage_options=pipeline.storage_options,
     )
+
+
+def _words_of(split: Split | None) -> str:
+    """Say how the test rows were chosen."""
+    if split is None:
+        return ""
+    if split.by not in ("random", "order"):
+        return f"rows whose {split.by!r} is {split.test}"
+    if isinstance(split.test, float):
+        how = f"drawn at random, seed {split.random_state}" if split.by == "random" else "the last of the source"
+        return f"{split.test:.0%} of the rows, {how}"
+    return f"{split.test} by {split.by}"
 
 
 def _true_features(store: Stored) -> list[int]:

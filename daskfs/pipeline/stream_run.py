@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.applied.model import Model
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
-from daskfs.losses import find_loss
 from daskfs.methods import find_method
-from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
+from daskfs.metrics import SELECTION_METRICS
 from daskfs.parameters import parameters_of
+from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Pipeline, Split
+from daskfs.pipeline.examining import Predicted
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
 from daskfs.report.html import render_report
@@ -89,8 +91,8 @@ def check_selections(pipeline: Pipeline) -> None:
             raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
     if pipeline.refit.by != "method":
         raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
-    if set(pipeline.evaluate.metrics or ()) & {"recall", "precision"}:
-        problem = "recall and precision need a source that knows its true features"
+    if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
+        problem = "selection_recall and selection_precision need a source that knows its true features"
         raise ConfigError(problem, "evaluate.metrics", "drop them")
 
 
@@ -142,6 +144,7 @@ class StreamRun:
     ) -> None:
         self.pipeline, self.source, self.steps, self.before = pipeline, source, steps, before
         self.path, self.checkpoint, self.comes_once = folder.path, folder.checkpoint, comes_once
+        self.models: list[Model] = []
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -157,6 +160,8 @@ class StreamRun:
             results[label].save(folder, overwrite=True)
         if several:
             next(iter(results.values())).save(path, overwrite=True)
+            for model in self.models[:1]:
+                model.save(path)
         metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
         (path / "metrics.json").write_text(text, encoding="utf-8")
@@ -181,6 +186,10 @@ class StreamRun:
             selector.set_params(client=None)
             self.steps.finish()
         selector.save(folder / MODEL)
+        model = model_of_stream(selector, self.source)
+        if model is not None:
+            self.models.append(model)
+            model.save(folder)
         result: SelectionResult = selector.result_
         if holdout is not None:
             result.metrics = self._evaluate(selector, holdout)
@@ -219,12 +228,8 @@ class StreamRun:
         y, weight, predictor = selector.predictors_of(self.source, keep=holdout.is_test)
         if not len(y):
             raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
-        prediction = selector.response(predictor)
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        return {
-            name: PREDICTION_METRICS[name](y, predictor if name in METRICS_OF_SCORES else prediction, weight)
-            for name in self.pipeline.evaluate.metrics_of(loss)
-        }
+        tested = Predicted.by(selector, y, predictor, weight)
+        return tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
 
 
 class Holdout:

@@ -216,8 +216,10 @@ class Facts:
     def date(self) -> tuple[str, str, list[str]] | None:
         """Return kind and format of dates, and other formats that read all of them too; None where they are none."""
         if pa.types.is_temporal(self.values.type):
-            kind = "time" if pa.types.is_time(self.values.type) else "datetime"
-            return ("date" if pa.types.is_date(self.values.type) else kind), "", []
+            if pa.types.is_time(self.values.type):
+                return "time", "", []
+            is_day = pa.types.is_date(self.values.type) or self.distinct.equals(pc.floor_temporal(self.distinct))
+            return ("date" if is_day else "datetime"), "", []
         if not self.is_text or len(self.distinct) < 2:
             return None
         some = self.distinct.slice(0, _MOST_DATES)
@@ -451,9 +453,7 @@ def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]
 def _leaks(one: Facts, target: Facts) -> list[str]:
     """Tell whether a feature knows the target better than a feature should."""
     found = []
-    stem = re.sub(r"[\W_]+|^(is|has)", "", target.name.lower())
-    plain = re.sub(r"[\W_]+", "", one.name.lower())
-    if len(stem) >= 4 and (stem in plain or (len(plain) >= 4 and plain in stem)):
+    if named_like(one.name, target.name):
         found.append(f"has a name like the target's ('{target.name}'): is it known before the target is?")
     rows = np.flatnonzero((one.codes >= 0) & (target.codes >= 0))[:_MOST_PAIRS]
     if len(rows) < 20:
@@ -463,7 +463,7 @@ def _leaks(one: Facts, target: Facts) -> list[str]:
     by_number = one.share_of_numbers == 1.0 and len(one.distinct) > 2
     if is_class:
         base = np.bincount(goal).max() / len(rows)
-        told = _told_by_order(one.numbers[rows], goal) if by_number else _told_by_levels(code, goal)
+        told = told_by_order(one.numbers[rows], goal) if by_number else _told_by_levels(code, goal)
         if told >= _LEAK and base < 0.99:
             found.append(f"tells the target of {told:.2%} of the rows by itself: is it a copy, or known only after it?")
     elif by_number:
@@ -472,6 +472,13 @@ def _leaks(one: Facts, target: Facts) -> list[str]:
         if r >= _LEAK:
             found.append(f"its correlation with the target is {r:.4f}: is it a copy, or known only after it?")
     return found
+
+
+def named_like(name: str, target: str) -> bool:
+    """Tell whether a column's name holds the target's, or the other way round."""
+    stem = re.sub(r"[\W_]+|^(is|has)", "", target.lower())
+    plain = re.sub(r"[\W_]+", "", name.lower())
+    return len(stem) >= 4 and (stem in plain or (len(plain) >= 4 and plain in stem))
 
 
 def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
@@ -484,7 +491,7 @@ def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
     return float(table.max(axis=1).sum()) / len(code)
 
 
-def _told_by_order(x: np.ndarray, goal: np.ndarray) -> float:
+def told_by_order(x: np.ndarray, goal: np.ndarray) -> float:
     """Return the share of rows that thresholds of a number put right, one between two classes."""
     in_order = goal[np.argsort(x, kind="stable")]
     if len(np.unique(goal)) != 2:

@@ -21,13 +21,16 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
+from daskfs.sources.other_formats import refuse_other_formats
 
 SOURCES = {
     "csv": "daskfs.sources.csv:CsvSource",
     "parquet": "daskfs.sources.parquet:ParquetSource",
     "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
+    "feather": "daskfs.sources.arrow_files:FeatherSource",
     "npz": "daskfs.sources.sparse.matrices:MatrixSource",
+    "npy": "daskfs.sources.npy_array:NpySource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
@@ -45,7 +48,9 @@ ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".zarr": "zarr",
+    **dict.fromkeys((".feather", ".arrow", ".ipc", ".orc"), "feather"),
     ".npz": "npz",
+    ".npy": "npy",
     ".bed": "plink",
     ".h5ad": "anndata",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
@@ -58,6 +63,9 @@ ENDINGS = {
 
 OF_TABLES = ("missing", "one_hot", "interactions")
 """Options that tables in memory take as files do."""
+
+PLACES = ("path", "y", "weight", "phenotypes", "schema")
+"""Options that name where the rows are, and what they have beside features."""
 
 
 def find_source(kind: str) -> type[Source]:
@@ -141,7 +149,9 @@ def make_source(kind: str, **options: Any) -> Source:
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
     one_hot, interactions = given.pop("one_hot", None), given.pop("interactions", None)
-    return with_entries(find_source(kind)(**given), one_hot, interactions)
+    source: Source = find_source(kind)(**given)
+    source.made_with = {name: value for name, value in given.items() if name not in PLACES and _is_plain(value)}
+    return with_entries(source, one_hot, interactions)
 
 
 def with_entries(source: Any, one_hot: str | None, interactions: Any) -> Source:
@@ -211,7 +221,7 @@ def as_source(
         if y is not None:
             raise ConfigError("expected the targets as y or as target, found both", "ingest", "leave one out")
         target, y = None, target
-    if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
+    if is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
     if _is_bag(source):
         if schema is not None or y is not None or names is not None or weight is not None:
@@ -248,7 +258,7 @@ def as_source(
     if module == "dask":
         from daskfs.sources.dask_array import DaskArraySource
 
-        return DaskArraySource(source, y, names, targets)
+        return DaskArraySource(source, y, names, targets, weight)
     if source is None or isinstance(source, (dict, set, int, float)):
         raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
     if hasattr(source, "tocsr"):
@@ -257,6 +267,13 @@ def as_source(
     from daskfs.sources.arrays import ArraySource
 
     return ArraySource(source, y, weight, names, targets if y is not None else None)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold it."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _are_names(target: Any) -> bool:
@@ -273,21 +290,22 @@ def _is_bag(source: Any) -> bool:
     return type(source).__module__ == "dask.bag.core"
 
 
-def _is_path(source: Any) -> bool:
+def is_path(source: Any) -> bool:
+    """Whether a source is named by its path or URL."""
     return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
 def _file_source(
     source: Any, target: Any, schema: Any, weight: Any, names: Any, y: Any, options: dict[str, Any]
 ) -> Source:
-    one = source if _is_path(source) else source[0]
+    one = source if is_path(source) else source[0]
     first = str(one)
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)
     kind = options.pop("kind", None) or kind_of(one)
     if kind == "zarr":
         return make_source(kind, path=source, y=y, names=names, target=target, schema=schema, weight=weight, **options)
-    if kind == "npz":
+    if kind in ("npz", "npy"):
         beside = {"y": y, "weight": weight, "names": names, "target": target, "schema": schema}
         return make_source(kind, path=source, **beside, **options)
     if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
@@ -300,17 +318,23 @@ def _file_source(
 
 
 def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
-    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known."""
+    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known.
+
+    Raises
+    ------
+    SourceError
+        A format that is not read; the remedy turns it into one that is.
+    """
     folder = location(path)
+    refuse_other_formats(folder)
     name = folder.with_suffix("") if folder.suffix in COMPRESSED else folder
     if isinstance(folder, ObjectPath) and name.suffix:
         return ENDINGS.get(name.suffix, "csv")
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return _kind_of_zarr(folder)
-        if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
-            return "parquet"
-        return "csv"
+        kinds = {ENDINGS.get(file.suffix) for file in folder.iterdir()}
+        return next((kind for kind in ("parquet", "feather") if kind in kinds), "csv")
     return ENDINGS.get(name.suffix, "csv")
 
 

@@ -20,12 +20,13 @@ from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
+from daskfs.sources.columns import BadValue, CategoryEncoder, DateEncoder, Encoder, checked_numbers
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
+from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
 
 
@@ -79,6 +80,8 @@ class TableSource(Source):
         ("zero") or a category of their own.
     """
 
+    header_names: list[str]
+    """Every column of the table, in order, once `columns` are known."""
     by_id: bool = False
     """Categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`): nobody lists them."""
 
@@ -124,8 +127,10 @@ class TableSource(Source):
     @cached_property
     def columns(self) -> dict[str, ColumnSchema]:
         """The columns that are used, in the table's order, with what they mean."""
+        header = self.header()
+        self.header_names = [str(name) for name in header]
         return resolve_columns(
-            self.header(), self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
+            header, self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
         )
 
     @cached_property
@@ -159,6 +164,11 @@ class TableSource(Source):
     def encoding(self) -> dict[str, Any]:
         """The columns in use with their schema."""
         return {name: column.to_document() for name, column in self.columns.items()}
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """What each column became, and what was learnt for that; reads the table once where it has not been read."""
+        return {"kind": "table", "table": TableEncoder.of(self).to_document()}
 
     @cached_property
     def survey(self) -> Survey:
@@ -343,7 +353,7 @@ class TableSource(Source):
 
     def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return how many rows were dropped for which column, and how many categories nobody had seen."""
-        return self._dropped, {encoder.name: encoder.n_unseen for encoder in self._category_encoders}
+        return self._dropped, {encoder.name: encoder.n_unseen for encoder in self._counting}
 
     def conclude(self, facts: Sequence[tuple[dict[str, int], dict[str, int]]], n_samples: int) -> None:
         """Note what the parts have shown."""
@@ -351,13 +361,14 @@ class TableSource(Source):
         for of_part, n_unseen in facts:
             for name, count in of_part.items():
                 dropped[name] = dropped.get(name, 0) + count
-            for encoder in self._category_encoders:
+            for encoder in self._counting:
                 encoder.n_unseen += n_unseen[encoder.name]
         self._note(dropped, n_samples)
 
     @property
-    def _category_encoders(self) -> list[CategoryEncoder]:
-        return [encoder for encoder in self.encoders.values() if isinstance(encoder, CategoryEncoder)]
+    def _counting(self) -> list[CategoryEncoder | DateEncoder]:
+        """Encoders that count what nobody had seen."""
+        return [one for one in self.encoders.values() if isinstance(one, (CategoryEncoder, DateEncoder))]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
@@ -391,12 +402,11 @@ class TableSource(Source):
         if n_dropped:
             which = ", ".join(f"'{name}': {count:,}" for name, count in dropped.items())
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
-        for encoder in self._category_encoders:
+        for encoder in self._counting:
             if encoder.n_unseen:
                 became = f"'{encoder.name}=other'" if encoder.unseen == "other" else "zeros"
-                notes.append(
-                    f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen categories became {became}"
-                )
+                what = "categories" if isinstance(encoder, CategoryEncoder) else "years"
+                notes.append(f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}")
                 encoder.n_unseen = 0
         self.notes[:] = notes
 

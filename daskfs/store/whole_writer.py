@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from daskfs.errors import StoreError
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
+from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
@@ -61,18 +64,18 @@ class WholeWriter(ABC):
         self.memory_limit, self.progress = memory_limit, progress or Silent()
 
     def __enter__(self) -> Self:
-        is_begun = False
+        is_begun, self._n_rows, self._is_whole = False, 0, True
         try:
-            with interrupts.held():
-                self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
-            self.notes += self._site.notes
-            self._group = self._site.new_group()
-            self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
-            self._keys: list[np.ndarray] = [np.empty(0)]
-            self._n_rows, self._is_whole = 0, True
-            self._workers: Workers = Here()
-            self._prepare()
-            self._rng = np.random.default_rng(self.random_state)
+            with self._explain_disk_full():
+                with interrupts.held():
+                    self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
+                self.notes += self._site.notes
+                self._group = self._site.new_group()
+                self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
+                self._keys: list[np.ndarray] = [np.empty(0)]
+                self._workers: Workers = Here()
+                self._prepare()
+                self._rng = np.random.default_rng(self.random_state)
         except BaseException:
             if is_begun:
                 self._site.remove()
@@ -114,6 +117,15 @@ class WholeWriter(ABC):
     def _finish(self) -> None:
         """Write what is left, and give the store its name."""
 
+    def _told_source(self) -> dict[str, Any]:
+        """Write what encodes other rows, which the header tells the digest of; return the rest of the source."""
+        source = {key: value for key, value in self.source.items() if key != "encoder"}
+        if "encoder" not in self.source:
+            return source
+        content = json.dumps(self.source["encoder"], ensure_ascii=False).encode()
+        (self._site.folder / ENCODER).write_bytes(content)
+        return source | {ENCODER_DIGEST: hashlib.sha256(content).hexdigest()}
+
     @abstractmethod
     def _let_go(self) -> None:
         """Forget what holds files or memory."""
@@ -133,7 +145,7 @@ class WholeWriter(ABC):
             "target_names": self.target_names,
             "label_names": self.label_names,
             "has_weight": self.has_weight,
-            "source": self.source,
+            "source": self._told_source(),
             "encoding_digest": self.encoding_digest,
             "digest": "",
             "notes": tuple(self.notes),

@@ -1,6 +1,10 @@
+import base64
+import hashlib
 import html
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,9 +12,11 @@ import pytest
 
 from daskfs.errors import RunError
 from daskfs.methods import METHODS, find_method
+from daskfs.report import markup
 from daskfs.report.html import SCORE_KINDS, render_report
+from daskfs.report.markup import SCRIPTS, asset
 from daskfs.report.plots import FIGURES, draw_passes
-from daskfs.report.runs import load_run, write_report
+from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
 
@@ -58,7 +64,7 @@ class Checker(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.addresses += [v for k, v in attributes if k in ("src", "href", "xlink:href") and not v.startswith("#")]
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
@@ -78,10 +84,28 @@ def checked(page):
 
 def test_the_page_is_whole_and_needs_nothing_else():
     checker = checked(render_report("power", {"message": make_result()}))
-    assert "script" not in checker.tags
-    assert "link" not in checker.tags
+    assert checker.tags.count("script") == len(SCRIPTS), "those that the page's policy names"
+    assert {"link", "img", "iframe", "object"} & {*checker.tags} == set()
     assert checker.addresses == []
     assert checker.tags.count("svg") == 1
+
+
+def test_the_page_lets_run_nothing_but_its_own_scripts():
+    page = render_report("power", {"message": make_result()})
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert re.findall(r"'sha256-([^']*)'", policy) == digests
+
+
+def test_what_is_inlined_is_what_its_makers_published():
+    readme = (Path(markup.__file__).parent / "assets" / "README.md").read_text()
+    digest = hashlib.sha256(asset("dataTables.min.js").encode()).hexdigest()
+    assert digest in readme
+    assert "MIT License" in asset("dataTables.LICENSE.txt")
+    assert all("</script" not in asset(name) for name in SCRIPTS)
 
 
 def test_names_from_the_data_are_shown_as_text():
@@ -140,6 +164,20 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert "first and second" in text
     ranks = re.search(r"<tr><td>日本</td><td class=\"number\">1</td><td class=\"number\">1</td></tr>", text)
     assert ranks, "a feature that both selected comes first, with its rank in each"
+
+
+def test_runs_are_compared_by_what_they_have_in_common_on_the_page_and_as_json(tmp_path):
+    make_result().save(tmp_path / "first")
+    make_result([2, 1]).save(tmp_path / "second")
+    runs = [tmp_path / "first", tmp_path / "second"]
+    told = report_as_json(runs)
+    assert told["jaccard"] == {"first": {"first": 1.0, "second": 1 / 3}, "second": {"first": 1 / 3, "second": 1.0}}
+    assert told["results"]["second"]["selected"][1]["name"] == "größe"
+    assert json.loads(json.dumps(told)) == told
+    assert (
+        '<tr><td>first</td><td class="number">1.00</td><td class="number">0.33</td></tr>'
+        in write_report(runs).read_text()
+    )
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
@@ -203,6 +241,7 @@ def test_a_metric_is_shown_against_the_number_of_features_with_a_line_for_each_m
     page = render_report("sizes", results)
     checked(page)
     assert page.count("against the number of features</h2>") == 2
+    assert page.count('<svg role="img" aria-label="A line for each method and its settings, from 2 to 4') == 2
     section = page[page.index("<h2>accuracy against") : page.index("<h2>auc against")]
     rows = re.findall(r"<tr>(.*?)</tr>", section)
     assert [re.findall(r">([^<]+)<", row) for row in rows] == [

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.errors import Caution
+from daskfs.errors import Caution, Suspicion
 from daskfs.matrix.base import Matrix
 
 MOST_FEATURES = 1 << 17
@@ -53,12 +53,13 @@ def remarks_on(matrix: Matrix, selected: np.ndarray) -> list[str]:
     identifiers = [j for j in likely if _identifies(matrix, j)]
     if identifiers:
         which = _listed(matrix, identifiers)
-        notes.append(f"each row has a whole number of its own: {which}; leave out what is an identifier")
+        notes.append(Suspicion(f"each row has a whole number of its own: {which}; leave out what is an identifier"))
     copies = _copies(matrix, selected, found)
     if copies:
         pairs = [f"{_listed(matrix, [other])} of {_listed(matrix, [j])}" for j, other in copies[:_NAMED]]
         more = f" and {len(copies) - _NAMED} more" if len(copies) > _NAMED else ""
-        notes.append(f"exact copies of selected columns, between which nothing decides: {', '.join(pairs)}{more}")
+        found_copies = f"exact copies of selected columns, between which nothing decides: {', '.join(pairs)}{more}"
+        notes.append(Suspicion(found_copies))
     return notes
 
 

@@ -1,0 +1,449 @@
+"""What a report tells beside a selection, computed while the data is at hand: see `daskfs.evidence`.
+
+All from what a run holds anyway (targets and predictions of the test rows), from the store's statistics where they are
+small, and from a sample: the first test rows of the first selected columns, 4 MiB at most.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import Suspicion
+from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, QualityRecord
+from daskfs.losses import Loss, find_loss
+from daskfs.matrix.base import Matrix
+from daskfs.metrics import (
+    METRICS_OF_PROBABILITIES,
+    METRICS_OF_SCORES,
+    PREDICTION_METRICS,
+    bootstrap_interval,
+    metric_of,
+)
+from daskfs.result import SelectionResult, parents_in
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.remarks import MOST_FEATURES
+from daskfs.selectors.shared.responses import sigmoid
+from daskfs.store.feature_store import FeatureStore
+from daskfs.version import __version__
+
+MOST_DESCRIBED = 10_000
+"""Selected features that are described one by one."""
+SAMPLE_ROWS, SAMPLE_COLUMNS = 2_000, 256
+MOST_NEAR_MISSES = 20
+MOST_CLASSES = 30
+"""Of a confusion matrix."""
+N_BINS = 10
+N_STEPS = 12
+COMMAND = "daskfs run pipeline.yaml --set output=again"
+
+ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
+"""Correlations: of selected columns that say the same, of a stand-in, of a column that is the target in other words."""
+OF_THE_ERROR = 0.3
+"""Share of the squared errors that one row makes, from which on it is named."""
+FEW_ROWS = 50
+
+
+class Predicted(NamedTuple):
+    """The test rows with what is predicted for them."""
+
+    y: np.ndarray
+    weight: np.ndarray | None
+    predictor: np.ndarray
+    """Linear predictor, of shape (n_rows,) or (n_rows, n_classes)."""
+    prediction: np.ndarray
+    loss: Loss
+    classes: np.ndarray | None = None
+    """Labels of a classifier, ascending."""
+    probability: np.ndarray | None = None
+    """Of each class, where the loss has any."""
+
+    @classmethod
+    def by(cls, selector: BaseSelector, y: np.ndarray, predictor: np.ndarray, weight: np.ndarray | None) -> Predicted:
+        """Return what a selector makes of the linear predictor of rows."""
+        own = find_loss(selector.loss_)
+        loss = find_loss("multinomial") if predictor.ndim > 1 else own
+        classes = selector.classes_ if own.is_classifier else None
+        probability = selector._probabilities(predictor) if own.has_probabilities else None
+        return cls(y, weight, predictor, selector.response(predictor), loss, classes, probability)
+
+    def has(self, metric: str) -> bool:
+        """Tell whether there is what a metric of predictions measures."""
+        return metric in PREDICTION_METRICS and (metric not in METRICS_OF_PROBABILITIES or self.probability is not None)
+
+    def of(self, metric: str) -> Any:
+        """Return what a metric measures."""
+        if metric in METRICS_OF_PROBABILITIES:
+            return self.probability
+        return self.predictor if metric in METRICS_OF_SCORES else self.prediction
+
+    def metric(self, name: str) -> float:
+        """Return a metric of predictions."""
+        return metric_of(name, self.y, self.of(name), self.weight, self.classes)
+
+    def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Return those of some metrics that there are."""
+        return {name: self.metric(name) for name in names if self.has(name)}
+
+    def baseline(self, metric: str, value: float) -> float:
+        """Return the metric of whoever predicts one value for each row; NaN of probabilities, of which it has none."""
+        if metric in METRICS_OF_PROBABILITIES:
+            return float("nan")
+        given = np.full(len(self.y), 0.0 if metric in METRICS_OF_SCORES else value)
+        return metric_of(metric, self.y, given, self.weight, self.classes)
+
+
+def evidence_of(
+    store: Matrix,
+    train: Matrix,
+    test: Matrix | None,
+    split: str,
+    selector: BaseSelector,
+    result: SelectionResult,
+    tested: Predicted | None,
+) -> EvidenceRecord:
+    """Return what a report tells of a selection on the rows of a store.
+
+    Parameters
+    ----------
+    store, train, test : Matrix
+        All rows, and those of the split.
+    split : str
+        How it was made, in words.
+    selector : BaseSelector
+        Fitted to `train`.
+    result : SelectionResult
+        With metrics.
+    tested : Predicted, optional
+        Where there are test rows with a target.
+    """
+    sample = _Sample(train if test is None else test, selector, result)
+    data = _data_of(store, selector, split)
+    warnings = [str(note) for note in result.notes if isinstance(note, Suspicion)]
+    warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
+    record = None
+    if tested is not None and len(tested.y):
+        record = record_of_test(tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested))
+        rows = None if test is None else test.source_row
+        warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
+    return EvidenceRecord(
+        data=data,
+        features=sample.features(store),
+        near_misses=sample.near_misses(),
+        warnings=list(dict.fromkeys(warnings)),
+        test=record,
+        command=COMMAND,
+        versions=versions(),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result depends on."""
+    from importlib.metadata import version
+
+    packages = ("numpy", "numba", "dask", "zarr")
+    return {"daskfs": __version__, "python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def selector_classifies(selector: BaseSelector) -> bool:
+    """Whether a fitted selector predicts labels."""
+    return getattr(selector, "classes_", None) is not None
+
+
+def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
+    source: Mapping[str, Any] = store.source if isinstance(store, FeatureStore) else {}
+    targets = store.target_names if isinstance(store, FeatureStore) else ()
+    (n_samples, n_features), classes = store.shape, store.target_classes
+    several = source.get("table_columns")
+    n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
+    known = store.column_statistics() if n_features <= MOST_FEATURES else None
+    return DataRecord(
+        source=str(source.get("description") or source.get("kind") or type(store).__name__),
+        target=", ".join(targets),
+        classes=None if classes is None else list(classes),
+        split=split,
+        nbytes=n_samples * n_features * store.dtype.itemsize,
+        n_columns=n_columns,
+        n_missing=None if known is None else int(np.sum(known.n_missing)),
+        n_constant=None if known is None else int((known.minimum == known.maximum).sum()),
+    )
+
+
+class _Sample:
+    """Some rows of the selected columns and of near misses."""
+
+    def __init__(self, matrix: Matrix, selector: BaseSelector, result: SelectionResult) -> None:
+        self.matrix, self.selector, self.result = matrix, selector, result
+        self.is_made = selector.made_ is not None
+        self.columns = np.empty(0, np.int64) if self.is_made else selector.selected_[:SAMPLE_COLUMNS].astype(np.int64)
+        self.names = [str(name) for name in result.table["name"].head(len(self.columns))]
+        self._near = self._nearest()
+        self.X = self._read(self.columns)
+        self.near_X = self._read(self._near)
+        self.y = matrix.read_target(slice(0, len(self.X)))
+
+    def _nearest(self) -> np.ndarray:
+        """Return the columns that are not selected, with the highest scores."""
+        scores = self.result.scores
+        if scores is None or self.is_made or len(scores) != self.matrix.shape[1]:
+            return np.empty(0, np.int64)
+        rest = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=-np.inf)
+        rest[self.selector.selected_] = -np.inf
+        some = np.argpartition(-rest, min(MOST_NEAR_MISSES, len(rest) - 1))[:MOST_NEAR_MISSES]
+        some = some[rest[some] > 0]
+        return np.asarray(some[np.lexsort((some, -rest[some]))], dtype=np.int64)
+
+    def _read(self, columns: np.ndarray) -> np.ndarray:
+        """Return the sampled rows of some columns, in the order in which they are given."""
+        n_rows = min(SAMPLE_ROWS, self.matrix.shape[0])
+        if not len(columns):
+            return np.empty((n_rows, 0))
+        in_order = np.argsort(columns)
+        X = np.empty((n_rows, len(columns)))
+        X[:, in_order] = self.matrix.read(slice(0, n_rows), columns[in_order])
+        return X
+
+    def features(self, store: Matrix) -> list[FeatureRecord]:
+        """Return what is known of each selected feature."""
+        table = self.result.table.head(MOST_DESCRIBED)
+        if self.is_made:
+            rows = table.to_dict("records")
+            return [FeatureRecord(" × ".join(of.name for of in parents_in(row)), None, None, None) for row in rows]
+        index = table["index"].to_numpy()
+        known = store.column_statistics() if store.shape[1] <= MOST_FEATURES else None
+        numbers = np.full((3, len(index)), np.nan)
+        if known is not None:
+            numbers[:] = known.std[index], known.minimum[index], known.maximum[index]
+        elif len(self.columns):
+            found = self.X.std(axis=0), self.X.min(axis=0), self.X.max(axis=0)
+            numbers[:, : len(self.columns)] = found
+        names = columns_of(store, index, [str(name) for name in table["name"]])
+        listed = [[float(value) if np.isfinite(value) else None for value in column] for column in numbers.T]
+        return [FeatureRecord(name, *values) for name, values in zip(names, listed, strict=True)]
+
+    def near_misses(self) -> list[NearMiss]:
+        """Return the features with the highest scores that are not selected, with what stands in for them."""
+        found, scores, correlation = [], self.result.scores, _correlations(self.near_X, self.X)
+        for k, j in enumerate(self._near):
+            assert scores is not None
+            best = int(np.argmax(correlation[k])) if correlation.shape[1] else -1
+            is_like = best >= 0 and correlation[k, best] >= STANDS_IN
+            like = (self.names[best], round(float(correlation[k, best]), 4)) if is_like else (None, None)
+            found.append(NearMiss(str(self.matrix.names[int(j)]), float(scores[j]), *like))
+        return found
+
+    def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
+        """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
+        from daskfs.sources.judging import named_like, told_by_order
+
+        for name in self.names if target else ():
+            if named_like(name, target):
+                yield f"{name!r} has a name like the target's ({target!r}): is it known before the target is?"
+        if len(self.X) < 20:
+            return
+        if self.y is not None and self.y.ndim == 1 and len(np.unique(self.y)) > 1:
+            codes = np.unique(self.y, return_inverse=True)[1]
+            is_skewed = np.bincount(codes).max() / len(codes) >= 0.99
+            told = _correlations(self.X, self.y[:, None])[:, 0] if not are_classes else np.zeros(self.X.shape[1])
+            for k, name in enumerate(self.names):
+                if are_classes and not is_skewed:
+                    told[k] = told_by_order(self.X[:, k], codes)
+                if told[k] >= IS_TARGET:
+                    how = "tells the class of nearly every row" if are_classes else f"has correlation {told[k]:.4f}"
+                    yield f"possible leak: {name!r} by itself {how}: is it a copy of the target, or known after it?"
+        correlation = np.triu(_correlations(self.X, self.X), 1)
+        pairs = np.argwhere(correlation >= ALIKE)[:5]
+        if len(pairs):
+            listed = ", ".join(f"{self.names[i]!r} and {self.names[j]!r}" for i, j in pairs)
+            yield f"selected features that say nearly the same (correlation above {ALIKE}): {listed}"
+
+    def by_size(self, tested: Predicted) -> tuple[str, list[int], list[float]]:
+        """Return a metric of the first features of the model, those after them held at their means."""
+        n_rows, n_columns = self.X.shape
+        coef = self.selector.coef_
+        metric = tested.loss.default_metrics[0] if tested.loss.is_classifier else "r2"
+        if self.is_made or n_columns != len(self.selector.selected_) or coef.ndim > 1 or n_rows < 2 or n_columns < 2:
+            return "", [], []
+        if metric == "accuracy" and len(np.unique(tested.y[:n_rows])) < 2:
+            return "", [], []
+        shares = (self.X - self.X.mean(axis=0)) * coef[self.columns]
+        rest = float(self.selector.intercept_) + float(self.X.mean(axis=0) @ coef[self.columns])
+        sums = np.cumsum(shares, axis=1) + rest
+        sizes = np.unique(np.round(np.geomspace(1, n_columns, N_STEPS)).astype(int))
+        weight = None if tested.weight is None else tested.weight[:n_rows]
+        values = []
+        for size in sizes:
+            predicted = self.selector.response(sums[:, size - 1])
+            values.append(PREDICTION_METRICS[metric](tested.y[:n_rows], predicted, weight))
+        if not np.isfinite(values).all():
+            return "", [], []
+        return metric, sizes.tolist(), values
+
+
+def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
+    """Return the table's columns that some features were encoded from: their own names where there was no table."""
+    several = store.source.get("table_columns") if isinstance(store, FeatureStore) else None
+    if not several:
+        return names
+    spans = sorted((first, stop, name) for name, (first, stop) in several.items())
+    at = np.searchsorted([first for first, _, _ in spans], index, side="right") - 1
+    return [spans[k][2] if k >= 0 and j < spans[k][1] else name for k, j, name in zip(at, index, names, strict=True)]
+
+
+def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return the absolute correlations of the columns of X with those of Z; 0 of what is constant."""
+
+    def unit(A: np.ndarray) -> np.ndarray:
+        A = A - A.mean(axis=0)
+        norm = np.sqrt((A**2).sum(axis=0))
+        return np.divide(A, norm, out=np.zeros_like(A), where=norm > 1e-12 * max(1.0, float(norm.max(initial=0.0))))
+
+    return np.abs(unit(X).T @ unit(Z))
+
+
+def _baseline(train: Matrix, tested: Predicted) -> float:
+    """Return the mean, or the most frequent label, of the training rows."""
+    y, weight = train.read_target(), train.read_weight()
+    assert y is not None
+    if not tested.loss.is_classifier:
+        return float(np.average(y, weights=weight))
+    labels, codes = np.unique(y, return_inverse=True)
+    return float(labels[np.argmax(np.bincount(codes, weights=weight))])
+
+
+def record_of_test(
+    tested: Predicted,
+    baseline: float,
+    metrics: Mapping[str, float],
+    classes: list[str] | None = None,
+    by_size: tuple[str, list[int], list[float]] = ("", [], []),
+) -> QualityRecord:
+    """Return how the predictions of the test rows turned out.
+
+    Parameters
+    ----------
+    tested : Predicted
+    baseline : float
+        What it predicts for every row.
+    metrics : mapping of str to float
+        Those that are wanted; of them `PREDICTION_METRICS` are looked at.
+    classes : list of str, optional
+        Texts that the target's codes stand for.
+    by_size : (str, list of int, list of float)
+        A metric, numbers of features and its values.
+    """
+    y, weight = tested.y, tested.weight
+    known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
+    found = QualityRecord(
+        n_rows=len(y),
+        baseline=_in_words(baseline, classes, tested.loss.is_classifier),
+        baseline_metrics={name: _finite(tested.baseline(name, baseline)) for name in known},
+        intervals={
+            name: list(bootstrap_interval(name, y, tested.of(name), weight, classes=tested.classes)) for name in known
+        },
+        calibration=_calibration(tested),
+        residual_edges=[],
+        residual_counts=[],
+        labels=[],
+        confusion=[],
+        metric_by_size=by_size[0],
+        sizes=by_size[1],
+        values=by_size[2],
+    )
+    if not tested.loss.is_classifier:
+        residuals = y - tested.prediction
+        low, high = np.quantile(residuals, [0.005, 0.995])
+        counts, edges = np.histogram(np.clip(residuals, low, high), bins=31 if high > low else 1)
+        found.residual_edges.extend(edges.tolist())
+        found.residual_counts.extend(counts.tolist())
+    else:
+        labels = np.unique(np.concatenate([y, tested.prediction]))
+        if len(labels) <= MOST_CLASSES:
+            pairs = np.searchsorted(labels, y) * len(labels) + np.searchsorted(labels, tested.prediction)
+            counts = np.bincount(pairs, minlength=len(labels) ** 2).reshape(len(labels), -1)
+            found.labels.extend(_label(float(label), classes) for label in labels)
+            found.confusion.extend(counts.tolist())
+    return found
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _in_words(baseline: float, classes: list[str] | None, is_classifier: bool) -> str:
+    if not is_classifier:
+        return f"the mean of the training rows, {baseline:.6g}"
+    return f"the most frequent class of the training rows, {_label(baseline, classes)}"
+
+
+def _label(code: float, classes: list[str] | None) -> str:
+    is_code = classes is not None and code.is_integer() and 0 <= code < len(classes)
+    return classes[int(code)] if is_code and classes is not None else f"{code:g}"
+
+
+def _calibration(tested: Predicted) -> list[CalibrationBin]:
+    """Return the mean of the target beside the mean prediction, of tenths of the rows by rising prediction."""
+    y, predicted = tested.y, tested.prediction
+    if tested.loss.is_classifier:
+        if tested.predictor.ndim > 1 or not tested.loss.has_probabilities:
+            return []
+        y, predicted = (y == y.max()).astype(np.float64), sigmoid(tested.predictor)
+    predicted = np.asarray(predicted, dtype=np.float64)
+    order = np.argsort(predicted, kind="stable")
+    found = []
+    for rows in np.array_split(order, min(N_BINS, max(1, len(y) // 5))):
+        weight = np.ones(len(rows)) if tested.weight is None else tested.weight[rows]
+        if not weight.sum() > 0:
+            continue
+        mean = float(np.average(y[rows], weights=weight))
+        spread = float(np.average((y[rows] - mean) ** 2, weights=weight))
+        half = 1.96 * float(np.sqrt(spread * (weight**2).sum())) / float(weight.sum())
+        at = float(np.average(predicted[rows], weights=weight))
+        found.append(CalibrationBin(at, mean, mean - half, mean + half, len(rows)))
+    return found
+
+
+def doubts_of_test(
+    tested: Predicted, record: QualityRecord, metrics: Mapping[str, float], source_row: Any = None
+) -> Iterable[str]:
+    """Yield what is suspicious about the predictions: too good, no better than a constant, made by one row.
+
+    Parameters
+    ----------
+    tested : Predicted
+    record : QualityRecord
+    metrics : mapping of str to float
+    source_row : function, optional
+        Returns the row of the source of a test row.
+    """
+    n_rows = record.n_rows
+    if n_rows < FEW_ROWS:
+        yield f"only {n_rows} test rows: how good the predictions are is known roughly at most"
+    name = "accuracy" if tested.loss.is_classifier else "r2"
+    value = tested.metric(name)
+    if n_rows >= FEW_ROWS and value >= 0.9999:
+        how = f"the predictions are perfect or nearly so ({name} {value:.6g})"
+        yield f"possible leak: {how}: is a feature known only after the target?"
+    baseline = PREDICTION_METRICS[name](tested.y, np.full(n_rows, _constant(record, tested)), tested.weight)
+    low = bootstrap_interval(name, tested.y, tested.prediction, tested.weight)[0] if n_rows > 1 else np.nan
+    if low <= (baseline if np.isfinite(baseline) else 0.0):
+        yield f"no better than always predicting {record.baseline}, as far as these {n_rows:,} test rows tell"
+    if not tested.loss.is_classifier and n_rows >= 20:
+        squares = (tested.y - tested.prediction) ** 2 * (1.0 if tested.weight is None else tested.weight)
+        worst = int(np.argmax(squares))
+        share = float(squares[worst] / squares.sum()) if squares.sum() > 0 else 0.0
+        if share >= OF_THE_ERROR:
+            at = worst if source_row is None else source_row(worst)
+            found = f"target {tested.y[worst]:.6g}, predicted {tested.prediction[worst]:.6g}"
+            yield f"one row makes {share:.0%} of the squared error of the test rows: row {at} of the source ({found})"
+
+
+def _constant(record: QualityRecord, tested: Predicted) -> float:
+    """Return a constant that has the baseline's metric: the mean of the test rows where it is the best there is."""
+    if not tested.loss.is_classifier:
+        return float(np.average(tested.y, weights=tested.weight))
+    labels, codes = np.unique(tested.y, return_inverse=True)
+    return float(labels[np.argmax(np.bincount(codes, weights=tested.weight))])

@@ -1,0 +1,111 @@
+"""Several results side by side: metrics, what they have in common, metrics against the number of features, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from daskfs.metrics import jaccard
+from daskfs.report.markup import Html, figure, paragraph, section, shown, table
+from daskfs.report.plots import draw_metric_by_size
+from daskfs.report.size_curves import lines_by_size
+from daskfs.result import SelectionResult
+
+MOST_RANKED = 20_000
+"""Features of a result that are looked for in others."""
+N_ROWS = 500
+
+
+def comparison(results: Mapping[str, SelectionResult]) -> Html:
+    """Show the results beside each other."""
+    return Html("".join([_side_by_side(results), _overlap(results), *_by_size(results), _ranks(results)]))
+
+
+def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
+    metrics = list(dict.fromkeys(name for result in results.values() for name in result.metrics))
+    steps = list(dict.fromkeys(name for result in results.values() for name in result.time))
+    head = ["run", "method", "samples", "features", "selected", *metrics, *(f"{step} s" for step in steps)]
+    rows = []
+    for label, result in results.items():
+        cells: list[Any] = [label, result.method, f"{result.n_samples:,}", f"{result.n_features:,}", len(result.table)]
+        cells += [_metric(result, name) for name in metrics]
+        cells += [f"{result.time[step]:.2f}" if step in result.time else "" for step in steps]
+        rows.append(cells)
+    told = "In brackets: the 95 % interval. " if any(_interval(r, m) for r in results.values() for m in metrics) else ""
+    if len({result.store_digest for result in results.values()}) > 1:
+        told += "These runs are of different data: their metrics are not comparable."
+    listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True)
+    return section("Side by side", paragraph(told, "muted") if told else "", listed)
+
+
+def _interval(result: SelectionResult, metric: str) -> list[float] | None:
+    test = None if result.evidence is None else result.evidence.test
+    return None if test is None else test.intervals.get(metric)
+
+
+def _metric(result: SelectionResult, name: str) -> str:
+    if name not in result.metrics:
+        return ""
+    interval = _interval(result, name)
+    return shown(result.metrics[name]) + (f" ({interval[0]:.4g} to {interval[1]:.4g})" if interval else "")
+
+
+def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, float]]:
+    """Return the Jaccard index of the selected features of each pair of results, by name of the features."""
+    names = {label: {str(name) for name in result.table["name"][:MOST_RANKED]} for label, result in results.items()}
+    return {one: {other: jaccard(names[one], names[other]) for other in names} for one in names}
+
+
+def _overlap(results: Mapping[str, SelectionResult]) -> Html:
+    found = overlaps(results)
+    rows = [[label, *(f"{value:.2f}" for value in row.values())] for label, row in found.items()]
+    told = "Jaccard index: features that both selected, as a share of those that either did; 1: the same, 0: none."
+    listed = table(["run", *found], rows, range(1, len(found) + 1), name="What they have in common")
+    return section("What they have in common", paragraph(told, "muted"), listed)
+
+
+def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:
+    """Show each metric against the number of features, where a method was run for several numbers of them."""
+    lines = lines_by_size(results)
+    metrics = dict.fromkeys(name for line in lines.values() for result in line for name in result.metrics)
+    parts = []
+    for metric in metrics:
+        drawn = {
+            name: {len(result.table): result.metrics[metric] for result in line if _is_known(result, metric)}
+            for name, line in lines.items()
+        }
+        drawn = {name: found for name, found in drawn.items() if found}
+        sizes = sorted({size for found in drawn.values() for size in found})
+        if not sizes:
+            continue
+        rows = [[name, *(shown(found.get(size, "")) for size in sizes)] for name, found in drawn.items()]
+        svg = draw_metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
+        head = ["selected features", *(str(size) for size in sizes)]
+        title = f"{metric} against the number of features"
+        listed = table(head, rows, range(1, len(sizes) + 1), name=title)
+        told = f"A line for each method and its settings, from {sizes[0]} to {sizes[-1]} features; numbers are below."
+        parts.append(section(title, figure(svg, title, told).replace(f"<h3>{title}</h3>", ""), listed))
+    return parts
+
+
+def _is_known(result: SelectionResult, metric: str) -> bool:
+    value = result.metrics.get(metric)
+    return value is not None and math.isfinite(value)
+
+
+def _ranks(results: Mapping[str, SelectionResult]) -> Html:
+    ranks = {
+        label: dict(zip(r.table["name"][:MOST_RANKED], r.table["rank"], strict=False)) for label, r in results.items()
+    }
+    names = list(dict.fromkeys(name for column in ranks.values() for name in column))
+    names.sort(key=lambda name: (-sum(name in column for column in ranks.values()), _mean_rank(name, ranks)))
+    rows = [[name, *(column.get(name, "") for column in ranks.values())] for name in names[:N_ROWS]]
+    head = ["feature", *ranks]
+    listed = table(head, rows, range(1, len(head)), name="Rank of each feature", is_sorted=True)
+    return section("Rank of each feature", listed)
+
+
+def _mean_rank(name: str, ranks: Mapping[str, Mapping[str, int]]) -> float:
+    found = [column[name] for column in ranks.values() if name in column]
+    return sum(found) / len(found)

@@ -1,0 +1,183 @@
+"""HTML of a report: what is text is escaped here and nowhere else, and the page needs no network and no other file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+LONG = 1_000
+"""Lines from which on a table's columns have fixed widths: a browser need not look at all cells for them."""
+SCRIPTS = ("dataTables.min.js", "report.js")
+
+
+class Html(str):
+    """What is HTML already; any other text is escaped where it is shown."""
+
+    __slots__ = ()
+
+
+def html_of(value: Any) -> str:
+    """Return a value as HTML.
+
+    Examples
+    --------
+    >>> html_of("<script>"), html_of(Html("<b>bold</b>"))
+    ('&lt;script&gt;', '<b>bold</b>')
+    """
+    return value if isinstance(value, Html) else escape(shown(value))
+
+
+def shown(value: Any) -> str:
+    """Return a value as people read it: six digits of a number."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.6g}" if math.isfinite(value) else "not defined"
+    return str(value)
+
+
+def brief(value: float | None, digits: int = 3) -> str:
+    """Return a number with few digits; nothing where it is not defined."""
+    return "" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+
+
+def sorted_by(value: float | None, text: Any) -> Html:
+    """Return a cell whose table sorts it by a number that is not what is shown; `table` puts it into the cell's tag."""
+    number = "" if value is None or not math.isfinite(value) else f"{value:.9g}"
+    return Html(f"\0{number}\0{html_of(text)}")
+
+
+def table(
+    head: Sequence[Any],
+    rows: Iterable[Sequence[Any]],
+    numbers: Sequence[int] = (),
+    *,
+    name: str = "",
+    is_sorted: bool = False,
+    less: Sequence[int] = (),
+) -> Html:
+    """Return a table that scrolls in itself where it is too wide.
+
+    Parameters
+    ----------
+    head : sequence
+        Names of the columns; empty: the first cell of each row is what it is called.
+    rows : iterable of sequences
+    numbers : sequence of int
+        Columns that are aligned to the right.
+    name : str
+        What it is a table of, for those who hear it.
+    is_sorted : bool
+        People can sort and search it.
+    less : sequence of int
+        Columns that small screens leave out.
+    """
+    kinds = [" ".join(["number"] * (k in numbers) + ["less"] * (k in less)) for k in range(len(head) or 2)]
+    widest = next((k for k in range(len(head)) if is_sorted and k not in numbers), -1)
+
+    def cell(tag: str, k: int, value: Any, scope: str = "") -> str:
+        kind = f' class="{kinds[k]}"' if k < len(kinds) and kinds[k] else ""
+        if scope and k == widest:
+            kind = ' class="names"'
+        text, order = html_of(value), ""
+        if text.startswith("\0"):
+            _, number, text = text.split("\0")
+            order = f' data-order="{number}"'
+        return f"<{tag}{scope}{kind}{order}>{text}</{tag}>"
+
+    columns = "".join(cell("th", k, title, ' scope="col"') for k, title in enumerate(head))
+    first = f"<thead><tr>{columns}</tr></thead>" if head else ""
+    lines = []
+    for row in rows:
+        cells = [cell("td", k, value) for k, value in enumerate(row)]
+        if not head:
+            cells[0] = cell("th", 0, row[0], ' scope="row"')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    kind = f' class="sorted full{" long" * (len(lines) > LONG)}"' if is_sorted else ""
+    label = f' role="region" tabindex="0" aria-label="{escape(name or "table")}"'
+    return Html(f'<div class="wide"{label}><table{kind}>{first}<tbody>{"".join(lines)}</tbody></table></div>')
+
+
+def items(texts: Iterable[Any]) -> Html:
+    """Return a list."""
+    return Html(f"<ul>{''.join(f'<li>{html_of(text)}</li>' for text in texts)}</ul>")
+
+
+def paragraph(text: Any, kind: str = "") -> Html:
+    """Return a paragraph."""
+    of_kind = f' class="{kind}"' if kind else ""
+    return Html(f"<p{of_kind}>{html_of(text)}</p>")
+
+
+def section(title: Any, *parts: str, level: int = 2) -> Html:
+    """Return a heading and what is below it; nothing where nothing is."""
+    body = "".join(part for part in parts if part)
+    return Html(f"<h{level}>{html_of(title)}</h{level}>{body}") if body else Html("")
+
+
+def figure(svg: str, title: str, text: str) -> Html:
+    """Return a figure with what it shows in words: written below it, and read out in its place."""
+    opened = svg.replace("<svg", f'<svg role="img" aria-label="{escape(text)}"', 1)
+    caption = f'<figcaption aria-hidden="true">{escape(text)}</figcaption>'
+    return Html(f"<figure><h3>{escape(title)}</h3>{opened}{caption}</figure>")
+
+
+def asset(name: str) -> str:
+    """Return the text of a file that pages have inlined."""
+    return (resources.files("daskfs.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _with_names_of_their_own(body: str) -> str:
+    """Number the regions of a page that have the same name, by which people who do not see them tell them apart."""
+    seen: Counter[str] = Counter()
+
+    def numbered(found: re.Match[str]) -> str:
+        seen[found[1]] += 1
+        return (
+            found[0]
+            if seen[found[1]] == 1
+            else f'role="region" tabindex="0" aria-label="{found[1]} ({seen[found[1]]})"'
+        )
+
+    return re.sub(r'role="region" tabindex="0" aria-label="([^"]*)"', numbered, body)
+
+
+def page(title: str, body: Sequence[str]) -> str:
+    """Return a whole page.
+
+    Nothing is fetched and no script runs but the two that daskfs brings: the page's content security policy names
+    their digests.
+    """
+    scripts = [asset(name) for name in SCRIPTS]
+    digests = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {digests}"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title>",
+            f"<style>\n{asset('report.css')}</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            _with_names_of_their_own("\n".join(part for part in body if part)),
+            "</main>",
+            *(f"<script>{script}</script>" for script in scripts),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )

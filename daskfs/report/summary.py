@@ -1,0 +1,161 @@
+"""The beginning and the end of a page: two sentences, warnings, what was asked; what it took, how to do it again."""
+
+from __future__ import annotations
+
+import math
+
+from daskfs.report.markup import Html, html_of, items, paragraph, section, shown, table
+from daskfs.result import SelectionResult
+
+N_NAMED, N_CLASSES = 3, 20
+
+
+def lead(result: SelectionResult) -> Html:
+    """Say what was found and how good it is, in two sentences."""
+    return paragraph(f"{_found(result)} {_how_good(result)}", "lead")
+
+
+def _found(result: SelectionResult) -> str:
+    names = _first_columns(result)
+    of = f"{result.n_features:,} features of {result.n_samples:,} rows"
+    target = f" to predict {target_of(result)}" if target_of(result) else ""
+    if not names:
+        what = "by cells that features share" if result.method == "feature_hashing" else "by one constant"
+        return f"Of {of}, none is listed{target}: rows are predicted {what}."
+    n_selected = len(result.table)
+    return (
+        f"Of {of}, {n_selected:,} {'was' if n_selected == 1 else 'were'} selected{target}: {_listed(names)} "
+        f"{'comes' if len(names) == 1 else 'come'} first."
+    )
+
+
+def _first_columns(result: SelectionResult) -> list[str]:
+    """Return the columns of the table that the most important features were encoded from."""
+    names = [str(name) for name in result.table["name"].head(50)] if len(result.table) else []
+    if result.evidence is not None and result.evidence.features:
+        names = [one.column or name for one, name in zip(result.evidence.features, names, strict=False)]
+    return list(dict.fromkeys(names))[:N_NAMED]
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _how_good(result: SelectionResult) -> str:
+    metrics = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
+    if not metrics:
+        return "How well they predict new rows was not measured."
+    name = next((name for name in ("accuracy", "r2", "auc") if name in metrics), next(iter(metrics)))
+    value, test = metrics[name], None if result.evidence is None else result.evidence.test
+    new = "rows kept for testing" if test is None else f"{test.n_rows:,} rows kept for testing"
+    interval = test.intervals.get(name) if test else None
+    baseline = test.baseline_metrics.get(name) if test else None
+    if name == "accuracy":
+        always = "" if baseline is None else f"; always saying the most frequent class is right in {baseline:.1%}"
+        return f"They predict the class of {new} correctly in {value:.1%} of cases{_between(interval, '.1%')}{always}."
+    if name == "r2":
+        of = f" in {target_of(result)}" if target_of(result) else ""
+        explained = f"{value:.1%} of the differences{of} among {new}{_between(interval, '.1%')}"
+        return f"They explain {explained}; a constant explains none."
+    always = "" if baseline is None else f"; of a constant it is {baseline:.4g}"
+    return f"On {new}, the {name.replace('_', ' ')} is {value:.4g}{_between(interval, '.4g')}{always}."
+
+
+def _between(interval: list[float] | None, digits: str) -> str:
+    return "" if not interval else f" (95 % interval {interval[0]:{digits}} to {interval[1]:{digits}})"
+
+
+def target_of(result: SelectionResult) -> str:
+    """Return the name of the target; empty where it has none."""
+    return "" if result.evidence is None else result.evidence.data.target
+
+
+def warnings(result: SelectionResult) -> Html:
+    """List what a reader should look at before anything else."""
+    if result.evidence is None:
+        return Html("")
+    found = result.evidence.warnings
+    if not found:
+        sought = "leaks, identifiers, copies, constants, a row that makes the error"
+        return paragraph(f"Nothing suspicious was found among what was looked for: {sought}.", "muted")
+    return Html(f'<div class="warnings">{section("Look at this first", items(found))}</div>')
+
+
+def asked(result: SelectionResult) -> Html:
+    """Say what was asked of which data."""
+    rows, evidence = [["method", result.method]], result.evidence
+    features = f"{result.n_features:,}"
+    if evidence is None:
+        rows += [["training rows", f"{result.n_samples:,}"], ["features", features]]
+    else:
+        data, test = evidence.data, evidence.test
+        rows += [["target", data.target or "none"], ["source", data.source]]
+        if data.classes:
+            rows.append(["classes", ", ".join(data.classes[:N_CLASSES]) + ", ..." * (len(data.classes) > N_CLASSES)])
+        rows.append(["training rows", f"{result.n_samples:,}"])
+        if test is not None:
+            rows.append(["test rows", f"{test.n_rows:,}" + f": {data.split}" * bool(data.split)])
+        columns = "" if data.n_columns is None else f", from {data.n_columns:,} columns of the table"
+        rows.append(["features", features + columns])
+        if data.n_missing is not None:
+            rows.append(["missing values", f"{data.n_missing:,}"])
+        if data.n_constant:
+            rows.append(["constant features", f"{data.n_constant:,}"])
+    rows += [
+        ["selected", f"{len(result.table):,} features"],
+        ["intercept", shown(result.intercept)],
+        *([["refit", _refit(result)]] if result.refit is not None else []),
+        ["identity of the data", result.store_digest or "none: it was not stored"],
+    ]
+    return section("What was asked of which data", table([], rows, name="What was asked of which data"))
+
+
+def _refit(result: SelectionResult) -> str:
+    assert result.refit is not None
+    ridges, intercepts = (", ".join(map(shown, values)) for values in (result.refit.ridge, result.refit.intercept))
+    return f"{result.refit.loss} loss, ridge {ridges}, intercept {intercepts}"
+
+
+def cost(result: SelectionResult) -> Html:
+    """Say what it took: seconds, memory, bytes."""
+    seconds = [[name, f"{value:.2f}"] for name, value in result.time.items()]
+    sent = [[name, f"{nbytes:,}"] for name, nbytes in result.communication.items()]
+    return section(
+        "What it took",
+        section("Time", table(["step", "seconds"], seconds, (1,), name="Time"), level=3) if seconds else "",
+        section("Memory", _memory(result), level=3),
+        section(
+            "Bytes that tasks returned", table(["step", "bytes"], sent, (1,), name="Bytes") if sent else "", level=3
+        ),
+    )
+
+
+def _memory(result: SelectionResult) -> Html:
+    memory = result.memory
+    promised, measured = memory.get("promised_nbytes", {}), memory.get("measured_nbytes", {})
+    rows = []
+    for process in [*measured, *(name for name in promised if name not in measured and name != "worker")]:
+        kind = "client" if process == "client" else "worker"
+        limit = memory.get("limit_nbytes", {}).get(kind)
+        rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(limit)])
+    rows += [[name, "", _mib(nbytes), ""] for name, nbytes in memory.get("held_nbytes", {}).items()]
+    if not rows:
+        return paragraph("Not measured.", "muted")
+    return table(["process", "promised MiB", "measured MiB", "limit MiB"], rows, (1, 2, 3), name="Memory")
+
+
+def _mib(nbytes: int | None) -> str:
+    return "" if nbytes is None else f"{nbytes / 2**20:,.0f}"
+
+
+def again(result: SelectionResult) -> Html:
+    """Say how to do it again: command, versions, parameters."""
+    evidence, record = result.evidence, result.to_record(0)
+    said = Html("")
+    if evidence is not None and evidence.command:
+        versions = ", ".join(f"{name} {version}" for name, version in evidence.versions.items())
+        command = f"<code>{html_of(evidence.command)}</code>"
+        said = Html(f"<p>In the run's folder: {command}. It ran with {html_of(versions)}.</p>")
+    parameters = [[name, shown(value)] for name, value in record.parameters.items()]
+    listed = table(["parameter", "value"], parameters, name="Parameters") if parameters else ""
+    return section("To do it again", said, listed)

@@ -1,0 +1,51 @@
+"""How the documentation is built: ``python -m sphinx -W docs docs/_build``, without a network.
+
+Sphinx because its search works from files that nobody serves, and because it reads numpydoc; furo because it brings its
+fonts and scripts along and has a light and a dark side. Nothing is fetched, neither by the build nor by a page.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # directives and daskfs, as they lie here
+
+from daskfs import __version__  # noqa: E402
+
+project = "daskfs"
+author = "the daskfs developers"
+copyright = author
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "directives"]
+exclude_patterns = ["_build", "README.md"]
+source_suffix = {".md": "markdown"}
+suppress_warnings = ["myst.header"]  # pages that are included begin at a lower heading
+nitpicky = False
+default_role = "code"  # `x` of docstrings
+
+myst_enable_extensions = ["colon_fence", "attrs_block", "attrs_inline"]
+myst_heading_anchors = 3
+autodoc_typehints = "none"  # types stand in the docstrings
+autodoc_member_order = "bysource"
+autosummary_generate = False
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "furo"
+html_title = f"daskfs {version}"
+html_static_path = ["_static"]
+html_css_files = ["daskfs.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+html_show_sourcelink = False
+html_use_index = False
+html_show_search_summary = False  # a page from a file may not fetch another
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0b5394", "color-brand-content": "#0b5394"},
+    "dark_css_variables": {"color-brand-primary": "#8ab4f8", "color-brand-content": "#8ab4f8"},
+}

@@ -1,0 +1,171 @@
+"""Writes docs/tutorial.md: commands are run as they stand, in an empty folder, and what they print is put below them.
+
+python docs/make_tutorial.py                    # the messy table alone; other transcripts stay as they are
+DASKFS_DATA=... python docs/make_tutorial.py    # those of real tables, too
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+PAGE = Path(__file__).parent / "tutorial.md"
+WIDTH = 110
+
+
+class Session(NamedTuple):
+    """Commands in a folder of their own, and the words around them."""
+
+    name: str
+    data: str | None
+    commands: tuple[str, ...]
+
+
+SESSIONS = {
+    one.name: one
+    for one in (
+        Session(
+            "messy",
+            None,
+            (
+                "daskfs init sales.csv --target Umsatz",
+                "daskfs plan sales.yaml",
+                "daskfs run sales.yaml",
+                "daskfs select sales.csv --target Umsatz --method fgm --n-features 6",
+                "daskfs report runs/sales runs/sales-fgm --output compared.html",
+            ),
+        ),
+        Session(
+            "flights",
+            "flights_houston/flights_houston.csv.xz",
+            ("daskfs init flights_houston.csv.xz --target ArrDelay", "daskfs run flights_houston.yaml"),
+        ),
+        Session("adult", "adult/adult.txt.gz", ("daskfs init adult.txt.gz", "daskfs run adult.yaml")),
+        Session(
+            "kddcup99",
+            "kddcup99/kddcup.data_10_percent.gz",
+            ("daskfs init kddcup.data_10_percent.gz", "daskfs run kddcup.yaml"),
+        ),
+        Session(
+            "power",
+            "power_hourly/clean_household_power_consumption.csv.gz",
+            (
+                "daskfs init clean_household_power_consumption.csv.gz --target Global_active_power",
+                "daskfs run clean_household_power_consumption.yaml",
+            ),
+        ),
+    )
+}
+
+
+def messy_table(path: Path, n_rows: int = 6_000) -> None:
+    """Write a table as people send it: exported by a spreadsheet of another country, seen by nobody since."""
+    rng = np.random.default_rng(19)
+    visits = rng.gamma(2.0, 300.0, n_rows)
+    discount = rng.uniform(0, 40, n_rows)
+    area = rng.normal(250.0, 60.0, n_rows)
+    temperature = rng.normal(11.0, 8.0, n_rows)
+    day = np.datetime64("2023-01-01") + rng.integers(0, 730, n_rows)
+    weekday = (day.astype("datetime64[D]").view("int64") - 4) % 7  # 0 is a Monday... of 1970-01-05
+    town = rng.choice(900, n_rows, p=(weights := 1 / np.arange(1, 901)) / weights.sum())
+    kind = rng.choice(["Markt", "Filiale", "Kiosk"], n_rows, p=[0.2, 0.5, 0.3])
+    revenue = (
+        120 + 1.8 * visits - 14.0 * discount + 2.5 * area + 260 * (kind == "Markt") + 190 * (weekday == 5)
+        + 140 * (town < 3) + rng.normal(0, 60.0, n_rows)
+    )  # fmt: skip
+    words = np.array(
+        ["Lieferung", "spät", "Regal", "leer", "Kunde", "zufrieden", "Ware", "Kasse", "defekt", "gut", "bestellt"]
+    )
+
+    def comma(values: np.ndarray, digits: int) -> list[str]:
+        return [f"{value:.{digits}f}".replace(".", ",") for value in values]
+
+    columns = {
+        "Nr": [str(100_001 + i) for i in range(n_rows)],
+        "Datum": [f"{str(d)[8:10]}.{str(d)[5:7]}.{str(d)[:4]}" for d in day],
+        "Ort": [f"Ort {number:03d}" for number in town],
+        "Art": kind.tolist(),
+        "Besuche": comma(visits, 1),
+        "Rabatt": [f"{value} %" for value in comma(discount, 1)],
+        "Fläche": comma(area, 1),
+        "Fläche (Kopie)": comma(area, 1),
+        "Temperatur": comma(temperature, 1),
+        "Bemerkung": [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(n_rows)],
+        "Umsatz": comma(revenue, 2),
+    }
+    for name in ("Besuche", "Rabatt", "Fläche", "Temperatur", "Art"):
+        for i in np.flatnonzero(rng.uniform(size=n_rows) < 0.05):
+            columns[name][i] = ""
+    columns["Fläche (Kopie)"] = list(columns["Fläche"])
+    lines = [";".join(columns), *(";".join(row) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+
+
+def prepare(session: Session, folder: Path) -> None:
+    """Put the table of a session into a folder."""
+    if session.data is None:
+        messy_table(folder / "sales.csv")
+    else:
+        source = Path(os.environ["DASKFS_DATA"]) / session.data
+        (folder / source.name).symlink_to(source)
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of daskfs, what it prints and what it says in one text."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    return subprocess.run(
+        words, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=580
+    )
+
+
+def transcript(session: Session) -> str:
+    """Return the commands of a session, each with what it printed."""
+    text = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(session, folder)
+        for command in session.commands:
+            done = run(command, folder)
+            if done.returncode:
+                raise SystemExit(f"{command}\n{done.stdout}")
+            text.append(f"$ {command}\n{_shown(done.stdout, folder)}".rstrip())
+    return "\n\n".join(text)
+
+
+def _shown(text: str, folder: Path) -> str:
+    """Return what a command printed as the page has it: without the folder, long lines cut."""
+    text = text.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "")
+    return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..." for line in text.splitlines())
+
+
+def with_transcripts(page: str, transcripts: dict[str, str]) -> str:
+    """Return the page with these transcripts in the place of its own."""
+    for name, text in transcripts.items():
+        pattern = re.compile(rf"(<!-- transcript: {name} -->\n\n```text\n).*?(\n```)", re.DOTALL)
+        page, n_places = pattern.subn(lambda match, text=text: match[1] + text + match[2], page)
+        if n_places != 1:
+            raise SystemExit(f"{PAGE} has {n_places} places for the transcript of {name}")
+    return page
+
+
+def main() -> None:
+    """Run all sessions whose data is there, and write the page."""
+    chosen = [one for one in SESSIONS.values() if one.data is None or "DASKFS_DATA" in os.environ]
+    if sys.argv[1:]:
+        chosen = [one for one in chosen if one.name in sys.argv[1:]]
+    PAGE.write_text(
+        with_transcripts(PAGE.read_text(encoding="utf-8"), {one.name: transcript(one) for one in chosen}),
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    main()

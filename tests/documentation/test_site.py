@@ -1,0 +1,139 @@
+"""The documentation as a site: it is built without a warning, opens from files, asks nobody, is found by its search."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks import which_selector
+from daskfs.error_topics import TOPICS
+from daskfs.methods import SELECTORS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc")
+
+needs_tools = pytest.mark.skipif(
+    any(find_spec(name) is None for name in TOOLS), reason=f"{', '.join(TOOLS)}: pip install 'daskfs[docs]'"
+)
+needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-d",
+        folder / "doctrees",
+        DOCS,
+        folder / "html",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder / "html"
+
+
+def look(page: Path, folder: Path, query: str = "") -> tuple[str, list[str], list[str]]:
+    """Return a page as it is when its scripts have run, what its console said, and what it asked of others."""
+    log = folder / "net.json"
+    command = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    command += ["--enable-logging=stderr", f"--log-net-log={log}", "--virtual-time-budget=4000", "--dump-dom"]
+    command += [f"--user-data-dir={folder / 'profile'}", f"{page.resolve().as_uri()}{query}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    said = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+    asked = []
+    for event in json.loads(log.read_text(encoding="utf-8"))["events"]:
+        parameters = event.get("params", {})
+        initiator = str(parameters.get("initiator", ""))
+        if re.match("(https?|wss?):", str(parameters.get("url", ""))) and initiator.startswith("file"):
+            asked.append(parameters["url"])
+    return done.stdout, said, asked
+
+
+@needs_tools
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert {path.with_suffix("").name for path in PAGES} <= {path.stem for path in pages}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"""<(?:script|img|iframe|source)[^>]*src=["'](?:https?:)?//""", text)
+        loaded += re.findall(
+            r"""<link[^>]*rel="(?:stylesheet|preload|preconnect|icon)"[^>]*href="(?:https?:)?//""", text
+        )
+        assert not loaded, page
+        assert not re.findall(r"<img(?![^>]*\balt=\"[^\"]+\")[^>]*>", text), f"{page}: a picture without words"
+    for style in site.rglob("*.css"):
+        assert not re.findall(r"url\([\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+@needs_tools
+@pytest.mark.slow
+def test_every_topic_of_errors_is_an_anchor_of_the_page_of_errors(site):
+    text = (site / "errors.html").read_text(encoding="utf-8")
+    for name, topic in TOPICS.items():
+        assert f'id="{name}"' in text
+        assert topic.title in text
+
+
+@needs_tools
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["index", "how_it_works", "errors", "selectors/message", "tutorial", "which_selector"])
+def test_pages_say_nothing_on_the_console_and_ask_nobody(site, tmp_path, name):
+    page, said, asked = look(site / f"{name}.html", tmp_path)
+    assert "</html>" in page
+    assert said == []
+    assert asked == []
+
+
+@needs_tools
+@needs_chromium
+@pytest.mark.slow
+def test_the_search_finds_pages_that_nobody_serves(site, tmp_path):
+    page, said, asked = look(site / "search.html", tmp_path, "?q=sketch")
+    assert said == []
+    assert asked == []
+    assert "selectors/mission.html" in page
+
+
+def test_every_selector_has_a_page_that_says_when_and_when_not():
+    for name in SELECTORS:
+        text = (DOCS / "selectors" / f"{name}.md").read_text(encoding="utf-8")
+        headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+        assert headings[:3] == ["When", "When not", "What it takes"]
+        assert {"As in the paper, and as measured", "The algorithm", "Parameters"} <= set(headings)
+
+
+def test_the_table_of_selectors_is_made_of_the_measurements():
+    assert which_selector.whole() in which_selector.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_what_a_page_links_to_exists(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = re.findall(r"^[\w/]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {str(path.relative_to(DOCS).with_suffix("")) for path in PAGES} - {"index"} == set(listed)
