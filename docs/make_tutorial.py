@@ -52,7 +52,7 @@ SESSIONS = {
         Session(
             "kddcup99",
             "kddcup99/kddcup.data_10_percent.gz",
-            ("daskfs init kddcup.data_10_percent.gz", "daskfs run kddcup.yaml"),
+            ("daskfs init kddcup.data_10_percent.gz", "daskfs run kddcup-data_10_percent.yaml"),
         ),
         Session(
             "power",
