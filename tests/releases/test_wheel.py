@@ -48,9 +48,9 @@ def test_a_release_has_the_version_of_its_tag_and_what_users_need(made):
     assert (made / "daskfs-0.9.0.tar.gz").is_file()
     names = set(zipfile.ZipFile(wheel).namelist())
     for name in bundled.pipelines():
-        assert f"daskfs/bundled/pipelines/{name}.yaml" in names
+        assert f"daskfs/bundled_files/pipelines/{name}.yaml" in names
     for path in (ROOT / "data_schemas").iterdir():
-        assert f"daskfs/bundled/data_schemas/{path.name}" in names
+        assert f"daskfs/bundled_files/data_schemas/{path.name}" in names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
     for path in (ROOT / "daskfs").rglob("*.py"):
         assert str(path.relative_to(ROOT)) in names or path.name == "_version.py", path

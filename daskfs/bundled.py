@@ -1,13 +1,14 @@
 """What is installed beside the code: the pipelines that come along, table schemas, and JSON Schemas for editors.
 
-In the repository the two folders are links to `pipelines/` and `data_schemas/`; a wheel holds the files.
+A wheel holds copies (`setup.py`); where the code is used as it lies in the repository, the folders there are taken.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_HERE = Path(__file__).parent
+_INSTALLED = Path(__file__).parent / "bundled_files"
+_HERE = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
 
 
 def pipelines() -> dict[str, Path]:
