@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: a wheel holds the pipelines and schemas of the repository, in ``daskfs/bundled_files``."""
+"""What pyproject.toml cannot say: a wheel holds the pipelines and schemas, in ``daskfs/bundled_files``."""
 
 import shutil
 from pathlib import Path

@@ -20,7 +20,7 @@ from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, Encoder, checked_numbers
+from daskfs.sources.columns import OTHER, BadValue, CategoryEncoder, Encoder, checked_numbers, name_beside
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
@@ -393,7 +393,11 @@ class TableSource(Source):
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
         for encoder in self._category_encoders:
             if encoder.n_unseen:
-                became = f"'{encoder.name}=other'" if encoder.unseen == "other" else "zeros"
+                became = (
+                    f"'{encoder.name}={name_beside(OTHER, encoder.categories)}'"
+                    if encoder.unseen == "other"
+                    else "zeros"
+                )
                 notes.append(
                     f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen categories became {became}"
                 )
