@@ -14,7 +14,7 @@ import daskfs
 from daskfs.sources.sparse.text import TextSource
 
 raw = Path(os.environ["DASKFS_DATA"]) / "text_smsspam" / "SMSSpamCollection.gz"
-with gzip.open(raw, "rt", encoding="utf-8") as lines, open("sms.jsonl", "w") as documents:
+with gzip.open(raw, "rt", encoding="utf-8") as lines, Path("sms.jsonl").open("w") as documents:
     for line in lines:
         label, _, text = line.rstrip("\n").partition("\t")
         documents.write(json.dumps({"text": text, "label": label}) + "\n")

@@ -225,7 +225,8 @@ def _choose_categories(
         listed = [repr(text) for text in by_frequency if text in pooled]
         more = f" and {len(listed) - _NAMED_IN_A_NOTE} more" if len(listed) > _NAMED_IN_A_NOTE else ""
         notes.append(
-            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into '{name}={name_beside(OTHER, kept)}': "
+            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into "
+            f"'{name}={name_beside(OTHER, kept)}': "
             f"{', '.join(listed[:_NAMED_IN_A_NOTE])}{more}"
         )
     return _in_order(kept), pooled

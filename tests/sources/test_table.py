@@ -283,7 +283,7 @@ def test_rare_and_missing_levels_have_names_beside_categories_that_are_called_so
 
 def test_two_features_of_one_name_are_refused(write):
     with pytest.raises(DataError, match=r"two features are called 'c=a'.*rename"):
-        encode(write, "c,c=a,y\na,1,1\nb,2,2\na,3,3\n", {"c": {"dtype": "string"}})
+        encode(write, "c,c=a,y\na,1,1\nb,2,2\na,3,3\n", {"c": {"dtype": "string"}, "c=a": {}})
 
 
 def test_all_rows_dropped_is_an_error(write):
