@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from daskfs.methods import SELECTORS, by_class, load
+from daskfs.methods import SELECTORS, by_class
+from daskfs.methods import load as loaded
 from daskfs.version import __version__
 
 _PLACE_OF = {
@@ -17,6 +18,7 @@ _PLACE_OF = {
     "open_store": "daskfs.store.feature_store:open_store",
     "ingest": "daskfs.sources.ingest:ingest",
     "open_cluster": "daskfs.cluster.open:open_cluster",
+    "load": "daskfs.applied.model:load",
     "SelectionResult": "daskfs.result:SelectionResult",
     "DaskfsError": "daskfs.errors:DaskfsError",
 }
@@ -24,6 +26,7 @@ _PLACE_OF = {
 __all__ = [*_PLACE_OF, "__version__", "baselines", "feature_maps"]
 
 if TYPE_CHECKING:
+    from daskfs.applied.model import load as load
     from daskfs.cluster.open import open_cluster as open_cluster
     from daskfs.errors import DaskfsError as DaskfsError
     from daskfs.result import SelectionResult as SelectionResult
@@ -42,7 +45,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"daskfs.{name}")
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'daskfs' has no attribute {name!r}")
-    return load(_PLACE_OF[name])
+    return loaded(_PLACE_OF[name])
 
 
 def __dir__() -> list[str]:

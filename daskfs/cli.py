@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -104,6 +106,12 @@ StorePath = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a value of the pipeline, read as YAML. Repeatable."),
+]
+FinishedRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN_DIR", help="Folder of a finished run, or in it of one of its selections.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
@@ -513,6 +521,65 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
 
 
 @app.command()
+def apply(
+    run_dir: FinishedRun,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-",
+            help="New rows: a file of a kind that ingest reads, a folder, a pattern, a URL; -: standard input.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="File that ends in .csv or .parquet; -: CSV, printed.")
+    ] = "-",
+    features: Annotated[bool, typer.Option("--features", help="Write the selected features, too.")] = False,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Hand a column of the file on. Repeatable.")
+    ] = None,
+    unseen: Annotated[
+        Literal["zero", "other"] | None,
+        typer.Option(help="What becomes of categories that the fit did not have, where its schema refuses them."),
+    ] = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of file, where its name does not say it.", metavar="KIND")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Field delimiter, where it is not that of the fit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Encode new rows as a run's were, and predict them with what it selected.
+
+    Only columns of which selected features are made need be there, in any order. Memory is that of a block of rows.
+    Where the target is there, too, the metrics of these rows are printed.
+
+    Examples: daskfs apply runs/power new.csv -o new.parquet; zcat new.csv.gz | daskfs apply runs/power - > new.csv
+    """
+    import tempfile
+
+    from daskfs.applied.apply import STANDARD_OUTPUT, spooled
+    from daskfs.applied.apply import apply as apply_model
+    from daskfs.applied.model import Model
+
+    model = Model.load(run_dir, refit=refit)
+    options = {} if delimiter is None else {"delimiter": delimiter}
+    with (
+        interrupts.concluding(),
+        tempfile.TemporaryDirectory(prefix="daskfs-") as folder,
+        _shown_progress() as progress,
+    ):
+        source = spooled(kind, folder) if data == "-" else data
+        how: dict[str, Any] = {"kind": kind, "options": options, "kept": keep or (), "unseen": unseen}
+        applied = apply_model(model, source, output, features=features, force=force, progress=progress, **how)
+    if output == STANDARD_OUTPUT:
+        _say(*applied.to_text().splitlines())
+    else:
+        print(json.dumps(vars(applied), indent=2) if as_json else applied.to_text())
+
+
+@app.command()
 def watch(
     run_dir: Annotated[
         Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)
@@ -633,6 +700,8 @@ def _print_outcome(outcome: RunOutcome) -> None:
             print(f"{label}:")
         _print_result(result)
     print(f"report: {outcome.report}")
+    if (outcome.folder / "model.json").exists():
+        _suggest(f"daskfs apply {shlex.quote(os.path.relpath(outcome.folder))} NEW.csv -o predictions.csv")
 
 
 def _print_result(result: SelectionResult) -> None:
@@ -644,6 +713,12 @@ def _print_result(result: SelectionResult) -> None:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:
         print("on the test rows: " + ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items()))
+
+
+def _suggest(command: str) -> None:
+    """Say what comes next, to who looks at a terminal."""
+    if sys.stdout.isatty():
+        print(f"next: {command}")
 
 
 def _say(*lines: str) -> None:

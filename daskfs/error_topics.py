@@ -196,6 +196,16 @@ TOPICS: dict[str, Topic] = {
         block; `daskfs warmup` compiles the kernels once, so that small workers need no memory for it.
         """,
     ),
+    "new-rows": Topic(
+        "New rows for a run's result",
+        ("applied", "sources.applied_table"),
+        """
+        `daskfs apply` and `daskfs.load` encode new rows as those of the run were. The columns of which selected
+        features are made must be there, under their names; others may be missing. Of the run `model.json` is
+        needed, which runs of before do not have: run the pipeline again with `--force`. Categories that the run
+        did not have are refused where its table schema says `unseen: error`; `--unseen zero` lets them pass.
+        """,
+    ),
     "run-folders": Topic(
         "Folders of runs",
         ("pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),

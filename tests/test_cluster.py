@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array as da
@@ -27,7 +28,7 @@ import pytest
 from daskfs import AsyncOnlineSubstitution
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
-from daskfs.cluster.workers import OnDask, Round
+from daskfs.cluster.workers import OnDask, Round, Workers
 from daskfs.errors import ConfigError, DataError, RunError
 
 KINDS = ["none", "threads", "local"]
@@ -290,6 +291,71 @@ def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(t
         found = list(workers.chain_blocks(rounds, LEGS, 0.1, name="kill", shared=(str(marker),)))
     assert found == states_of(LEGS, 0.1)
     assert marker.exists()
+
+
+def killed_at_first(marker: str) -> None:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def added_but_killed_once(large: np.ndarray, marker: str, item: int) -> float:
+    if item == 3:
+        killed_at_first(marker)
+    return float(large[item]) / 3.0
+
+
+def grown_but_killed_once(large: np.ndarray, marker: str, state: np.ndarray, item: int) -> np.ndarray:
+    if item == 13:
+        killed_at_first(marker)
+    return state / 3.0 + large[item]
+
+
+def the_same(state: np.ndarray) -> np.ndarray:
+    return state
+
+
+def results_of(workers: Workers, shared: Any, markers: list[Path]) -> dict[str, Any]:
+    """What comes of each way in which large arguments reach tasks."""
+    rounds, (one, two, three) = Round(grown_but_killed_once, np.add, the_same), map(str, markers)
+    states = workers.chain_blocks(rounds, LEGS, np.ones(100_000), name="chain", shared=(shared, three))
+    return {
+        "map": dict(workers.map_blocks(added_but_killed_once, range(9), name="map", shared=(shared, one))),
+        "sum": workers.reduce_blocks(added_but_killed_once, range(9), add, name="sum", shared=(shared, two)),
+        "chain": [state.tobytes() for state in states],
+    }
+
+
+def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path):
+    large, markers = np.arange(100_000.0), [tmp_path / name for name in ("map", "sum", "chain", "lasting")]
+    for marker in markers:
+        marker.touch()  # nobody dies
+    expected = results_of(workers_of(None), large, markers[:3])
+    for marker in markers:
+        marker.unlink()
+    with open_cluster("local", n_workers=1, dashboard_address=None) as workers:
+        kept = workers.keep(large)
+        assert results_of(workers, kept, markers[:3]) == expected
+        shared, lasted = (kept, str(markers[3])), {}
+        tasks = workers.actors.keep_running(added_but_killed_once, range(9), name="last", shared=shared)
+        while tasks.n_running:
+            lasted |= dict(tasks.finished(1.0))
+        assert lasted == expected["map"]
+    assert all(marker.exists() for marker in markers)
+
+
+def killed_with_all(large: np.ndarray, item: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_every_worker_with_what_was_sent_is_named():
+    with (
+        open_cluster("local", n_workers=1, dashboard_address=None) as workers,
+        pytest.raises(RunError, match=r"die: the workers died .*resume the run"),
+    ):
+        list(workers.map_blocks(killed_with_all, [0], name="die", shared=(np.arange(100_000.0),)))
 
 
 def test_a_worker_that_takes_long_to_come_back_comes_back():

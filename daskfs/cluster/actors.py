@@ -11,10 +11,11 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from daskfs.cluster.client import cluster_errors, kept_on, released
+from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
 from daskfs.cluster.presence import presence_of
 from daskfs.errors import RunError
 
@@ -116,13 +117,19 @@ class ActorsOnDask(Actors):
 
     def place(self, cls: type, *args: Any) -> Any:
         """Make the object a Dask actor on one of the workers, for as long as this is held."""
+        losses = Losses(cls.__name__)
         with cluster_errors(cls.__name__), self._client.as_current():
             arguments = [kept_on(self._client, argument) for argument in args]
-            future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
-            self._futures = [actor for actor in self._futures if actor.status == "finished"]
-            self._futures.append(future)
             try:
-                return presence_of(self._client).awaited(self._client.gather(future, asynchronous=True))
+                while True:
+                    future = self._client.submit(cls, *arguments, actor=True, key=f"{cls.__name__}-{uuid.uuid4().hex}")
+                    self._futures = [actor for actor in self._futures if actor.status == "finished"]
+                    self._futures.append(future)
+                    try:
+                        return presence_of(self._client).awaited(self._client.gather(future, asynchronous=True))
+                    except CancelledError as fault:
+                        losses.count(fault)
+                        send_again(self._client, arguments)
             finally:
                 released(*arguments)
 
@@ -297,7 +304,7 @@ class LastingTasks:
 
         with cluster_errors(self._name), self._client.as_current():
             if self._futures:
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, CancelledError):
                     wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
             self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
@@ -305,16 +312,17 @@ class LastingTasks:
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
-        """Return what a task returned; start it again where the scheduler has given it up."""
+        """Return what a task returned; start it again where the scheduler gave it up, or what it takes was lost."""
         from distributed import KilledWorker
 
         future = self._futures.pop(k)
         try:
             return future.result()
-        except KilledWorker:
+        except (KilledWorker, CancelledError):
             self._n_given_up += 1
             if self._n_given_up > MOST_GIVEN_UP:
                 raise
+            send_again(self._client, self._shared)
             self._futures[k] = self._submit(k)
         finally:
             released(future)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from daskfs.cluster.presence import REMEDY, presence_of, scheduler_lost
 from daskfs.errors import RunError
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 _INLINE_NBYTES = 64 * 2**10
 """Shared arguments up to this size travel with each task: an address survives any worker's death."""
 _MOST_TRIES = 5
+_MOST_LOSSES = 4
+"""As Dask has it of a task: the third death is the last that is repaired."""
 _COPIES_OF_EACH = 2
 """How many workers fetch what is kept from each that has it: a tree, and nobody sends it to all."""
 
@@ -40,17 +45,66 @@ def kept_on(client: Client, argument: Any) -> Any:
         return argument
     if pickled_nbytes(argument) <= _INLINE_NBYTES:
         return argument
+    future = _sent(client, f"{type(argument).__name__}-{uuid.uuid4().hex}", argument)
+    _ARGUMENTS[future] = argument
+    return future
+
+
+_ARGUMENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""What futures stand for that were sent: Dask knows how to make again what tasks have returned, and not what it got."""
+
+
+def send_again(client: Client, kept: Sequence[Any]) -> None:
+    """Send what no worker has any more under its old name: whoever refers to it has it again.
+
+    Raises
+    ------
+    RunError
+        The scheduler is gone.
+    """
+    threads_of(client)
+    sent = {one.key: one for one in _futures_among(kept) if one in _ARGUMENTS}
+    scheduler: Any = client.scheduler
+    homes = client.sync(scheduler.who_has, keys=[*sent])  # client.who_has looks at what it believes to be there
+    for key, one in sent.items():
+        if not homes.get(key):
+            _sent(client, key, _ARGUMENTS[one])
+
+
+def _sent(client: Client, key: str, argument: Any) -> Any:
+    """Have an argument lie on every worker."""
     presence = presence_of(client)
     for n_left in reversed(range(_MOST_TRIES)):
         presence.wait_for_a_worker()
         try:
-            (kept,) = presence.awaited(client.scatter([argument], hash=False, asynchronous=True))
+            kept = presence.awaited(client.scatter({key: argument}, hash=False, asynchronous=True))[key]
             _spread(client, kept)
         except (OSError, KeyError):  # the worker that was to have it first has just died
             if not n_left:
                 raise
         else:
             return kept
+
+
+@dataclass
+class Losses:
+    """How often in a row tasks were forgotten together with what they were to take."""
+
+    name: str
+    n: int = 0
+
+    def count(self, fault: BaseException | None = None) -> None:
+        """Count one more.
+
+        Raises
+        ------
+        RunError
+            There were too many: the tasks themselves may be what kills the workers.
+        """
+        self.n += 1
+        if self.n >= _MOST_LOSSES:
+            problem = f"the workers died {self.n} times with what they were sent"
+            raise RunError(problem, self.name, REMEDY) from fault
 
 
 def _spread(client: Client, kept: Any) -> None:
@@ -83,11 +137,15 @@ def pickled_nbytes(argument: Any) -> int:
 
 def released(*kept: Any) -> None:
     """Release what is a future among these, whoever still refers to it: the traceback of an error does."""
+    for one in _futures_among(kept):
+        _ARGUMENTS.pop(one, None)
+        one.release()
+
+
+def _futures_among(kept: Sequence[Any]) -> list[Any]:
     from distributed import Future
 
-    for one in kept:
-        if isinstance(one, Future):
-            one.release()
+    return [one for one in kept if isinstance(one, Future)]
 
 
 @contextmanager

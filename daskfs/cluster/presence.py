@@ -7,6 +7,7 @@ that can be set an error ends the wait. Each client has one `Presence`, which al
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -113,11 +114,16 @@ class Presence:
         return time.monotonic()
 
     def wait_for_a_worker(self) -> None:
-        """Return once there is one."""
-        heard = time.monotonic()
-        while not self.n_threads():
-            heard = self.ask_after(heard)
-            time.sleep(_LOOK_S)
+        """Return once there is one; a cluster that adapts starts one for a task alone."""
+        if self.n_threads():
+            return
+        heard, task = time.monotonic(), self._client.submit(os.getpid, pure=False)
+        try:
+            while not self.n_threads():
+                heard = self.ask_after(heard)
+                time.sleep(_LOOK_S)
+        finally:
+            task.release()
 
     def awaited(self, result: Coroutine[Any, Any, Any]) -> Any:
         """Return what Dask's loop waits for: ``client.gather(futures, asynchronous=True)``."""

@@ -12,6 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,7 +20,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import cluster_errors, kept_on, pickled_nbytes, released, threads_of
+from daskfs.cluster.client import Losses, cluster_errors, kept_on, pickled_nbytes, released, send_again, threads_of
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.presence import presence_of
 
@@ -245,9 +246,11 @@ class OnDask(Workers):
         """Yield results as they come, all that are there at a time; small blocks are taken several to a task."""
         from distributed import as_completed
 
-        submit = self._submitter(partial(_each, function), name, shared)
-        waiting, n_left, n_together = iter(enumerate(items)), len(items), 1
-        in_flight: dict[Any, tuple[list[int], Any]] = {}
+        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
+        submit = self._submitter(partial(_each, function), name, arguments)
+        waiting: Iterator[tuple[int, Any]] = enumerate(items)
+        n_left, n_together = len(items), 1
+        in_flight: dict[Any, tuple[list[int], Any, Any]] = {}  # numbers, future, what has submitted it
         completed = as_completed(loop=self.client.loop)
 
         most, counted = 0, -math.inf
@@ -265,27 +268,47 @@ class OnDask(Workers):
                 tasks.append((some[0][0], [item for _, item in some]))
                 n_left -= len(some)
             futures = submit(tasks)
-            in_flight.update((one.key, (k, one)) for k, one in zip(numbers, futures, strict=True))
+            in_flight.update((one.key, (k, one, submit)) for k, one in zip(numbers, futures, strict=True))
             completed.update(futures)
 
         with cluster_errors(name):
             fill()
             try:
                 for futures in self._as_they_come(completed):
-                    found: list[_Together] = self._gathered(futures)
+                    there, found = self._gathered_of_those_left(futures)
+                    lost = [in_flight.pop(one.key) for one in futures if one not in there]
+                    if lost:
+                        if any(submitted is submit for *_, submitted in lost):  # the first to be told of a loss
+                            losses.count()
+                            send_again(self.client, arguments)
+                            submit = self._submitter(partial(_each, function), name, arguments)
+                        again = [k for numbers, *_ in lost for k in numbers]
+                        waiting, n_left = chain([(k, items[k]) for k in again], waiting), n_left + len(again)
+                        released(*(future for _, future, _ in lost))
                     done = deque(
                         (in_flight.pop(one.key)[0], together.results)
-                        for one, together in zip(futures, found, strict=True)
+                        for one, together in zip(there, found, strict=True)
                     )
-                    n_together = min(2 * n_together, found[-1].n_next)
-                    released(*futures)
+                    if found:
+                        losses.n, n_together = 0, min(2 * n_together, found[-1].n_next)
+                    released(*there)
                     del found
                     fill()
                     while done:
                         yield from zip(*done.popleft(), strict=True)
             finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
                 completed.clear()
-                released(*(future for _, future in in_flight.values()))
+                released(*(future for _, future, _ in in_flight.values()))
+
+    def _gathered_of_those_left(self, futures: list[Any]) -> tuple[list[Any], list[_Together]]:
+        """Return those that were not lost together with what they were to take, and what they have returned."""
+        while True:
+            there = [one for one in futures if one.status != "cancelled"]
+            try:
+                return there, self._gathered(there)
+            except CancelledError:  # while it was fetched
+                if all(one.status != "cancelled" for one in there):
+                    raise
 
     def _as_they_come(self, completed: Any) -> Iterator[list[Any]]:
         """Yield finished futures; where nothing comes for a while, ask who is there."""
@@ -303,45 +326,65 @@ class OnDask(Workers):
         """Combine on the workers, neighbours first."""
         if not len(items):
             raise ValueError("expected at least one block to combine, found none")
+        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
         with cluster_errors(name):
-            leaves = self._submitter(function, name, shared)([*enumerate(items)])
-            join = self._submitter(combine, f"{name}-combine", ())
-            root = _combined(leaves, join, count(), n_left=1)[0]
-            try:
-                return self._gathered([root])[0]
-            finally:
-                root.release()
+            while True:
+                leaves = self._submitter(function, name, arguments)([*enumerate(items)])
+                join = self._submitter(combine, f"{name}-combine", ())
+                root = _combined(leaves, join, count(), n_left=1)[0]
+                try:
+                    return self._gathered([root])[0]
+                except CancelledError as fault:
+                    losses.count(fault)
+                    send_again(self.client, arguments)
+                finally:
+                    root.release()
 
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less."""
+        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less.
+
+        Where a state is lost with all that it could be made of, the chain goes on from the last one that came here.
+        """
+        arguments, losses, n_done = [self.keep(argument) for argument in shared], Losses(name), 0
         with cluster_errors(name):
-            begin = self._submitter(rounds.task, name, shared)
-            go_on = self._submitter(rounds.after, name, (len(shared), *shared))
-            join = self._submitter(rounds.combine, f"{name}-combine", ())
-            n_begun, joined = 0, count()
-            left: list[Any] = [self.keep(state)]
-            wanted: deque[list[Any]] = deque()  # what legs have left
-            try:
-                for leg in legs:
-                    for items in leg:
-                        before, numbered = left, enumerate(items, n_begun)
-                        if n_begun:
-                            made = go_on([(k, item, *left) for k, item in numbered])
-                        else:
-                            made = begin([(k, *left, item) for k, item in numbered])
-                        left = _combined(made, join, joined, n_left=2)
-                        n_begun += len(items)
-                        if not any(before is one for one in wanted):
-                            released(*before)
-                    wanted.append(left)
-                    if len(wanted) > _LEGS_AHEAD:
-                        yield self._state(rounds, wanted.popleft())
-                while wanted:
+            while n_done < len(legs):
+                try:
+                    for left in self._states(rounds, legs[n_done:], state, name, arguments):
+                        state, n_done, losses.n = left, n_done + 1, 0
+                        yield state
+                except CancelledError as fault:
+                    losses.count(fault)
+                    send_again(self.client, arguments)
+
+    def _states(self, rounds: Round, legs: Legs, state: Any, name: str, shared: Sequence[Any]) -> Iterator[Any]:
+        """Yield the state after every leg."""
+        begin = self._submitter(rounds.task, name, shared)
+        go_on = self._submitter(rounds.after, name, (len(shared), *shared))
+        join = self._submitter(rounds.combine, f"{name}-combine", ())
+        n_begun, joined = 0, count()
+        left: list[Any] = [self.keep(state)]
+        wanted: deque[list[Any]] = deque()  # what legs have left
+        try:
+            for leg in legs:
+                for items in leg:
+                    before, numbered = left, enumerate(items, n_begun)
+                    if n_begun:
+                        made = go_on([(k, item, *left) for k, item in numbered])
+                    else:
+                        made = begin([(k, *left, item) for k, item in numbered])
+                    left = _combined(made, join, joined, n_left=2)
+                    n_begun += len(items)
+                    if not any(before is one for one in wanted):
+                        released(*before)
+                wanted.append(left)
+                if len(wanted) > _LEGS_AHEAD:
                     yield self._state(rounds, wanted.popleft())
-            finally:
-                released(*left, *chain.from_iterable(wanted))
+            while wanted:
+                yield self._state(rounds, wanted.popleft())
+        finally:
+            released(*left, *chain.from_iterable(wanted))
 
     def _state(self, rounds: Round, left: list[Any]) -> Any:
         """Wait for what a leg has left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -42,12 +42,40 @@ class Range(NamedTuple):
 class MadeComponents(MadeFeatures):
     """A few components of a few variables."""
 
+    kind = "components"
+
     def __init__(self, columns: np.ndarray, table: MapTable, labels: list[str], ranges: Ranges, width: int) -> None:
         self.columns = columns
         of, self.component = np.divmod(columns, width)
         self.parents, self.place = np.unique(of, return_inverse=True)
         self.table, self._labels = table, [labels[k] for k in self.component]
         self.low, self.high = ranges.low[self.parents], ranges.high[self.parents]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the map as a table, and of each feature its variable and component."""
+        return {
+            "kind": self.kind,
+            "columns": self.columns.tolist(),
+            "parents": self.parents.tolist(),
+            "place": self.place.tolist(),
+            "component": self.component.tolist(),
+            "labels": self._labels,
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+            "table": self.table.values.tolist(),
+            "is_root": self.table.is_root,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> MadeComponents:
+        """Return the features that `to_document` described."""
+        made = cls.__new__(cls)
+        for name in ("columns", "parents", "place", "component"):
+            setattr(made, name, np.array(document[name], np.int64))
+        made.low, made.high = np.array(document["low"], np.float64), np.array(document["high"], np.float64)
+        made._labels = list(document["labels"])
+        made.table = MapTable(np.array(document["table"], np.float64), bool(document["is_root"]))
+        return made
 
     def of(self, X: np.ndarray) -> np.ndarray:
         """Return the components at the values of some rows."""

@@ -14,7 +14,7 @@ tiles nor tasks change what is selected.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from types import FunctionType
@@ -89,8 +89,19 @@ class MadeFeatures(ABC):
         Columns of X that they are made of, ascending, each once.
     """
 
+    kind: ClassVar[str]
+    """As a document names it: a key of `daskfs.feature_maps.registry.MADE`."""
     columns: np.ndarray
     parents: np.ndarray
+
+    @abstractmethod
+    def to_document(self) -> dict[str, Any]:
+        """Return all there is to know of the features, as JSON can hold it."""
+
+    @classmethod
+    @abstractmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Return the features that `to_document` described."""
 
     @abstractmethod
     def of(self, X: np.ndarray) -> np.ndarray:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from daskfs.feature_maps.base import MadeFeatures
@@ -20,10 +23,34 @@ class ProductFeatures(MadeFeatures):
         Subtracted from a column before it is multiplied.
     """
 
+    kind = "products"
+
     def __init__(self, columns: np.ndarray, pairs: np.ndarray, centre: np.ndarray) -> None:
         self.columns, self._pairs = columns, pairs
         self.parents = np.unique(pairs[pairs >= 0])
         self._centre = centre[self.parents]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return numbers, columns and centres."""
+        return {
+            "kind": self.kind,
+            "columns": self.columns.tolist(),
+            "pairs": self._pairs.tolist(),
+            "centre": self._centre.tolist(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ProductFeatures:
+        """Return the features that `to_document` described."""
+        pairs = np.array(document["pairs"], np.int64).reshape(-1, 2)
+        made = cls.__new__(cls)
+        made.columns, made._pairs, made.parents = (
+            np.array(document["columns"], np.int64),
+            pairs,
+            np.unique(pairs[pairs >= 0]),
+        )
+        made._centre = np.array(document["centre"], np.float64)
+        return made
 
     def of(self, X: np.ndarray) -> np.ndarray:
         """Return the features of some rows: see `MadeFeatures.of`."""

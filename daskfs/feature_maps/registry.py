@@ -10,7 +10,7 @@ from daskfs.methods import load
 from daskfs.parameters import Kind, parameters_of
 
 if TYPE_CHECKING:
-    from daskfs.feature_maps.base import FeatureMap
+    from daskfs.feature_maps.base import FeatureMap, MadeFeatures
 
 FEATURE_MAPS: dict[str, str] = {
     "pairs": "daskfs.feature_maps.polynomial:Polynomial",
@@ -22,6 +22,18 @@ FEATURE_MAPS: dict[str, str] = {
     "own": "daskfs.feature_maps.additive:OwnMap",
 }
 """Public as ``daskfs.feature_maps.<Class>``."""
+
+MADE = {
+    "products": "daskfs.feature_maps.product_features:ProductFeatures",
+    "components": "daskfs.feature_maps.additive_matrix:MadeComponents",
+}
+"""What a fitted selector keeps of a map, by the word of a document."""
+
+
+def made_of(document: Mapping[str, Any]) -> MadeFeatures:
+    """Return the features that `MadeFeatures.to_document` described."""
+    found: MadeFeatures = load(MADE[document["kind"]]).from_document(document)
+    return found
 
 
 def find_map(name: str) -> type[FeatureMap]:

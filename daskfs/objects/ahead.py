@@ -6,14 +6,18 @@ memory allows, and falls by one where none was for long.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
+from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from daskfs import interrupts
+from daskfs.objects.cache import Cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
 
@@ -46,6 +50,18 @@ class Part(NamedTuple):
     """How many these may be."""
     version: str = ""
     """Of what it is a part: objects of one address may be written again."""
+    cache: Cache | None = None
+    """Where it is kept once it has been fetched."""
+
+    @property
+    def kept_as(self) -> str:
+        """Its name in the cache."""
+        return hashlib.sha256(f"{self.path.root}/{self.path.key}:{self.start}".encode()).hexdigest()[:40]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it lies on this machine."""
+        return self.cache is not None and self.cache.holds(self.kept_as)
 
 
 class Room:
@@ -61,6 +77,13 @@ class Room:
     def has(self, nbytes: int) -> bool:
         """Return whether there is room for so many more."""
         return self.held_nbytes + nbytes <= self.most_nbytes
+
+    def first_of(self, parts: list[Part]) -> list[Part]:
+        """Return the parts that are held on to: all, or of too many the first, and others come and go beside them."""
+        nbytes = [*accumulate(part.most_nbytes for part in parts)]
+        if not parts or nbytes[-1] <= self.most_nbytes:
+            return parts
+        return parts[: bisect_right(nbytes, 3 * self.most_nbytes // 4)]
 
     def take(self, held: list[int], nbytes: int) -> None:
         """Count bytes, less where they are given back; `held` is the count of a shelf."""
@@ -114,22 +137,26 @@ class Shelf:
         ----------
         parts : iterable of Part
         present : iterable of Part
-            Those of them that are read now and may be read again at once, for a few rows more: where they are few they
-            are not let go of for what comes later.
+            Those of them that are read now and again at once, for a few rows more: they are not let go of for what
+            comes later, or not all of them where there is no room.
         check : callable, optional
             Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
         """
         with self._room.lock:
-            self._wanted, self._check, self._present = deque(parts), check, frozenset(present)
-            if 2 * sum(part.most_nbytes for part in self._present) > self._room.most_nbytes:
-                self._present = frozenset()  # there would be no room for what comes later
+            self._wanted = deque(part for part in parts if part in self._parts or not part.is_kept)
+            self._check, self._present = check, frozenset(self._room.first_of([*present]))
             self._untaken &= set(self._wanted)
             self._ask()
 
     def knows(self, parts: Iterable[Part]) -> bool:
-        """Return whether all these parts are here, on their way or wanted."""
+        """Return whether all these parts are here, on their way, wanted, or kept on this machine."""
         with self._room.lock:
-            return all(part in self._parts or part in self._wanted for part in parts)
+            return all(part in self._parts or part in self._wanted or part.is_kept for part in parts)
+
+    def has(self, part: Part) -> bool:
+        """Return whether a part is here or on its way."""
+        with self._room.lock:
+            return part in self._parts
 
     def take(self, part: Part, check: Check | None = None) -> memoryview:
         """Return a part.
@@ -260,4 +287,7 @@ def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:
             raise Transient("what came is not what was written")
         return found, is_whole
 
-    return answered(once, str(part.path))
+    found, is_whole = answered(once, str(part.path))
+    if part.cache is not None and is_whole:
+        part.cache.keep(part.kept_as, found)
+    return found, is_whole

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from daskfs.errors import ConfigError, StorageError, did_you_mean
 from daskfs.objects.address import READ_ONLY, SCHEMES, redacted
+from daskfs.objects.cache import OPTIONS, Cache, cache_of
 from daskfs.objects.requests import answered, aside, client_of
 from daskfs.objects.stream import ObjectStream
 
@@ -98,7 +99,8 @@ class ObjectPath:
             key, root = (parts.path + (f"#{parts.fragment}" if parts.fragment else "")).replace("%3F", "?"), ""
             root = f"{scheme}://{parts.netloc}"
         is_store = scheme not in (*READ_ONLY, "memory")
-        given = tuple(sorted((str(name), str(value)) for name, value in (options or {}).items() if is_store))
+        taken = {str(name): str(value) for name, value in (options or {}).items() if is_store or name in OPTIONS}
+        given = tuple(sorted(taken.items()))
         return cls(root, re.sub("/+", "/", key).strip("/"), parts.query if scheme in READ_ONLY else "", given)
 
     def __str__(self) -> str:
@@ -178,13 +180,25 @@ class ObjectPath:
     def client(self) -> Any:
         """Obstore's client."""
         root = f"{self.root}?{self.query}" if self.query else self.root
-        return client_of(root, self.options)
+        return client_of(root, self._of_client)
+
+    @property
+    def _of_client(self) -> tuple[tuple[str, str], ...]:
+        return tuple(pair for pair in self.options if pair[0] not in OPTIONS)
+
+    def cache_for(self, version: str) -> Cache | None:
+        """Return where parts of it are kept on this machine, of one version; None where no folder was declared."""
+        return None if self.root.startswith("memory") else cache_of(dict(self.options), version)
+
+    def without_cache(self) -> ObjectPath:
+        """Return it as what is read over the network alone."""
+        return replace(self, options=(*self._of_client, ("cache", "none")))
 
     def client_within(self) -> Any:
         """Return obstore's client of what is in it, for libraries that take one."""
         if self.root.startswith("memory"):
             raise StorageError("the memory of a process is for stores of daskfs", str(self), "use a folder")
-        return client_of(f"{self.root}/{self.key}", self.options)
+        return client_of(f"{self.root}/{self.key}", self._of_client)
 
     def stat(self) -> ObjectStatus:
         """Return size, digest and time of the object.

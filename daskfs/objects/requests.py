@@ -190,7 +190,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
             client_options={
                 "timeout": timedelta(seconds=TIMEOUT_S),
                 "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
-                "allow_http": any(one.startswith("http://") for one in (root, *given.values(), *endpoints)),
+                "allow_http": any("http://" in one for one in (root, *given.values(), *endpoints)),
             },
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=TIMEOUT_S)},  # `answered` does
             **more,
@@ -203,7 +203,10 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
         raise ConfigError(problem, redacted(root), remedy) from None
 
 
-_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+_ENDPOINTS = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
+    "GOOGLE_SERVICE_ACCOUNT_KEY",  # has the address of a server that is not Google's
+)
 
 
 def _profile(given: Mapping[str, str]) -> Any:

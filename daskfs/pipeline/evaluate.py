@@ -71,11 +71,4 @@ def predict_rows(matrix: Matrix, predictor: LinearPredictor, part: PredictedRows
     is_wanted = places >= 0
     rows = np.repeat(np.arange(n_rows), np.diff(found.indptr))[is_wanted]
     columns, values = places[is_wanted], found.data[is_wanted].astype(np.float64)
-    if predictor.made is not None:
-        X = np.zeros((n_rows, len(predictor.columns)))
-        X[rows, columns] = values
-        return np.asarray(predictor.without_intercept(X))
-    # Each row's entries are added in their order.
-    coef = predictor.coef.reshape(len(predictor.columns), -1)
-    sums = [np.bincount(rows, values * of_class[columns], n_rows) for of_class in coef.T]
-    return sums[0] if predictor.coef.ndim == 1 else np.stack(sums, axis=1)
+    return predictor.of_entries(rows, columns, values, n_rows)

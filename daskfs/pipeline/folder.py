@@ -31,8 +31,8 @@ STATUS = "status.json"
 """While the run lasts: how it goes."""
 _SETTINGS = "settings.json"
 FILES = (
-    "checkpoint", "dask.html", "history.parquet", "metrics.json", "pipeline.yaml", "report.html", "result.json",
-    "run.log", "running.json", "scores.parquet", "selected.csv", "status.json",
+    "checkpoint", "dask.html", "history.parquet", "metrics.json", "model.json", "model.npz", "pipeline.yaml",
+    "report.html", "result.json", "run.log", "running.json", "scores.parquet", "selected.csv", "status.json",
 )  # fmt: skip
 """What may stand in a run's folder beside the folders of several selections."""
 LONGEST_NAME_NBYTES = 100

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
+from daskfs.applied.model import Model
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
@@ -22,6 +23,7 @@ from daskfs.errors import DaskfsError, RunError, StoreError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.evaluate import linear_predictor
@@ -185,6 +187,7 @@ class _Run:
         self.steps = steps
         self.ingest_seconds = 0.0
         self.ingest_memory: dict[str, int] = {}
+        self.models: dict[str, Model] = {}
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -310,6 +313,9 @@ class _Run:
                 own = self._evaluate(refitted, store, self._tested(refitted, testing))
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
+        encoder = self._encoder_of(store)
+        if encoder is not None:
+            self.models[label] = model_of(selector, store, encoder, refitted)
         result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
@@ -319,6 +325,13 @@ class _Run:
             "evaluate": steps.seconds.get("evaluate", 0.0) - evaluated,
         }
         return result
+
+    def _encoder_of(self, store: Stored) -> dict[str, Any] | None:
+        """Return how the rows of the store became features; None of a store that was made before that was kept."""
+        if isinstance(store, FeatureStore):
+            return store.encoder
+        assert self.source is not None
+        return self.source.encoder
 
     def _own_notes(self) -> list[str]:
         notes = ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
@@ -363,6 +376,10 @@ class _Run:
             }
             if several:
                 result.save(path / label, overwrite=True)
+                if label in self.models:
+                    self.models[label].save(path / label)
+        for model in list(self.models.values())[:1]:
+            model.save(path)
         next(iter(results.values())).save(path, overwrite=True)
         metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"

@@ -651,7 +651,12 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     @property
     def response(self) -> Response:
         """What `predict` makes of the linear predictor ``X @ coef_ + intercept_``."""
-        return mean_or_label(self.loss_, getattr(self, "classes_", None))
+        return mean_or_label(self.response_losses[0], getattr(self, "classes_", None))
+
+    @property
+    def response_losses(self) -> tuple[str, str]:
+        """The losses by which the linear predictor becomes a mean or a label, and probabilities."""
+        return self.loss_, self.loss_
 
     @available_if(_may_classify)
     def decision_function(self, X: Any) -> Any:
@@ -687,7 +692,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     @property
     def _probabilities(self) -> Response:
         """What `predict_proba` makes of the linear predictor."""
-        return probabilities(self.loss_, len(self.classes_))
+        return probabilities(self.response_losses[1], len(self.classes_))
 
     def predictor(self) -> LinearPredictor:
         """Return what makes the linear predictor ``X @ coef_ + intercept_`` of blocks of the columns that it names."""

@@ -1,4 +1,8 @@
-"""The linear predictor of a fitted selector, from the columns that it reads."""
+"""The linear predictor of a fitted selector, from the columns that it reads.
+
+A row's predictor depends on that row alone, bit for bit, and not on the block that it stands in: products are added up
+within the row, in an order that the number of columns says, where BLAS goes by the shape of the block.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.feature_maps.base import MadeFeatures
+
+_PIECE_NBYTES = 1 << 18
+"""Of products that are added up together: they stay in the cache."""
 
 
 class LinearPredictor(NamedTuple):
@@ -32,6 +39,39 @@ class LinearPredictor(NamedTuple):
 
     def without_intercept(self, X: Any) -> Any:
         """Return ``X @ coef`` of some rows."""
+        if self.made is None and hasattr(X, "toarray"):
+            return X @ self.coef
+        X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        return _sums_of_rows(X if self.made is None else self.made.of(X), self.coef)
+
+    def of_entries(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, n_rows: int) -> np.ndarray:
+        """Return ``X @ coef`` of rows by their entries, those of a row added in their order.
+
+        Parameters
+        ----------
+        rows, columns : ndarray of shape (n_entries,), int64
+            Of the block, and of those that the predictor reads.
+        values : ndarray of shape (n_entries,), float64
+        n_rows : int
+        """
         if self.made is not None:
-            X = self.made.of(X.toarray() if hasattr(X, "toarray") else X)
-        return X @ self.coef
+            X = np.zeros((n_rows, len(self.columns)))
+            X[rows, columns] = values
+            return np.asarray(self.without_intercept(X))
+        coef = self.coef.reshape(len(self.columns), -1)
+        sums = [np.bincount(rows, values * of_class[columns], n_rows) for of_class in coef.T]
+        return sums[0] if self.coef.ndim == 1 else np.stack(sums, axis=1)
+
+
+def _sums_of_rows(X: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """Return ``X @ coef``, each row summed by itself."""
+    by_class = coef.reshape(len(coef), -1).T
+    found = np.zeros((len(X), len(by_class)))
+    step = max(1, _PIECE_NBYTES // (8 * max(1, len(coef))))
+    room = np.empty((min(step, len(X)), len(coef)))
+    for start in range(0, len(X) if len(coef) else 0, step):
+        piece = X[start : start + step]
+        for k, of_class in enumerate(by_class):
+            products = np.multiply(piece, of_class, out=room[: len(piece)])
+            np.add.reduce(products, axis=1, out=found[start : start + step, k])
+    return found[:, 0] if coef.ndim == 1 else found

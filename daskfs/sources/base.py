@@ -139,6 +139,14 @@ class Source(ABC):
         """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
         return {}
 
+    made_with: dict[str, Any] | None = None
+    """Options of a pipeline file that it was made with, but its place."""
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """What encodes other rows as these were encoded, as JSON can hold it."""
+        return {"kind": self.kind, "options": self.made_with or {}}
+
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features) without reading the whole source; an estimate for text tables."""
         return self.n_samples, len(self.feature_names)

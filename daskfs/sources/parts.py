@@ -35,7 +35,7 @@ def described(rows: Source) -> dict[str, Any]:
     """Return what a store says of its source."""
     classes = {} if rows.target_classes is None else {"target_classes": rows.target_classes}
     several = {} if rows.table_columns is None else {"table_columns": rows.table_columns}
-    return {**rows.describe(), "digest": rows.digest(), **classes, **several}
+    return {**rows.describe(), "digest": rows.digest(), **classes, **several, "encoder": rows.encoder}
 
 
 def shape_of_blocks(rows: Source, dtype: np.dtype, nbytes: int) -> tuple[int, np.dtype]:

@@ -59,6 +59,9 @@ ENDINGS = {
 OF_TABLES = ("missing", "one_hot", "interactions")
 """Options that tables in memory take as files do."""
 
+PLACES = ("path", "y", "weight", "phenotypes", "schema")
+"""Options that name where the rows are, and what they have beside features."""
+
 
 def find_source(kind: str) -> type[Source]:
     """Return the class of a kind of source.
@@ -141,7 +144,9 @@ def make_source(kind: str, **options: Any) -> Source:
         if parameter.default is parameter.empty and parameter.name not in given:
             raise ConfigError(f"a {kind} source needs {parameter.name!r}", "source", f"add {parameter.name}: ...")
     one_hot, interactions = given.pop("one_hot", None), given.pop("interactions", None)
-    return with_entries(find_source(kind)(**given), one_hot, interactions)
+    source: Source = find_source(kind)(**given)
+    source.made_with = {name: value for name, value in given.items() if name not in PLACES and _is_plain(value)}
+    return with_entries(source, one_hot, interactions)
 
 
 def with_entries(source: Any, one_hot: str | None, interactions: Any) -> Source:
@@ -211,7 +216,7 @@ def as_source(
         if y is not None:
             raise ConfigError("expected the targets as y or as target, found both", "ingest", "leave one out")
         target, y = None, target
-    if _is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(_is_path, source))):
+    if is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
     if _is_bag(source):
         if schema is not None or y is not None or names is not None or weight is not None:
@@ -259,6 +264,13 @@ def as_source(
     return ArraySource(source, y, weight, names, targets if y is not None else None)
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold it."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
 def _are_names(target: Any) -> bool:
     """Whether a target is named, not given."""
     return isinstance(target, str) or (
@@ -273,14 +285,15 @@ def _is_bag(source: Any) -> bool:
     return type(source).__module__ == "dask.bag.core"
 
 
-def _is_path(source: Any) -> bool:
+def is_path(source: Any) -> bool:
+    """Whether a source is named by its path or URL."""
     return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
 def _file_source(
     source: Any, target: Any, schema: Any, weight: Any, names: Any, y: Any, options: dict[str, Any]
 ) -> Source:
-    one = source if _is_path(source) else source[0]
+    one = source if is_path(source) else source[0]
     first = str(one)
     if first.startswith("sklearn:"):
         return make_source("sklearn", name=first.removeprefix("sklearn:"), target=target, **options)

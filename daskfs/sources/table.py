@@ -26,6 +26,7 @@ from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
+from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
 
 
@@ -79,6 +80,8 @@ class TableSource(Source):
         ("zero") or a category of their own.
     """
 
+    header_names: list[str]
+    """Every column of the table, in order, once `columns` are known."""
     by_id: bool = False
     """Categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`): nobody lists them."""
 
@@ -124,8 +127,10 @@ class TableSource(Source):
     @cached_property
     def columns(self) -> dict[str, ColumnSchema]:
         """The columns that are used, in the table's order, with what they mean."""
+        header = self.header()
+        self.header_names = [str(name) for name in header]
         return resolve_columns(
-            self.header(), self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
+            header, self.schema, self.place, self._target, self._weight, self._missing, self._plan_notes
         )
 
     @cached_property
@@ -159,6 +164,11 @@ class TableSource(Source):
     def encoding(self) -> dict[str, Any]:
         """The columns in use with their schema."""
         return {name: column.to_document() for name, column in self.columns.items()}
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """What each column became, and what was learnt for that; reads the table once where it has not been read."""
+        return {"kind": "table", "table": TableEncoder.of(self).to_document()}
 
     @cached_property
     def survey(self) -> Survey:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +13,9 @@ from crc32c import crc32c
 from daskfs.errors import CorruptStoreError
 from daskfs.objects.ahead import Check, Part, shelf
 from daskfs.objects.path import ObjectPath
+from daskfs.objects.requests import all_of
 from daskfs.store.metadata import ArrayMetadata
-from daskfs.store.plain_files import REMEDY, OpenFile
+from daskfs.store.plain_files import REMEDY, OpenFile, PlainFile
 
 _BLOSC_NBYTES = 20
 """That a chunk may take beside its values: a header, and a checksum."""
@@ -28,6 +30,7 @@ class FetchedFile:
     """An object that has been fetched, read as a file is."""
 
     __slots__ = ("_content", "nbytes", "stamp")
+    remedy = REMEDY
 
     def __init__(self, content: memoryview) -> None:
         self._content, self.nbytes = content, len(content)
@@ -41,6 +44,24 @@ class FetchedFile:
         """Do nothing."""
 
 
+class KeptFile(PlainFile):
+    """The copy of a part of an object that lies on this machine."""
+
+    __slots__ = ()
+    remedy = "it is a copy: remove this file, and run again"
+
+
+def kept_file(part: Part, check: Check | None) -> KeptFile | None:
+    """Return the copy of a part that lies on this machine, open; None where it is fetched."""
+    if part.cache is None or check is None or shelf().has(part):
+        return None
+    path = part.cache.path_of(part.kept_as, check)
+    try:
+        return None if path is None else KeptFile(str(path), "a copy")
+    except CorruptStoreError:  # somebody has removed it just now
+        return None
+
+
 class _Shard:
     """A shard's length and index, which are asked for once; read as a file is, a tile at a time.
 
@@ -51,12 +72,14 @@ class _Shard:
         In a shard.
     check : callable or None
         Of a tile.
-    version : str
-        Of the store.
+    like : Part
+        Of the store: its version and cache.
     """
 
-    def __init__(self, path: ObjectPath, n_tiles: int, check: Check | None, version: str) -> None:
-        self.path, self.stamp, self._check, self._version = path, path.key, check, version
+    remedy = REMEDY
+
+    def __init__(self, path: ObjectPath, n_tiles: int, check: Check | None, like: Part) -> None:
+        self.path, self.stamp, self._check, self._like = path, path.key, check, like
         self.nbytes = path.stat().st_size
         self._end = max(0, self.nbytes - 16 * n_tiles - 4)
         self._tail = path.asked(self._end, self.nbytes - self._end)
@@ -69,7 +92,9 @@ class _Shard:
         if tile >= len(self.places):
             return None
         start, nbytes = self.places[tile].tolist()
-        return Part(self.path, start, nbytes, nbytes, self._version) if start + nbytes <= self._end else None
+        if start + nbytes > self._end:
+            return None
+        return self._like._replace(path=self.path, start=start, nbytes=nbytes, most_nbytes=nbytes)
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
         """Fill buffers from a place on, within the index or a tile."""
@@ -78,6 +103,9 @@ class _Shard:
         starts, lengths = self.places.T
         for tile in np.flatnonzero((starts <= position) & (position < starts + lengths)).tolist():
             part = self.part(tile)
+            if part is not None and (kept := kept_file(part, self._check)) is not None:
+                with closing(kept):
+                    return kept.read_into(buffers, position - part.start)
             if part is not None:
                 return _fill(buffers, shelf().take(part, self._check)[position - part.start :])
         return 0
@@ -104,7 +132,7 @@ class ObjectFiles:
     """
 
     def __init__(self, folder: ObjectPath, metadata: ArrayMetadata, version: str) -> None:
-        self.folder, self._metadata, self._version = folder, metadata, version
+        self.folder, self._metadata = folder, metadata
         self._check = is_whole if metadata.has_checksum else None
         self._grid = (*metadata.grid_shape, 1)[:2]
         self._is_vector = len(metadata.shape) == 1
@@ -112,6 +140,8 @@ class ObjectFiles:
         self._per_file = tuple(file // tile for file, tile in zip(file_shape, metadata.tile_shape, strict=True))
         values_nbytes = math.prod(metadata.tile_shape) * metadata.dtype.itemsize
         self._most_nbytes = values_nbytes + (_BLOSC_NBYTES if metadata.has_blosc else 4)
+        cache = folder.cache_for(version) if self._check else None
+        self._like = Part(folder, 0, None, self._most_nbytes, version, cache)
         self._shards: dict[str, _Shard] = {}
 
     def open(self, inside: str, label: str) -> OpenFile:
@@ -126,24 +156,34 @@ class ObjectFiles:
         try:
             if self._metadata.shard_shape is not None:
                 return self._shard(inside)
-            return FetchedFile(shelf().take(self._whole(inside), self._check))
+            part = self._whole(inside)
+            return kept_file(part, self._check) or FetchedFile(shelf().take(part, self._check))
         except FileNotFoundError:
             raise CorruptStoreError(f"{label} is missing", str(self.folder / inside), REMEDY) from None
 
     def parts(self, tiles: Iterable[tuple[int, ...]]) -> list[Part]:
         """Return the parts of objects that some tiles are."""
-        found = (self._part(tile[:1] if self._is_vector else tile) for tile in tiles)
-        return [part for part in found if part is not None]
+        numbers = [tile[:1] if self._is_vector else tile for tile in tiles]
+        if self._metadata.shard_shape is not None:
+            new = {name for name in map(self._file_of, numbers) if name not in self._shards}
+            with suppress(FileNotFoundError):  # who reads it is told
+                all_of(self._shard, sorted(new))
+        return [part for part in map(self._part, numbers) if part is not None]
 
-    def expect(self, rows: Sequence[int], columns: Sequence[int], by: Literal["rows", "columns"]) -> None:
-        """Have tiles asked for in the order in which they are taken, and those that follow if it goes on like this."""
+    def expect(
+        self, rows: Sequence[int], columns: Sequence[int], by: Literal["rows", "columns"], again: Sequence[int] = ()
+    ) -> None:
+        """Have tiles asked for in the order in which they are taken, and those that follow if it goes on like this.
+
+        Those of the rows `again` are not read to their end, and so are read again at once.
+        """
         if not rows or not columns:
             return
         tiles = _grid_of(rows, columns, by)
         if self._is_vector and shelf().knows(self.parts(tiles)):
             return
-        present, later = self.parts(tiles), self.parts(_grid_of(*self._next(rows, columns), by))
-        shelf().expect([*present, *later], self._check, present)
+        later = _grid_of(*self._next(rows, columns), by)
+        shelf().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows and columns of tiles that are read next, where these go on from the last ones."""
@@ -159,8 +199,7 @@ class ObjectFiles:
         return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:
-        file = tuple(number // per for number, per in zip(tile, self._per_file, strict=True))
-        inside = "/".join(("c", *map(str, file)))
+        inside = self._file_of(tile)
         if self._metadata.shard_shape is None:
             return self._whole(inside)
         try:
@@ -170,14 +209,17 @@ class ObjectFiles:
         within = [number % per for number, per in zip(tile, self._per_file, strict=True)]
         return shard.part(int(np.ravel_multi_index(within, self._per_file)))
 
+    def _file_of(self, tile: tuple[int, ...]) -> str:
+        return "/".join(("c", *(str(number // per) for number, per in zip(tile, self._per_file, strict=True))))
+
     def _whole(self, inside: str) -> Part:
-        return Part(self.folder / inside, most_nbytes=self._most_nbytes, version=self._version)
+        return self._like._replace(path=self.folder / inside)
 
     def _shard(self, inside: str) -> _Shard:
         found = self._shards.get(inside)
         if found is None:
             path = self.folder / inside
-            found = self._shards[inside] = _Shard(path, math.prod(self._per_file), self._check, self._version)
+            found = self._shards[inside] = _Shard(path, math.prod(self._per_file), self._check, self._like)
         return found
 
 

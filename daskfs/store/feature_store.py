@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs.cluster.workers import Workers
-from daskfs.errors import ConfigError, StoreError, StoreFormatError, did_you_mean
+from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
-from daskfs.objects.ahead import AHEAD_NBYTES
+from daskfs.objects.ahead import AHEAD_NBYTES, shelf
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
-from daskfs.store.manifest import LOCK, MANIFEST, Manifest, identity_of, is_finished, read_checksums, read_manifest
+from daskfs.store.manifest import (
+    ENCODER_DIGEST,
+    LOCK,
+    MANIFEST,
+    Manifest,
+    identity_of,
+    is_finished,
+    read_checksums,
+    read_encoder,
+    read_manifest,
+)
+from daskfs.store.metadata import read_metadata
 from daskfs.store.sparse.names import StoredNames
 from daskfs.store.sparse.reader import SparseReader
-from daskfs.store.stored_arrays import StoredArray, expected_arrays, header_document, read_array, read_header, seal
+from daskfs.store.stored_arrays import (
+    STATISTICS,
+    StoredArray,
+    checked_array,
+    described_arrays,
+    expected_arrays,
+    header_document,
+    read_header,
+    seal,
+)
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
@@ -62,17 +82,21 @@ def open_store(
     StorageError
         An object store does not answer, or refuses to.
     """
-    folder = _existing(location(path, storage_options))
-    manifest = read_manifest(folder)
-    header = read_header(folder, manifest)
-    checksums = read_checksums(folder, manifest)
+    folder, manifest = _existing(location(path, storage_options))
+    read: list[Callable[[], Any]] = [partial(read_header, folder, manifest), partial(read_checksums, folder, manifest)]
+    names = described_arrays(manifest)
+    read += [partial(read_metadata, folder / name, name) for name in names]
+    header, checksums, *found = all_of(_done, read) if isinstance(folder, ObjectPath) else map(_done, read)
+    descriptions = dict(zip(names, found, strict=True))
+    arrays = {
+        name: checked_array(folder, name, descriptions[name], header, manifest, checksums)
+        for name in expected_arrays(header)
+    }
+    return FeatureStore(folder, header, manifest, arrays)
 
-    def described(name: str) -> StoredArray:
-        return read_array(folder, name, header, manifest, checksums)
 
-    names = expected_arrays(header)
-    arrays = all_of(described, names) if isinstance(folder, ObjectPath) else map(described, names)
-    return FeatureStore(folder, header, manifest, dict(zip(names, arrays, strict=True)))
+def _done(read: Callable[[], Any]) -> Any:
+    return read()
 
 
 def verify_store(
@@ -85,13 +109,13 @@ def verify_store(
     StoreError
         No store, or manifest or header are damaged: what there should be is not known.
     """
-    folder = _existing(location(path))
-    read_header(folder, read_manifest(folder))
+    folder, manifest = _existing(location(path))
+    read_header(folder, manifest)
     return damaged_parts(folder, progress, workers)
 
 
-def _existing(folder: Location) -> Location:
-    """Return the folder of a finished store."""
+def _existing(folder: Location) -> tuple[Location, Manifest]:
+    """Return the folder of a finished store, and its manifest."""
     folder = folder.absolute()
     if isinstance(folder, ObjectPath):
         return _existing_objects(folder)
@@ -113,14 +137,17 @@ def _existing(folder: Location) -> Location:
             header_document(folder)
         except StoreError:
             raise StoreFormatError("not a feature store of daskfs", where, "ingest it first") from None
-    return folder
+    return folder, read_manifest(folder)
 
 
-def _existing_objects(folder: ObjectPath) -> ObjectPath:
-    """Return the folder of a finished store in an object store: its manifest was written last."""
+def _existing_objects(folder: ObjectPath) -> tuple[Location, Manifest]:
+    """Return the address of a finished store in an object store, and its manifest, which was written last."""
     where = str(folder)
-    if (folder / MANIFEST).is_file():
-        return folder
+    try:
+        return folder, read_manifest(folder)
+    except CorruptStoreError:
+        if (folder / MANIFEST).is_file():
+            raise
     if (folder / LOCK).is_file():
         problem = "there is only an unfinished store: it is being written, or writing was interrupted"
         raise StoreFormatError(problem, where, "wait, or ingest again")
@@ -295,6 +322,22 @@ class FeatureStore(Matrix):
         several = self.source.get("table_columns")
         return None if several is None else columns_of_table(self.names.array(), several)
 
+    def ids(self, columns: np.ndarray) -> np.ndarray | None:
+        """Return the ids of some columns, uint64; None where columns are numbers."""
+        has_ids = isinstance(self.header, SparseHeader) and self.header.has_ids
+        return self._open("ids").read(columns) if has_ids else None
+
+    @property
+    def encoder(self) -> dict[str, Any] | None:
+        """What encodes other rows as these were encoded; None of a store that was made before it was kept.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        digest = self.source.get(ENCODER_DIGEST)
+        return None if digest is None else read_encoder(self.path, digest)
+
     def exists(self) -> bool:
         """Return whether the store's folder is still there."""
         return is_finished(self.path)
@@ -348,27 +391,27 @@ class FeatureStore(Matrix):
     @cached_property
     def mean(self) -> np.ndarray:
         """Mean of each column, float64 of shape (n_features,); NaN where all values are missing."""
-        return self._open("statistics/mean").read()
+        return self._statistic("mean")
 
     @cached_property
     def std(self) -> np.ndarray:
         """Population standard deviation of each column, float64 of shape (n_features,)."""
-        return self._open("statistics/std").read()
+        return self._statistic("std")
 
     @cached_property
     def n_missing(self) -> np.ndarray:
         """Missing values of each column, int64 of shape (n_features,)."""
-        return np.zeros(self.shape[1], np.int64) if self.is_sparse else self._open("statistics/n_missing").read()
+        return np.zeros(self.shape[1], np.int64) if self.is_sparse else self._statistic("n_missing")
 
     @cached_property
     def minimum(self) -> np.ndarray:
         """Least value of each column, float64 of shape (n_features,)."""
-        return self._open("statistics/minimum").read()
+        return self._statistic("minimum")
 
     @cached_property
     def maximum(self) -> np.ndarray:
         """Largest value of each column, float64 of shape (n_features,)."""
-        return self._open("statistics/maximum").read()
+        return self._statistic("maximum")
 
     def verify(self, progress: Progress | bool | None = None) -> list[str]:
         """Read every chunk and check every length and checksum.
@@ -440,6 +483,14 @@ class FeatureStore(Matrix):
 
     def _open(self, name: str) -> Any:
         return self._arrays[name].open()
+
+    def _statistic(self, name: str) -> np.ndarray:
+        """Return one, and have the others asked for, which are read next."""
+        if isinstance(self.path, ObjectPath) and self.__dict__.keys().isdisjoint(STATISTICS):
+            readers = [self._open(each) for each in self._arrays if each.startswith("statistics/")]
+            shelf().expect(part for reader in readers for part in reader.parts(slice(None)))
+        found: np.ndarray = self._open(f"statistics/{name}").read()
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.path) if isinstance(self.path, Path) else self.path, self._manifest_identity)

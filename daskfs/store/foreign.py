@@ -115,8 +115,7 @@ def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
     import zarr.errors
 
     where = str(path)
-    if not location(path).exists():
-        raise SourceError("no such Zarr array", where, "check the path")
+    _refuse_missing(path, "Zarr array")
     try:
         node = zarr.open(_as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
@@ -125,6 +124,15 @@ def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
         names = ", ".join(sorted(node.array_keys())) or "none"
         raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "name one of its arrays")
     return node
+
+
+def _refuse_missing(path: str | os.PathLike[str] | ObjectPath, what: str) -> None:
+    found = location(path)
+    if isinstance(found, ObjectPath) and found.is_read_only:
+        problem = f"a {what} is many objects, and an HTTP server does not say which"
+        raise SourceError(problem, str(found), "copy it, or give the address in its object store")
+    if not found.exists():
+        raise SourceError(f"no such {what}", str(found), "check the path")
 
 
 def _as_zarr_store(path: str | os.PathLike[str] | ObjectPath) -> Any:
@@ -172,8 +180,7 @@ def open_foreign_group(path: str | os.PathLike[str] | ObjectPath) -> Any:
     import zarr.errors
 
     where = str(path)
-    if not location(path).exists():
-        raise SourceError("no such Zarr group", where, "check the path")
+    _refuse_missing(path, "Zarr group")
     try:
         return zarr.open_group(_as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:

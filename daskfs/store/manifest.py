@@ -26,6 +26,10 @@ from daskfs.store.plain_files import REMEDY, read_document, read_plain
 MANIFEST = "manifest.json"
 CHECKSUMS = "checksums.bin"
 LOCK = "writer.lock"
+ENCODER = "encoder.json"
+"""How other rows become features as those of the store did, with its digest in the header; older stores have none."""
+ENCODER_DIGEST = "encoder_sha256"
+"""In the header's description of the source."""
 MAX_NBYTES = 64 << 20
 """Of the manifest and the store's own `zarr.json`, which lists the source's files: room for 10^6 of either."""
 FORMAT_VERSION = 2
@@ -187,6 +191,20 @@ def read_checksums(folder: Location, manifest: Manifest) -> dict[str, np.ndarray
         found[array] = np.frombuffer(content, "<u4", n_tiles, 4 * start)
         start += n_tiles
     return found
+
+
+def read_encoder(folder: Location, digest: str) -> dict[str, Any]:
+    """Return what encodes other rows, held against its digest.
+
+    Raises
+    ------
+    StoreError
+        It is missing or not the one that was written.
+    """
+    document, content = read_document(folder / ENCODER, ENCODER, MAX_NBYTES)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CorruptStoreError(f"{ENCODER} is not the one that was written", str(folder / ENCODER), REMEDY)
+    return document
 
 
 def check_description(folder: Location, name: str, content: bytes, manifest: Manifest) -> None:

@@ -56,6 +56,8 @@ class OpenFile(Protocol):
     nbytes: int
     stamp: Any
     """Another where the file is."""
+    remedy: str
+    """What is to be done where it is damaged."""
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
         """Fill buffers from a place on, as far as it goes; return how many bytes that were."""
@@ -67,9 +69,11 @@ class OpenFile(Protocol):
 class PlainFile:
     """A regular file that is open for reading; see `open_plain`."""
 
-    __slots__ = ("_descriptor", "nbytes", "stamp")
+    __slots__ = ("_descriptor", "nbytes", "path", "stamp")
+    remedy = REMEDY
 
     def __init__(self, path: str, what: str) -> None:
+        self.path = path
         self._descriptor, status = open_plain(path, what)
         self.nbytes: int = status.st_size
         self.stamp: Any = (status.st_ino, status.st_size, status.st_mtime_ns)

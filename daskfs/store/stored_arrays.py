@@ -132,8 +132,27 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
     return arrays
 
 
+def described_arrays(manifest: Manifest) -> list[str]:
+    """Return the names of the arrays that a manifest tells of, which are not yet held against the header."""
+    names = [name.removesuffix("/zarr.json") for name in manifest.sha256 if "/" in name]
+    with_parts = {name.rpartition("/")[0] for name in names}
+    return [name for name in names if name not in with_parts and f"{name}/zarr.json" not in _GROUPS - {"X/zarr.json"}]
+
+
 def read_array(
     folder: Location, name: str, header: StoreHeader, manifest: Manifest, checksums: dict[str, np.ndarray] | None
+) -> StoredArray:
+    """Return an array of a store; see `checked_array`."""
+    return checked_array(folder, name, read_metadata(folder / name, name), header, manifest, checksums)
+
+
+def checked_array(
+    folder: Location,
+    name: str,
+    description: tuple[dict[str, Any], bytes],
+    header: StoreHeader,
+    manifest: Manifest,
+    checksums: dict[str, np.ndarray] | None,
 ) -> StoredArray:
     """Return an array of a store, its description held against the manifest, the header and the length of its files.
 
@@ -145,7 +164,7 @@ def read_array(
         The description is damaged, is not the one that was written, or says what the others do not.
     """
     where = folder / name / "zarr.json"
-    document, content = read_metadata(folder / name, name)
+    document, content = description
     check_description(folder, f"{name}/zarr.json", content, manifest)
     metadata = parse_metadata(document)
     if metadata is None:

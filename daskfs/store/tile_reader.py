@@ -183,7 +183,9 @@ class TileReader(Tiled):
     def _expect(self, row_cuts: list[Cut], column_cuts: list[Cut], by: Literal["rows", "columns"] = "rows") -> None:
         """Have the tiles of a block asked for, where asking takes long, in the order in which they are taken."""
         if self._files is not None:
-            self._files.expect([cut.tile for cut in row_cuts], [cut.tile for cut in column_cuts], by)
+            ends = [(cut.tile, cut.inside.stop if isinstance(cut.inside, slice) else self._tile[0]) for cut in row_cuts]
+            again = [tile for tile, stop in ends if stop < self._tile[0]]
+            self._files.expect([tile for tile, _ in ends], [cut.tile for cut in column_cuts], by, again)
 
     def expect_rows(self, first: int, stop: int) -> None:
         """Have all tiles of some rows of tiles asked for, in order, where asking takes long."""
@@ -470,7 +472,8 @@ class TileReader(Tiled):
         return self._corrupt(place, f"has the wrong length: expected {expected} bytes, found {found}")
 
     def _corrupt(self, place: _Place, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{place.label} {what}", place.path, REMEDY)
+        where = place.file.path if isinstance(place.file, PlainFile) else place.path
+        return CorruptStoreError(f"{place.label} {what}", where, place.file.remedy)
 
 
 def open_array(folder: Location, name: str) -> Any:

@@ -18,7 +18,14 @@ from daskfs.files import Location
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
-from daskfs.store.manifest import MAX_NBYTES, check_description, read_checksums, read_manifest
+from daskfs.store.manifest import (
+    ENCODER_DIGEST,
+    MAX_NBYTES,
+    check_description,
+    read_checksums,
+    read_encoder,
+    read_manifest,
+)
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import BLOCK_ROWS, BY_BLOCKS
 from daskfs.store.stored_arrays import StoredArray, expected_arrays, read_array, read_header
@@ -56,6 +63,7 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
     except CorruptStoreError as fault:
         return [str(fault)]
     progress.start("verify", len(manifest.files))
+    folder = folder.without_cache() if isinstance(folder, ObjectPath) else folder
     manifest = replace(
         manifest, identity=uuid.uuid4().hex
     )  # nothing that was fetched before is taken for what lies there
@@ -76,6 +84,12 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
         header = read_header(folder, manifest)
     except CorruptStoreError as fault:
         return found or [str(fault)]
+    if ENCODER_DIGEST in header.source:
+        try:
+            read_encoder(folder, header.source[ENCODER_DIGEST])
+        except StoreError as fault:
+            found.append(str(fault))
+        progress.advance()
     for name in expected_arrays(header):
         try:
             array = read_array(folder, name, header, manifest, checksums)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from daskfs.errors import StoreError
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
+from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
@@ -114,6 +117,15 @@ class WholeWriter(ABC):
     def _finish(self) -> None:
         """Write what is left, and give the store its name."""
 
+    def _told_source(self) -> dict[str, Any]:
+        """Write what encodes other rows, which the header tells the digest of; return the rest of the source."""
+        source = {key: value for key, value in self.source.items() if key != "encoder"}
+        if "encoder" not in self.source:
+            return source
+        content = json.dumps(self.source["encoder"], ensure_ascii=False).encode()
+        (self._site.folder / ENCODER).write_bytes(content)
+        return source | {ENCODER_DIGEST: hashlib.sha256(content).hexdigest()}
+
     @abstractmethod
     def _let_go(self) -> None:
         """Forget what holds files or memory."""
@@ -133,7 +145,7 @@ class WholeWriter(ABC):
             "target_names": self.target_names,
             "label_names": self.label_names,
             "has_weight": self.has_weight,
-            "source": self.source,
+            "source": self._told_source(),
             "encoding_digest": self.encoding_digest,
             "digest": "",
             "notes": tuple(self.notes),

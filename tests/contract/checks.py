@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -29,9 +30,12 @@ from typer.testing import CliRunner
 
 import daskfs
 from daskfs.cli import app
+from daskfs.cluster.workers import Here
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.target import kind_of_target
+from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.selectors.shared.run import Run
 from tests.contract.cases import Case
 from tests.contract.lab import (
     N_FEATURES,
@@ -497,7 +501,7 @@ def _peak() -> int:
 
 @_check(once=True)
 def runs_in_a_pipeline(case: Case, lab: Lab) -> None:
-    """By the command, from a table to the result of the same selector fitted to the run's store."""
+    """By the command, from a table to the result of the same selector fitted to the run's store, and to predictions."""
     folder = lab.folder / f"pipeline-{case.name}"
     folder.mkdir()
     frame = pd.DataFrame(lab.X, columns=lab.names).assign(y=lab.y(case))
@@ -520,3 +524,22 @@ def runs_in_a_pipeline(case: Case, lab: Lab) -> None:
     assert result.method == case.method
     pd.testing.assert_frame_equal(result.table, expected.table, check_exact=True)
     assert (folder / "run" / "report.html").stat().st_size > 0
+    _predicts_other_rows(case, folder, frame)
+
+
+def _predicts_other_rows(case: Case, folder: Path, frame: pd.DataFrame) -> None:
+    """The file, a frame and rows one by one get the bits that the run gives the rows of its store."""
+    store, model = daskfs.open_store(folder / "table.zarr"), daskfs.load(folder / "run")
+    fitted = case.make().fit(store)
+    predictor = linear_predictor(fitted.predictor(), Run(store, "evaluate", Here()))
+    given = np.argsort(np.arange(len(frame)) if store.source_rows is None else store.source_rows)
+    expected = fitted.response(predictor)[given]
+    np.testing.assert_array_equal(model.predict(folder / "table.parquet"), expected)
+    np.testing.assert_array_equal(fitted.predict(store)[given], expected)
+    some = frame.drop(columns="y").iloc[17:60, ::-1]
+    np.testing.assert_array_equal(model.predict(some), expected[17:60])
+    np.testing.assert_array_equal(model.predict(some.iloc[5:6]), expected[22:23])
+    if hasattr(fitted, "predict_proba"):
+        np.testing.assert_array_equal(model.predict_proba(some), fitted.predict_proba(store)[given][17:60])
+    assert model.ranking == list(fitted.result_.table["name"])
+    np.testing.assert_array_equal(model.transform(some), fitted.transform(store)[given][17:60].astype(float))

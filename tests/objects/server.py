@@ -1,4 +1,4 @@
-"""A server that speaks as much of S3 as daskfs asks for, with latency and faults on demand; of plain HTTP, too."""
+"""A server that speaks as much of S3 as daskfs asks for, and of gs and HTTP, with latency and faults on demand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -40,6 +41,8 @@ class ObjectServer:
         self.objects: dict[str, tuple[bytes, str, float]] = {}
         self.latency_s, self.faults, self.slow_s = latency_s, faults or {}, slow_s
         self.denied = False
+        self.gate: Callable[[str], Any] = lambda key: None
+        """Called with the path of each request before it is answered: it may wait for others."""
         self.seen: Counter[str] = Counter()
         self.met: Counter[str] = Counter()
         self.most_at_once = self._n_at_once = 0
@@ -108,6 +111,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
             server.seen[self.command] += 1
             self.fault = server.draw()
             time.sleep(server.latency_s + (server.slow_s if self.fault == "slow" else 0.0))
+            server.gate(self.path)
             if server.denied:
                 self._answer(403, _fault("AccessDenied"))
             elif self.fault in ("500", "503"):
@@ -212,7 +216,11 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
 
         def _put(self, key: str, content: bytes) -> None:
             with server.lock:
-                if self.headers.get("If-None-Match") == "*" and key in server.objects:
+                is_new = (
+                    "*" in self.headers.get("If-None-Match", "")
+                    or self.headers.get("x-goog-if-generation-match") == "0"
+                )
+                if is_new and key in server.objects:
                     return self._answer(412, _fault("PreconditionFailed"))
                 server.put(key, content)
             return self._answer(200, ETag=f'"{server.objects[key][1]}"')

@@ -59,31 +59,31 @@ def test_a_pipeline_from_objects_to_objects(write, tmp_path, server):
 
 
 def test_variables_stay_as_they_were_written_in_a_run_s_folder(write, tmp_path, server, monkeypatch):
-    monkeypatch.setenv("WHERE", f"{server.url}/bucket/in/x.csv?X-Amz-Signature=hidden1")
-    monkeypatch.setenv("SECRET", "hidden2")
+    monkeypatch.setenv("WHERE", f"{server.url}/bucket/in/x.csv?X-Amz-Signature=kept-dark1")
+    monkeypatch.setenv("SECRET", "kept-dark2")
     monkeypatch.setenv("FOLDER", "data")
     options = {"secret_access_key": "${SECRET}", "region": "us-east-1"}
     source = {"kind": "csv", "path": "${WHERE}", "target": "c0"}
     found = document(source=source, store={"path": "${FOLDER}/x.zarr"}, storage_options=options)
     outcome = run_pipeline(load_pipeline(write(found)))
     text = everything_in(outcome.folder)
-    assert b"hidden" not in text
+    assert b"kept-dark" not in text
     assert b"${WHERE}" in text
     assert b"${SECRET}" in text
     again = load_pipeline(outcome.folder / "pipeline.yaml")
     assert again.store_path == tmp_path / "data" / "x.zarr"
-    assert again.storage_options["secret_access_key"] == "hidden2"
-    assert b"hidden" not in everything_in(tmp_path / "data")
+    assert again.storage_options["secret_access_key"] == "kept-dark2"
+    assert b"kept-dark" not in everything_in(tmp_path / "data")
 
 
 def test_what_is_secret_and_written_in_clear_is_kept_out_too(write, server):
-    url = f"{server.url.replace('http://', 'http://me:hidden@')}/bucket/in/x.csv?sig=hidden"
+    url = f"{server.url.replace('http://', 'http://me:kept-dark@')}/bucket/in/x.csv?sig=kept-dark"
     source = {"kind": "csv", "path": url, "target": "c0"}
-    found = document(source=source, store={"path": "x.zarr"}, storage_options={"secret_access_key": "hidden"})
+    found = document(source=source, store={"path": "x.zarr"}, storage_options={"secret_access_key": "kept-dark"})
     pipeline = load_pipeline(write(found))
     outcome = run_pipeline(pipeline)
-    assert b"hidden" not in everything_in(outcome.folder)
-    assert b"hidden" not in everything_in(pipeline.store_path)
+    assert b"kept-dark" not in everything_in(outcome.folder)
+    assert b"kept-dark" not in everything_in(pipeline.store_path)
 
 
 def test_a_setting_that_came_from_a_variable_is_compared_when_a_run_is_resumed(write, monkeypatch):
@@ -103,11 +103,11 @@ def test_a_setting_that_came_from_a_variable_is_compared_when_a_run_is_resumed(w
 
 def test_errors_show_no_secret(write, server, monkeypatch):
     monkeypatch.setenv("DASKFS_REQUEST_TRIES", "1")
-    source = {"kind": "csv", "path": f"{server.url}/bucket/nothing.csv?sig=hidden", "target": "c0"}
+    source = {"kind": "csv", "path": f"{server.url}/bucket/nothing.csv?sig=kept-dark", "target": "c0"}
     pipeline = load_pipeline(write(document(source=source)))
     with pytest.raises(daskfs.DaskfsError) as caught:
         run_pipeline(pipeline)
-    assert "hidden" not in f"{caught.value!r} {caught.value}"
+    assert "kept-dark" not in f"{caught.value!r} {caught.value}"
 
 
 def test_commands_take_urls(write, server, monkeypatch, tmp_path):

@@ -5,10 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import zarr
 
 import daskfs
 from daskfs.errors import SourceError
 from daskfs.sources.files import expand_paths, stamp
+from tests.sources.sparse.test_anndata import matrix
+from tests.sources.sparse.test_anndata import write as write_cells
+from tests.sources.test_plink import random_dosages, write_set
 
 N = 2000
 rng = np.random.default_rng(0)
@@ -43,6 +47,18 @@ def _fasta():
     return "".join(f">s{i}\n{''.join(rng.choice(list('ACGT'), 60))}\n" for i in range(100)).encode()
 
 
+def _plink(tmp_path):
+    return write_set(tmp_path, random_dosages(300, 40)).read_bytes()
+
+
+def _cells(tmp_path):
+    return write_cells(tmp_path / "x.h5ad", matrix()).read_bytes()
+
+
+def _texts():
+    return "".join(f'{{"text": "the cat {i % 9} sat", "label": {i % 2}}}\n' for i in range(200)).encode()
+
+
 FILES = {
     "x.csv": (lambda tmp_path: _csv(), {"target": "a"}),
     "x.csv.gz": (lambda tmp_path: gzip.compress(_csv()), {"target": "a"}),
@@ -53,6 +69,9 @@ FILES = {
     "x.svm.gz": (lambda tmp_path: gzip.compress(_libsvm()), {}),
     "x.vw": (lambda tmp_path: _vw(), {}),
     "x.fa": (lambda tmp_path: _fasta(), {}),
+    "set.bed": (_plink, {}),
+    "x.h5ad": (_cells, {"target": "age"}),
+    "x.jsonl": (lambda tmp_path: _texts(), {"target": "label"}),
 }
 
 
@@ -62,13 +81,59 @@ def test_a_source_at_a_url_is_the_file(server, tmp_path, name, root):
     make, options = FILES[name]
     content = make(tmp_path)
     (tmp_path / name).write_bytes(content)
-    server.put(f"bucket/in/{name}", content)
+    for path in tmp_path.glob("*.*"):  # PLINK's are three
+        server.put(f"bucket/in/{path.name}", path.read_bytes())
     url = f"{server.url}/bucket/in/{name}" if root == "http" else f"s3://bucket/in/{name}"
     local = daskfs.ingest(tmp_path / name, tmp_path / "local.zarr", **options)
     remote = daskfs.ingest(url, tmp_path / "remote.zarr", **options)
     assert remote.digest == local.digest
     np.testing.assert_array_equal(remote.read(slice(None)), local.read(slice(None)))
-    assert remote.source["description"] == url
+    assert remote.source["description"].startswith(url)
+
+
+@pytest.fixture
+def zarr_array(server, tmp_path):
+    """A Zarr array, on the disk and among the objects."""
+    array = zarr.open_array(str(tmp_path / "x.zarr"), mode="w", shape=(200, 30), chunks=(50, 10), dtype="f4")
+    array[:] = rng.normal(size=(200, 30))
+    for path in (tmp_path / "x.zarr").rglob("*"):
+        if path.is_file():
+            server.put(f"bucket/in/x.zarr/{path.relative_to(tmp_path / 'x.zarr').as_posix()}", path.read_bytes())
+    return tmp_path / "x.zarr"
+
+
+def test_a_zarr_array_at_a_url_is_the_folder_s(server, tmp_path, zarr_array):
+    local = daskfs.ingest(zarr_array, tmp_path / "local.zarr", kind="zarr")
+    remote = daskfs.ingest("s3://bucket/in/x.zarr", tmp_path / "remote.zarr", kind="zarr")
+    np.testing.assert_array_equal(remote.read(slice(None)), local.read(slice(None)))
+    with pytest.raises(SourceError, match="many objects, and an HTTP server does not say which"):
+        daskfs.ingest(f"{server.url}/bucket/in/x.zarr", tmp_path / "over.zarr", kind="zarr")
+
+
+def test_what_is_wrong_with_a_source_shows_no_password(server, tmp_path, zarr_array, monkeypatch):
+    monkeypatch.setenv("DASKFS_REQUEST_TRIES", "1")
+    chunk = next(name for name in server.objects if "/in/x.zarr/c/1" in name)
+    server.put(chunk, b"no chunk")
+    (tmp_path / "set").mkdir()
+    for path in write_set(tmp_path / "set", random_dosages(50, 4)).parent.iterdir():
+        server.put(f"bucket/in/{path.name}", path.read_bytes())
+    server.put("bucket/in/set.bim", b"1 rs0\n")
+    server.put("bucket/in/x.h5ad", b"no HDF5")
+    server.put("bucket/in/x.svm", b"1 2:3\n0 x:1\n")
+    server.put("bucket/in/x.jsonl", b"{")
+    root = f"{server.url.replace('://', '://me:hidden@')}/bucket/in"
+    names = ["x.zarr", "set.bed", "x.h5ad", "x.svm", "x.jsonl?sig=hidden", "x.vcz", "x.zarr?sig=hidden"]
+    names += [
+        f"nothing.{ending}?sig=hidden" for ending in ("bed", "h5ad", "zarr", "svm", "csv", "parquet", "npz", "fa")
+    ]
+    for name in names:
+        with pytest.raises(daskfs.DaskfsError) as caught:
+            daskfs.ingest(f"{root}/{name}", tmp_path / "never.zarr", target="label" if "jsonl" in name else None)
+        fault, told = caught.value, ""
+        while fault is not None:
+            told, fault = f"{told} {fault!r} {fault}", fault.__cause__
+        assert "hidden" not in told
+        assert f"***@{server.url[7:]}/bucket/in/{name[:3]}" in told
 
 
 def test_files_of_a_pattern_a_folder_and_a_list_are_read_in_order(server, tmp_path):

@@ -28,6 +28,7 @@ FILES = {
     "result.json",
     "selected.csv",
     "metrics.json",
+    "model.json",
     "history.parquet",
     "scores.parquet",
     "report.html",

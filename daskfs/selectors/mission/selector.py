@@ -82,7 +82,6 @@ from daskfs.selectors.mission.predicting import PredictsSources
 from daskfs.selectors.mission.stream import Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.responses import Response, mean_or_label, one_against_rest, probabilities
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
@@ -408,17 +407,13 @@ class Mission(LearnsFromStreams, PredictsSources):
         )
 
     @property
-    def response(self) -> Response:
-        """What `predict` makes of the linear predictor: a mean, the likelier class, the likeliest class."""
+    def response_losses(self) -> tuple[str, str]:
+        """Of a classifier each class has a predictor of its own, of two the second alone, whatever its loss is."""
         if not find_loss(self.loss_).is_classifier:
-            return super().response
-        return mean_or_label("logistic" if len(self.classes_) == 2 else "multinomial", self.classes_)
-
-    @property
-    def _probabilities(self) -> Response:
+            return super().response_losses
         if len(self.classes_) == 2:
-            return probabilities("logistic")
-        return probabilities("multinomial") if self.loss_ == "multinomial" else one_against_rest
+            return "logistic", "logistic"
+        return "multinomial", "multinomial" if self.loss_ == "multinomial" else "logistic"
 
 
 def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:

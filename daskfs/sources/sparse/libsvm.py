@@ -290,6 +290,18 @@ class LibsvmSource(LineSource):
         return self.survey.n_rows if "survey" in vars(self) else None
 
     @property
+    def encoder(self) -> dict[str, Any]:
+        """How indices are read: of other lines they need be neither as large nor as small."""
+        n_features = None if self.features_are_ids else MOST_COLUMNS
+        options: dict[str, Any] = {
+            "zero_based": self.is_zero_based,
+            "feature_ids": self.features_are_ids,
+            "n_features": n_features,
+        }
+        options |= {"target": self.target_names[0], "sort": self._sort, "several_labels": self._several_labels}
+        return {"kind": self.kind, "options": options}
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """What lines were taken for."""
         return {

@@ -297,6 +297,11 @@ class OneHotSource(OverSource[TableSource]):
         return {"table": self.source.encoding, "one_hot": "sparse", "hash": hashes.HASH_NAME, "bins": "log squared"}
 
     @property
+    def encoder(self) -> dict[str, Any]:
+        """That of the table, as entries."""
+        return {"kind": "one_hot", "of": self.source.encoder}
+
+    @property
     def notes(self) -> list[str]:  # type: ignore[override]
         """Those of the table, and which levels were pooled."""
         return [*self.source.notes, *self._pooled]

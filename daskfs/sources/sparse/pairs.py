@@ -179,10 +179,22 @@ class PairsSource(OverSource[SparseSource]):
         return [*self.source.notes, missed] if absent and self._met.any() else self.source.notes
 
     @property
+    def _interactions(self) -> Any:
+        return [[self._spaces[a], self._spaces[b]] for a, b in self._asked.tolist()] if self._spaces else "all"
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """That of the source, and what is paired."""
+        return {"kind": "pairs", "of": self.source.encoder, "interactions": self._interactions}
+
+    @property
     def encoding(self) -> dict[str, Any]:
         """That of the source, and what is paired."""
-        asked: Any = [[self._spaces[a], self._spaces[b]] for a, b in self._asked.tolist()] if self._spaces else "all"
-        return {**self.source.encoding, "interactions": asked, "hash of pairs": f"{hashes.HASH_NAME}, {pairs.SEED}"}
+        return {
+            **self.source.encoding,
+            "interactions": self._interactions,
+            "hash of pairs": f"{hashes.HASH_NAME}, {pairs.SEED}",
+        }
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return rows, and the features and pairs that occur in the first of them."""

@@ -1,0 +1,404 @@
+"""What a run has found, in one file: how raw columns become features, which of them count, and what they predict.
+
+``model.json`` stands in a run's folder: JSON, with a checksum of its own, written whole. Nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.applied.rows import AppliedRows, Columns, RowBlock
+from daskfs.errors import DataError, RunError
+from daskfs.feature_maps.registry import made_of
+from daskfs.files import read_document, written_whole
+from daskfs.losses import find_loss
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.predictor import LinearPredictor
+from daskfs.selectors.shared.responses import mean_or_label, probabilities
+from daskfs.version import __version__
+
+MODEL = "model.json"
+FORMAT_VERSION = 1
+MAX_NBYTES = 1 << 30
+_AGAIN = "run the pipeline again with this daskfs (daskfs run PIPELINE.yaml --force)"
+
+
+@dataclass(frozen=True)
+class TargetRecord:
+    """What is predicted: its name, the loss, the labels of a classifier and what their codes stand for."""
+
+    name: str | None
+    loss: str
+    codes: list[float] | None
+    """Labels of the classes, as the fit had them."""
+    labels: list[str] | None
+    """Texts that codes 0, 1, ... stand for, where the target was one of texts."""
+
+
+@dataclass(frozen=True)
+class ColumnsRecord:
+    """The columns of X that are read, ascending: of entries by id, where they have ids."""
+
+    numbers: list[int]
+    names: list[str]
+    n_features: int
+    dtype: str
+    is_sparse: bool
+    ids: list[int] | None
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """A linear predictor of the features, and the losses by which it becomes a mean or label, and probabilities."""
+
+    coef: list[Any]
+    """A number for each feature; of several classes a list of numbers."""
+    intercept: Any
+    losses: list[str]
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """The content of model.json: numbers as decimal fractions that read back to the same bits."""
+
+    format_version: int
+    created_with: str
+    method: str
+    target: TargetRecord
+    features: list[str]
+    """Names of the selected features, in the order of the columns of X, or of what a map makes."""
+    ranking: list[int]
+    """Which of `features` is the most important, and so on."""
+    columns: ColumnsRecord
+    made: dict[str, Any] | None
+    """What a feature map makes of the columns; null: the features are the columns."""
+    fit: FitRecord
+    refit: FitRecord | None
+    """The fit of `refit: {by: ridge}` in a pipeline."""
+    encoder: dict[str, Any]
+    """How rows become columns: kind, and for tables what each column became and what was learnt for that."""
+    sha256: str
+    """Of everything else."""
+
+
+class Model:
+    """What a run has found, ready for other rows; see `daskfs.load`.
+
+    Parameters
+    ----------
+    document : mapping
+        Content of model.json: `ModelRecord`.
+    refit : bool
+        Take the fit of ``refit: {by: ridge}`` in place of the method's own.
+
+    Attributes
+    ----------
+    features : list of str
+        Names of the selected features, in the order of the columns of `transform`.
+    ranking : list of str
+        The same, most important first.
+    method, loss : str
+    target : str or None
+        Name of the column that is predicted.
+    classes : ndarray or None
+        Labels of a classifier, in the order of the columns of `predict_proba`.
+
+    Notes
+    -----
+    A row's prediction depends on that row alone: it is the same, bit for bit, whatever stands beside it, in a frame, in
+    a file, and among the rows of the run.
+    """
+
+    def __init__(self, document: Mapping[str, Any], *, refit: bool = False) -> None:
+        self.document = dict(document)
+        fit = document["refit"] if refit else document["fit"]
+        if fit is None:
+            raise RunError("the run has no fit beside the method's own", "refit", "write refit: {by: ridge}, run again")
+        target, columns = document["target"], document["columns"]
+        self.method, self.loss, self.target = document["method"], target["loss"], target["name"]
+        self.features: list[str] = list(document["features"])
+        self.ranking = [self.features[k] for k in document["ranking"]]
+        self.columns = Columns(
+            np.array(columns["numbers"], np.uint64 if max(columns["numbers"], default=0) >= 2**63 else np.int64),
+            list(columns["names"]),
+            columns["n_features"],
+            columns["dtype"],
+            columns["is_sparse"],
+            None if columns["ids"] is None else np.array(columns["ids"], np.uint64),
+        )
+        coef = np.array(fit["coef"], np.float64)
+        if not len(coef) and np.ndim(fit["intercept"]):
+            coef = np.zeros((0, len(fit["intercept"])))
+        intercept = np.array(fit["intercept"], np.float64) if np.ndim(fit["intercept"]) else float(fit["intercept"])
+        made = None if document["made"] is None else made_of(document["made"])
+        self.predictor = LinearPredictor(self.columns.numbers, coef, intercept, made)
+        self._codes = None if target["codes"] is None else np.array(target["codes"], np.float64)
+        self.classes = _labels(self._codes, target["labels"])
+        self._response = mean_or_label(fit["losses"][0], self._codes)
+        self._has_probabilities = self._codes is not None and find_loss(fit["losses"][1]).has_probabilities
+        self._probabilities = probabilities(fit["losses"][1], 0 if self._codes is None else len(self._codes))
+
+    @classmethod
+    def of(
+        cls,
+        selector: BaseSelector,
+        columns: Columns,
+        encoder: Mapping[str, Any],
+        *,
+        target: str | None = None,
+        labels: Any = None,
+        refitted: BaseSelector | None = None,
+    ) -> Model:
+        """Return the model of a fitted selector.
+
+        Parameters
+        ----------
+        selector : BaseSelector
+        columns : Columns
+            Those of `selector.predictor()`.
+        encoder : mapping
+            Of what it was fitted to.
+        target : str, optional
+            Its name.
+        labels : sequence of str, optional
+            What its codes 0, 1, ... stand for.
+        refitted : BaseSelector, optional
+            The same selection with other coefficients.
+        """
+        predictor = selector.predictor()
+        made, names = predictor.made, columns.names
+        features = names if made is None else made.names(names)
+        numbers = predictor.columns if made is None else made.columns
+        place = {int(j): k for k, j in enumerate(numbers)}
+        is_classifier = find_loss(selector.loss_).is_classifier
+        record: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "created_with": f"daskfs {__version__}",
+            "method": selector.method,
+            "target": {
+                "name": target,
+                "loss": selector.loss_,
+                "codes": [float(label) for label in selector.classes_] if is_classifier else None,
+                "labels": None if labels is None or not is_classifier else [str(label) for label in labels],
+            },
+            "features": list(features),
+            "ranking": [place[int(j)] for j in selector.selected_],
+            "columns": {
+                "numbers": [int(j) for j in columns.numbers],
+                "names": list(names),
+                "n_features": int(columns.n_features),
+                "dtype": columns.dtype,
+                "is_sparse": columns.is_sparse,
+                "ids": None if columns.ids is None else [int(j) for j in columns.ids],
+            },
+            "made": None if made is None else made.to_document(),
+            "fit": _fit_document(selector),
+            "refit": None if refitted is None else _fit_document(refitted),
+            "encoder": dict(encoder),
+        }
+        return cls({**record, "sha256": _digest(record)})
+
+    def save(self, folder: Path) -> Path:
+        """Write model.json into a folder, whole or not at all."""
+        with written_whole(folder / MODEL) as path:
+            path.write_text(json.dumps(self.document, ensure_ascii=False) + "\n", encoding="utf-8")
+        return folder / MODEL
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, refit: bool = False) -> Model:
+        """Read what a run has found.
+
+        Raises
+        ------
+        RunError
+            No run, one of before there was a model in its folder, a damaged one, or one of a newer format.
+        """
+        path = Path(folder) / MODEL
+        if not path.exists():
+            if (Path(folder) / "result.json").exists():
+                raise RunError(f"the run's folder has no {MODEL}: it was made before it was kept", str(folder), _AGAIN)
+            if path.parent.with_name(path.parent.name + ".unfinished").is_dir():
+                remedy = f"continue it with daskfs run PIPELINE.yaml --resume {folder}"
+                raise RunError("the run is not finished", str(folder), remedy)
+            raise RunError(f"no {MODEL} here", str(folder), "name the folder of a finished run")
+        try:
+            document = read_document(path, MAX_NBYTES)
+        except (OSError, ValueError) as fault:
+            raise RunError(f"{MODEL} cannot be read: {fault}", str(folder), _AGAIN) from fault
+        version = document.get("format_version") if isinstance(document, dict) else None
+        if type(version) is not int:
+            raise RunError(f"{MODEL} is not a model of daskfs", str(folder), "name the folder of a finished run")
+        if version > FORMAT_VERSION:
+            problem = f"{MODEL} has format {version}, this daskfs reads up to {FORMAT_VERSION}"
+            raise RunError(problem, str(folder), "upgrade daskfs")
+        if document.get("sha256") != _digest({key: value for key, value in document.items() if key != "sha256"}):
+            raise RunError(f"{MODEL} is damaged: it fails its checksum", str(folder), _AGAIN)
+        return cls(document, refit=refit)
+
+    def rows(self, data: Any, **how: Any) -> AppliedRows:
+        """Return other rows, encoded as those of the fit; `how`: see `AppliedRows`."""
+        return AppliedRows(self.document["encoder"], self.columns, data, **how)
+
+    def linear_predictor(self, block: RowBlock) -> np.ndarray:
+        """Return ``X @ coef + intercept`` of a block of rows."""
+        if isinstance(block.X, np.ndarray):
+            return np.asarray(self.predictor(block.X))
+        found: np.ndarray = self.predictor.of_entries(*block.X, block.n_rows) + self.predictor.intercept
+        return found
+
+    def answers(self, linear_predictor: np.ndarray) -> np.ndarray:
+        """Return the mean or the label that follows from the linear predictor."""
+        found = self._response(linear_predictor)
+        if self._codes is None or self.classes is None:
+            return np.asarray(found)
+        return self.classes[np.searchsorted(self._codes, found)]  # type: ignore[no-any-return]
+
+    def codes(self, linear_predictor: np.ndarray) -> np.ndarray:
+        """Return the same as the fit had it, labels as their codes."""
+        return np.asarray(self._response(linear_predictor))
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether there is `predict_proba`."""
+        return self._has_probabilities
+
+    def probabilities(self, linear_predictor: np.ndarray) -> np.ndarray:
+        """Return the probability of each class, shape (n_rows, n_classes)."""
+        return np.asarray(self._probabilities(linear_predictor))
+
+    def features_of(self, block: RowBlock) -> np.ndarray:
+        """Return the selected features of a block of rows, float64 of shape (n_rows, n_features)."""
+        X = block.dense(len(self.columns.numbers))
+        return X if self.predictor.made is None else self.predictor.made.of(X)
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected features of other rows.
+
+        Parameters
+        ----------
+        X : data frame (pandas, polars, Arrow), array, sparse matrix, or path of a file
+            Raw columns, as those of the fit were: in any order, more than those, the target or not.
+
+        Returns
+        -------
+        DataFrame, Table or ndarray of shape (n_rows, n_features)
+            As `X` came; NaN in rows that the fit would have dropped.
+        """
+        parts = [_voided(self.features_of(block), block.is_void) for block in self.rows(X).blocks()]
+        return _as_given(X, np.concatenate([np.empty((0, len(self.features))), *parts]), self.features)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the target of other rows: its mean, or the likeliest label.
+
+        Parameters
+        ----------
+        X : as in `transform`
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            NaN, or None among labels that are texts, in rows that the fit would have dropped.
+        """
+        parts = [_voided(self.answers(self.linear_predictor(block)), block.is_void) for block in self.rows(X).blocks()]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, in the order of `classes`.
+
+        Parameters
+        ----------
+        X : as in `transform`
+
+        Raises
+        ------
+        DataError
+            The loss has no probabilities.
+        """
+        if not self._has_probabilities:
+            raise DataError(f"the {self.loss} loss has no probabilities", "predict_proba", "use predict")
+        parts = [
+            _voided(self.probabilities(self.linear_predictor(block)), block.is_void) for block in self.rows(X).blocks()
+        ]
+        return np.concatenate([np.empty((0, len(self._codes))), *parts])  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.ranking[:5]) + (", ..." if len(self.ranking) > 5 else "")
+        return f"Model({self.method}: {len(self.features)} features{': ' + names if names else ''})"
+
+
+def load(run: str | os.PathLike[str], *, refit: bool = False) -> Model:
+    """Return what a run has found, to apply it to other rows.
+
+    Parameters
+    ----------
+    run : path-like
+        The folder of a finished run, or within it that of one of its selections.
+    refit : bool
+        Take the fit of ``refit: {by: ridge}`` in place of the method's own.
+
+    Returns
+    -------
+    Model
+        With ``transform``, ``predict``, ``predict_proba`` and ``features``.
+
+    Raises
+    ------
+    RunError
+        No run, one of before there was a model in its folder, a damaged one, or one of a newer format.
+    """
+    return Model.load(run, refit=refit)
+
+
+def _fit_document(selector: BaseSelector) -> dict[str, Any]:
+    predictor = selector.predictor()
+    intercept = predictor.intercept
+    return {
+        "coef": predictor.coef.tolist(),
+        "intercept": intercept.tolist() if np.ndim(intercept) else float(intercept),
+        "losses": list(selector.response_losses),
+    }
+
+
+def _labels(codes: np.ndarray | None, labels: list[str] | None) -> np.ndarray | None:
+    """Return the labels of the classes: texts where the codes stand for such, whole numbers where they are."""
+    if codes is None:
+        return None
+    if labels is not None:
+        return np.array([labels[int(code)] for code in codes], dtype=object)
+    return codes.astype(np.int64) if (codes == np.floor(codes)).all() else codes
+
+
+def _voided(found: np.ndarray, is_void: np.ndarray) -> np.ndarray:
+    """Return what was found, missing in rows that the fit would have dropped."""
+    if not is_void.any():
+        return found
+    if found.dtype == object:
+        found[is_void] = None
+        return found
+    found = found.astype(np.float64)
+    found[is_void] = np.nan
+    return found
+
+
+def _as_given(data: Any, values: np.ndarray, names: list[str]) -> Any:
+    """Return features as the data came: a frame of pandas or polars, a table of Arrow, else an array."""
+    module = type(data).__module__.partition(".")[0]
+    if module == "pandas":
+        return type(data)(values, columns=names, index=data.index)
+    if module == "polars":
+        return type(data)({name: values[:, k] for k, name in enumerate(names)})
+    if module == "pyarrow":
+        return type(data).from_pydict({name: values[:, k] for k, name in enumerate(names)})
+    return values
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,173 @@
+"""Parts of objects kept in a folder of this machine, where one is declared, for what is read again and again.
+
+A part gets its name when all of it is written, and is checked when a process first opens what it has not written
+itself: what a crash has left of it is fetched again. All processes of the machine share the folder and its bound.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from daskfs.errors import ConfigError, StorageError
+
+FOLDER, SIZE = "DASKFS_CACHE", "DASKFS_CACHE_GIB"
+OPTIONS = ("cache", "cache_gib")
+"""Of storage options: the same, and go before; ``cache: none`` is for none."""
+DEFAULT_GIB = 20.0
+IDLE_S = 600.0
+"""A version of objects that nobody has read for so long makes room for others."""
+_TALLY = "bytes"
+
+
+def cache_of(options: dict[str, str], version: str) -> Cache | None:
+    """Return where parts of a version of objects are kept, or None where no folder was declared.
+
+    Raises
+    ------
+    ConfigError
+        Its size is none.
+    StorageError
+        The folder cannot be made.
+    """
+    folder = options.get("cache") or os.environ.get(FOLDER, "")
+    if not version or folder in ("", "none"):
+        return None
+    size = options.get("cache_gib") or os.environ.get(SIZE, "")
+    try:
+        gib = float(size) if size else DEFAULT_GIB
+    except ValueError:
+        gib = 0.0
+    if not 0.0 < gib < 2**40:
+        raise ConfigError(f"expected a number of GiB, found {size!r}", f"cache_gib or {SIZE}", "for example 50")
+    return _opened(str(Path(os.path.expandvars(folder)).expanduser()), int(gib * 2**30), version)
+
+
+@cache
+def _opened(folder: str, most_nbytes: int, version: str) -> Cache:
+    return Cache(Path(folder), most_nbytes, version)
+
+
+class Cache:
+    """What is kept here of one version of some objects.
+
+    Parameters
+    ----------
+    folder : Path
+        Of all that is kept on this machine.
+    most_nbytes : int
+        Of all that, together. Where there is no room, what is idle goes; where nothing is, nothing more is kept: of
+        what is read from front to back, again and again, the beginning is worth as much as the end.
+    version : str
+        What tells these objects from all others.
+    """
+
+    def __init__(self, folder: Path, most_nbytes: int, version: str) -> None:
+        self._folder, self._most_nbytes = folder, most_nbytes
+        self._own = folder / hashlib.sha256(version.encode()).hexdigest()[:32]
+        self._known: set[str] = set()
+        """What this process has written or checked."""
+        self._is_full, self._touched = False, time.monotonic()
+        try:
+            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.utime(self._own)
+        except OSError as fault:
+            remedy = f"set {FOLDER}, or `cache` among the storage options, to a folder of this machine"
+            raise StorageError(f"the cache cannot be made: {fault.strerror}", str(folder), remedy) from None
+
+    def holds(self, name: str) -> bool:
+        """Return whether something is kept under a name; whether it is whole, `path_of` finds out."""
+        return name in self._known or self._path(name).exists()
+
+    def path_of(self, name: str, check: Callable[[memoryview], bool]) -> Path | None:
+        """Return the file of what is kept under a name; None where there is none, or not all of it."""
+        path = self._path(name)
+        self._touch()
+        if name in self._known and path.exists():
+            return path
+        self._known.discard(name)
+        try:
+            if check(memoryview(path.read_bytes())):
+                self._known.add(name)
+                return path
+            path.unlink()
+        except OSError:
+            pass
+        return None
+
+    def keep(self, name: str, content: memoryview) -> None:
+        """Keep something that is whole, if there is room; a disk that fails ends keeping, and nothing else."""
+        path = self._path(name)
+        temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}")
+        if self._is_full or path.exists():
+            return
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._is_full = not self._has_room(temporary, len(content))
+            if not self._is_full:
+                with temporary.open("r+b") as file:
+                    file.write(content)
+                temporary.replace(path)
+                self._known.add(name)
+        except OSError:
+            self._is_full = True
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._own / name[:2] / name
+
+    def _touch(self) -> None:
+        """Say that these objects are read."""
+        if time.monotonic() - self._touched > IDLE_S / 10:
+            self._touched = time.monotonic()
+            with suppress(OSError):
+                os.utime(self._own)
+
+    def _has_room(self, temporary: Path, nbytes: int) -> bool:
+        """Make and count a file of so many bytes where there is room; of all processes one at a time."""
+        with (self._folder / _TALLY).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            total = int(text) if text.isdecimal() else self._counted()
+            if total + nbytes > self._most_nbytes:
+                total = self._counted_without_idle(nbytes)
+            has_room = total + nbytes <= self._most_nbytes
+            if has_room:
+                temporary.touch(mode=0o600)
+                os.truncate(temporary, nbytes)
+            file.truncate(0)
+            file.write(str(total + nbytes if has_room else total))
+        return has_room
+
+    def _counted(self) -> int:
+        return sum(_nbytes_in(one) for one in self._folder.iterdir() if one.is_dir())
+
+    def _counted_without_idle(self, nbytes: int) -> int:
+        """Remove what nobody has read for long, the longest first, until there is room; return the bytes left."""
+        total = self._counted()
+        found = sorted((one.stat().st_mtime, one) for one in self._folder.iterdir() if one.is_dir())
+        for used, folder in found:
+            if total + nbytes <= self._most_nbytes or time.time() - used < IDLE_S:
+                break
+            if folder != self._own:
+                total -= _nbytes_in(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+        return total
+
+
+def _nbytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total

@@ -1,0 +1,187 @@
+"""How the rows of a table became features, as a document, and other rows encoded the same way.
+
+    TableSource ──read once──> encoders ──TableEncoder.of──> JSON (a store's encoder.json, a run's model.json)
+    other rows ──AppliedTable──> the same features
+
+What the fit has learnt of a column stands in its encoder: levels, means, scales, years. Nothing is learnt of others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder
+from daskfs.sources.survey import Survey
+from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
+
+KINDS: dict[str, type[Any]] = {"number": NumberEncoder, "category": CategoryEncoder, "date": DateEncoder}
+"""Encoders as a document names them; their fields are those of the dataclass."""
+
+
+@dataclass
+class TableEncoder:
+    """What encodes the rows of a table as those of a fit were encoded.
+
+    Parameters
+    ----------
+    columns : dict of str to ColumnSchema
+        Those in use, features and others, in the table's order.
+    encoders : dict of str to Encoder
+        Of the features, and of targets that are categories.
+    layout : TableFormat
+        Of texts: delimiter, decimal sign, missing values.
+    names : list of str
+        Every column of the table, in order.
+    levels : dict of str to list of int
+        Ids of the levels that are features of their own, of categories that are known by ids.
+    means : dict of str to float
+        Of numbers that become bins.
+    """
+
+    columns: dict[str, ColumnSchema]
+    encoders: dict[str, Encoder]
+    layout: TableFormat
+    names: list[str]
+    levels: dict[str, list[int]] = field(default_factory=dict)
+    means: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Any) -> TableEncoder:
+        """Return what a table's columns were found to need; reads the table once where it has not been read.
+
+        Parameters
+        ----------
+        source : TableSource
+        """
+        survey, columns = source.survey, dict(source.columns)
+        levels = {
+            name: counts.frequent(columns[name].min_count, columns[name].max_categories)[0].tolist()
+            for name, counts in survey.level_counts.items()
+        }
+        means = {name: survey.moments[name].mean for name in columns if _is_binned(columns[name], survey)}
+        layout: TableFormat = getattr(source, "layout", None) or TableFormat.model_validate({})
+        return cls(columns, dict(source.encoders), layout, source.header_names, levels, means)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Of each column that became features the number of its first one, and where they end."""
+        found, stop = {}, 0
+        for name in self.feature_columns:
+            start, stop = stop, stop + (len(self.encoders[name].feature_names) if name in self.encoders else 0)
+            found[name] = (start, stop)
+        return found
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, but of levels that are known by ids alone."""
+        known = [self.encoders[name].feature_names for name in self.feature_columns if name in self.encoders]
+        return [feature for names in known for feature in names]
+
+    @property
+    def feature_columns(self) -> list[str]:
+        """The columns that became features."""
+        return [name for name, column in self.columns.items() if column.role == "feature"]
+
+    @property
+    def target(self) -> str | None:
+        """The column to predict, where there is one alone."""
+        found = [name for name, column in self.columns.items() if column.role == "target"]
+        return found[0] if len(found) == 1 else None
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the encoder as JSON can hold it: columns that are encoded alike share an entry."""
+        place = {name: k for k, name in enumerate(self.names)}
+        groups: dict[str, dict[str, Any]] = {}
+        for name, column in self.columns.items():
+            schema = column.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            entry = {"schema": schema, "encoder": _encoder_document(self.encoders.get(name))}
+            groups.setdefault(repr(entry), entry | {"columns": []})["columns"].append(place[name])
+        return {
+            "names": self.names,
+            "columns": [group | {"columns": _ranges(group["columns"])} for group in groups.values()],
+            "format": self.layout.model_dump(mode="json"),
+            "levels": self.levels,
+            "means": self.means,
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> TableEncoder:
+        """Return the encoder that `to_document` wrote."""
+        names = document["names"]
+        columns: dict[int, ColumnSchema] = {}
+        encoders: dict[str, Encoder] = {}
+        for group in document["columns"]:
+            column = ColumnSchema.model_validate(group["schema"])
+            for k in (k for start, stop in group["columns"] for k in range(start, stop)):
+                columns[k] = column
+                if group["encoder"] is not None:
+                    encoders[names[k]] = _encoder_of(names[k], group["encoder"])
+        return cls(
+            {names[k]: columns[k] for k in sorted(columns)},
+            encoders,
+            TableFormat.model_validate(document["format"]),
+            list(names),
+            dict(document["levels"]),
+            dict(document["means"]),
+        )
+
+    def schema(self) -> TableSchema:
+        """Return a table schema by which a file of other rows is read: no column of it need be there."""
+        columns = {}
+        for name in self.names:
+            known = self.columns.get(name)
+            role = {"role": "ignore"} if known is None else {}
+            document = {} if known is None else known.model_dump(exclude_unset=True, by_alias=True)
+            columns[name] = ColumnSchema.model_validate({**document, **role, "required": False})
+        return TableSchema.model_validate(
+            {"format": self.layout.model_dump(), "columns": columns, "other_columns": "ignore"}
+        )
+
+
+def _is_binned(column: ColumnSchema, survey: Survey) -> bool:
+    return column.encoding == "log_bins" and column.role == "feature" and column.missing == "mean"
+
+
+def _encoder_document(encoder: Encoder | None) -> dict[str, Any] | None:
+    """Return an encoder's fields that are not their defaults, but its name."""
+    if encoder is None:
+        return None
+    kind = next(kind for kind, cls in KINDS.items() if type(encoder) is cls)
+    found: dict[str, Any] = {"kind": kind}
+    for one in dataclasses.fields(encoder):  # type: ignore[arg-type]
+        value = getattr(encoder, one.name)
+        if one.name not in ("name", "n_unseen") and value != one.default:
+            found[one.name] = sorted(value) if isinstance(value, frozenset) else _plain(value)
+    return found
+
+
+def _encoder_of(name: str, document: Mapping[str, Any]) -> Encoder:
+    given = {key: value for key, value in document.items() if key != "kind"}
+    if "pooled" in given:
+        given["pooled"] = frozenset(given["pooled"])
+    made: Encoder = KINDS[document["kind"]](name=name, **given)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple, range)) else value
+
+
+def _ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Return numbers as ranges.
+
+    Examples
+    --------
+    >>> _ranges([0, 1, 2, 5])
+    [[0, 3], [5, 6]]
+    """
+    found: list[list[int]] = []
+    for k in numbers:
+        if found and found[-1][1] == k:
+            found[-1][1] = k + 1
+        else:
+            found.append([k, k + 1])
+    return found
