@@ -1,12 +1,13 @@
 """Parts of a cluster that are lost while it works: what becomes of fits and ingests, and how soon.
 
-A part is lost at its n-th moment: a worker as a task begins or calls a kernel, the scheduler as a task is done, the
-driver as it calls a kernel or saves a checkpoint. Numbers are drawn with a seed out of those of an undisturbed run, so
-nothing depends on how fast anything is. What happens (`LOSSES`):
+A part is lost at its n-th moment: a worker as a task changes its state, opens a tile or calls a kernel, the scheduler
+as a task is done, the driver as it opens a tile, calls a kernel or saves a checkpoint. Numbers are drawn with a seed
+out of those of an undisturbed run, so nothing depends on how fast anything is. What happens (`LOSSES`):
 
 worker      one worker is killed with SIGKILL; its nanny starts another
 all         every worker is killed, each at its own moment
-churn       every worker leaves after two to five tasks and another comes, again and again, as under walltime
+churn       every worker leaves after one to four tasks and another comes, again and again, as under walltime
+gone        so do both workers, and nobody comes: an error says so, and the job goes on, on another cluster
 node        the worker with the central node of Asy-OS is killed
 pause       a worker stands still for a while (SIGSTOP), as behind a network that does
 scheduler   the scheduler is killed; another one is started, and the fit goes on from its checkpoint
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import multiprocessing
 import os
 import pickle
@@ -28,12 +30,16 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
@@ -41,30 +47,55 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 import daskfs
 from daskfs import interrupts
 from daskfs.cluster.open import open_cluster
+from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import Here, OnDask
 from daskfs.errors import RunError
+from daskfs.methods import SELECTORS
 from daskfs.pipeline.folder import Checkpoint
+from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
+from daskfs.store.tile_reader import TileReader
 from tests.faults.storms import PATIENCE_S
 
 N_WORKERS = 3
 PAUSE_S, STILL_S = 2.0, 8.0
+N_ASYNC = 10
+"""Features that Asy-OS selects, all those that the target was made of."""
 BACK_S = 10.0
 """How long a worker that was killed is waited for before the next trial, which does with those there are."""
-LOSSES = ("worker", "all", "churn", "node", "pause", "scheduler", "still", "driver")
+MOST_RESUMED = 5
+LEAVE_S = 5.0
+"""How long a worker that leaves has to hand over what it holds, before its job ends."""
+GONE_S = 1.0
+"""How long a cluster without any worker is waited for."""
+LOSSES = ("worker", "scheduler", "driver", "all", "churn", "gone", "node", "pause", "still")
 FEW_LOSSES = ("worker", "scheduler", "driver")
 """Those of which there are as many as are asked for; of the others a quarter."""
+_OF_SCHEDULER = ("scheduler", "still", "churn", "gone")
+"""Those whose scheduler is a process of its own."""
 GOOD_ENDS = ("same bits", "within its guarantees", "was over before")
+
+
+class ObservedAsync(daskfs.AsyncOnlineSubstitution):
+    """Keeps its run."""
+
+    def _notes(self, workers: Any, *rest: Any) -> list[str]:
+        self.run = workers
+        return super()._notes(workers, *rest)
+
+
 FITS: dict[str, Callable[..., Any]] = {
     "message": lambda **how: daskfs.Message(n_subsets=24, **how),
     "online_substitution": lambda **how: daskfs.OnlineSubstitution(8, schedule="screen", block_columns=8, **how),
-    "async_online_substitution": lambda **how: daskfs.AsyncOnlineSubstitution(
-        10, n_workers=2, block_columns=16, timeout_s=5.0, **how
+    "async_online_substitution": lambda **how: ObservedAsync(
+        N_ASYNC, n_workers=2, block_columns=16, timeout_s=5.0, **how
     ),
     "fgm": lambda **how: daskfs.FGM(12, n_features_per_pass=3, loss="squared", **how),
     "mission": lambda **how: daskfs.Mission(8, n_epochs=3, block_rows=128, n_replicas=2, **how),
 }
 JOBS = (*FITS, "ingest")
 MIN_PART_NBYTES = 1 << 13
+PRELOADED = ["tests.faults.losses", "numba", *(SELECTORS[name].partition(":")[0] for name in FITS)]
+"""What processes have imported when they are forked: to start them is most of what a trial costs."""
 
 
 class Moments:
@@ -89,6 +120,26 @@ def _is_first(mark: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+@contextmanager
+def counting(moments: Moments) -> Iterator[None]:
+    """Count kernels that are called and tiles that are opened in this process."""
+    called, located = interrupts.call_kernel, TileReader._locate
+
+    def call(*arguments: Any) -> Any:
+        moments.count()
+        return called(*arguments)
+
+    def locate(*arguments: Any) -> Any:
+        moments.count()
+        return located(*arguments)
+
+    interrupts.call_kernel, TileReader._locate = call, locate  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        interrupts.call_kernel, TileReader._locate = called, located  # type: ignore[method-assign]
 
 
 def kill() -> None:
@@ -124,21 +175,16 @@ class Mortal(WorkerPlugin):
         """Begin to count."""
         deed = (lambda: pause(PAUSE_S)) if self.loss == "pause" else kill
         self.moments = Moments(self.at, deed, self.marks / (f"{worker.name}" if self.loss == "all" else "lost"))
-        self.called = interrupts.call_kernel
-        interrupts.call_kernel = self._counted
-
-    def _counted(self, *arguments: Any) -> Any:
-        self.moments.count()
-        return self.called(*arguments)
+        self.stack = ExitStack()
+        self.stack.enter_context(counting(self.moments))
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
-        """Count tasks that begin."""
-        if finish == "executing":
-            self.moments.count()
+        """Count what becomes of tasks."""
+        self.moments.count()
 
     def teardown(self, worker: Any) -> None:
         """Stop counting."""
-        interrupts.call_kernel = self.called
+        self.stack.close()
 
 
 def counted(dask_worker: Any) -> int:
@@ -187,7 +233,7 @@ class Leaving(WorkerPlugin):
         async def leave() -> None:
             with self.note.open("a") as note:
                 note.write("x")
-            await asyncio.wait([asyncio.ensure_future(worker.close_gracefully())], timeout=1.0)
+            await asyncio.wait([asyncio.ensure_future(worker.close_gracefully())], timeout=LEAVE_S)
             os._exit(0)
 
         self.moments = Moments(self.at, lambda: worker.loop.add_callback(leave))
@@ -202,7 +248,7 @@ def one_worker(address: str, at: int, note: Path) -> None:
     """Run a worker in this process, for so many tasks."""
 
     async def run() -> None:
-        async with Worker(address, nthreads=1) as worker:
+        async with Worker(address, nthreads=1, dashboard=False) as worker:
             await worker.plugin_add(plugin=Leaving(at, note), name="leaving")
             await worker.finished()
 
@@ -244,6 +290,8 @@ def run_job(name: str, folder: Path, trial: Path, workers: Any, progress: Any = 
     checkpoint.claim({"job": name})
     selector = FITS[name]()
     selector.fit_matrix(store, workers=workers, checkpoint=checkpoint, progress=progress)
+    if is_wide:
+        return {"selected": selector.selected_.tolist(), "gap": gap_of(selector.run, store)}
     return {
         "selected": selector.selected_.tolist(),
         "coef": np.asarray(selector.coef_).tobytes(),
@@ -251,11 +299,22 @@ def run_job(name: str, folder: Path, trial: Path, workers: Any, progress: Any = 
     }
 
 
+def gap_of(run: Any, store: Any) -> float:
+    """Return the relative difference of the central node's prediction from that of all shares."""
+    total = np.zeros(store.shape[0])
+    for share in run.shares:
+        total += share.coef @ read_columns(store, share.columns, ColumnSettings(True, True, False)).rows
+    return float(np.abs(total - run.prediction).max() / np.abs(total).max())
+
+
 def end_of(name: str, found: dict[str, Any], expected: dict[str, Any]) -> str:
     """Return in words how what was found compares with what an undisturbed run found."""
     if not name.startswith("async"):
         return "same bits" if found == expected else "other bits"
-    return "within its guarantees" if set(found["selected"]) == set(expected["selected"]) else "other features"
+    if found["gap"] > 1e-10:
+        return "a prediction that is not that of the shares"
+    has_them = set(found["selected"]) == set(expected["selected"]) == set(range(N_ASYNC))
+    return "within its guarantees" if has_them else "other features"
 
 
 @dataclass
@@ -268,6 +327,17 @@ class Trial:
     end: str
     seconds: float
     """More than an undisturbed run takes."""
+
+
+def kept(file: Path) -> list[Trial]:
+    """Return the trials that a file has, one on a line."""
+    return [Trial(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def keep(trial: Trial, file: Path) -> None:
+    """Add a trial to a file."""
+    with file.open("a") as lines:
+        lines.write(json.dumps(asdict(trial)) + "\n")
 
 
 class Hung(Exception):
@@ -324,7 +394,8 @@ class Campaign:
         make_data(folder)
         self._n_trials = 0
         self._fork = multiprocessing.get_context("forkserver")
-        self._fork.set_forkserver_preload(["tests.faults.losses", "distributed", "daskfs.selectors.base"])
+        self._fork.set_forkserver_preload(PRELOADED)
+        forkserver.ensure_running()
 
     def trial_folder(self) -> Path:
         """Return a new folder."""
@@ -357,13 +428,14 @@ class Campaign:
             except Hung:
                 end = "hung"
             except Exception as fault:
-                end = f"lost ({type(fault).__name__}: {str(fault)[:80]})"
+                end = f"lost ({type(fault).__name__}: {str(fault)[:200]})"
             yield Trial(name, loss, at, end, time.perf_counter() - started - seconds)
             shutil.rmtree(trial, ignore_errors=True)
 
     def of_workers(self, name: str, losses: dict[str, int]) -> Iterator[Trial]:
         """Lose workers of a cluster of processes: so many times each."""
-        with open_cluster("local", n_workers=N_WORKERS, dashboard_address=None) as workers:
+        forked = {"distributed.worker.multiprocessing-method": "forkserver"}  # which has imported what they need
+        with dask.config.set(forked), open_cluster("local", N_WORKERS, dashboard_address=None) as workers:
             client = workers.client
             for loss, n in losses.items():
 
@@ -386,10 +458,10 @@ class Campaign:
 
     def _resumed(self, name: str, trial: Path, workers: Any) -> dict[str, Any]:
         """Run a job, and again where its workers were lost more often than Dask allows: as --resume does."""
-        try:
-            return run_job(name, self.folder, trial, workers)
-        except RunError:
-            return run_job(name, self.folder, trial, workers)
+        for _ in range(MOST_RESUMED):
+            with suppress(RunError):
+                return run_job(name, self.folder, trial, workers)
+        return run_job(name, self.folder, trial, workers)
 
     def _without_node(self, name: str, trial: Path, workers: Any, at: int) -> tuple[Any, int]:
         """Kill the worker with the central node when a share of the columns is done."""
@@ -405,11 +477,12 @@ class Campaign:
             def run(trial: Path, at: int, loss: str = loss) -> tuple[Any, int]:
                 try:
                     with self._cluster(trial, loss, at) as workers:
-                        found = run_job(name, self.folder, trial, workers)
+                        job = self._resumed if loss == "churn" else partial(run_job, folder=self.folder)
+                        found = job(name, trial=trial, workers=workers)
                     note = trial / "left"
-                    n_lost = len(note.read_text()) if note.exists() else int(loss == "still")
-                except RunError:
-                    if loss != "scheduler":
+                    n_lost = int(loss == "still") or (note.exists() and loss == "churn")
+                except RunError as fault:
+                    if loss != "scheduler" and not (loss == "gone" and "no worker is left" in str(fault)):
                         raise
                     with self._cluster(trial, loss, 0) as workers:
                         found = run_job(name, self.folder, trial, workers)
@@ -421,8 +494,7 @@ class Campaign:
     @contextmanager
     def _cluster(self, trial: Path, loss: str, at: int) -> Iterator[Any]:
         (trial / "address").unlink(missing_ok=True)
-        left = 2 + at % 4 if loss == "churn" and at else 0
-        left = 2 + at % 4 if loss == "churn" and at else 0
+        left = 1 + at % 4 if loss in ("churn", "gone") and at else 0
         parts = [self._fork.Process(target=scheduler, args=(trial, loss, 0 if left else at))]
         parts[0].start()
         is_over = threading.Event()
@@ -431,7 +503,9 @@ class Campaign:
         address = (trial / "address").read_text()
 
         def one_after_the_other() -> None:
-            while not is_over.is_set():
+            for _ in range(1) if loss == "gone" else iter(int, 1):
+                if is_over.is_set():
+                    return
                 part = self._fork.Process(target=one_worker, args=(address, left, trial / "left"))
                 part.start()
                 parts.append(part)
@@ -443,6 +517,7 @@ class Campaign:
         try:
             with Client(address, set_as_default=False) as client:
                 client.wait_for_workers(2)
+                presence_of(client, tell=_not_told, lost_timeout_s=GONE_S if loss == "gone" else None)
                 yield OnDask(client)
         finally:
             is_over.set()
@@ -466,13 +541,17 @@ class Campaign:
 
         yield from self._tried(name, "driver", n, run)
 
-    def run(self, jobs: tuple[str, ...], losses: tuple[str, ...], n: int) -> Iterator[Trial]:
-        """Yield all trials: n of each job and loss, of some losses a quarter."""
+    def run(
+        self, jobs: tuple[str, ...], losses: tuple[str, ...], n: int, before: Sequence[Trial] = ()
+    ) -> Iterator[Trial]:
+        """Yield all trials: n of each job and loss, of some losses a quarter; less those that there were before."""
+        had = Counter((one.job, one.loss) for one in before)
         for name in jobs:
-            how_many = {loss: n if loss in FEW_LOSSES else max(1, n // 4) for loss in losses}
+            wanted = {loss: (n if loss in FEW_LOSSES else max(1, n // 4)) - had[name, loss] for loss in losses}
+            how_many = {loss: count for loss, count in wanted.items() if count > 0}
             if not name.startswith("async"):
                 how_many.pop("node", None)
-            of_scheduler = {loss: how_many.pop(loss) for loss in ("scheduler", "still", "churn") if loss in how_many}
+            of_scheduler = {loss: how_many.pop(loss) for loss in _OF_SCHEDULER if loss in how_many}
             of_driver = how_many.pop("driver", 0)
             if how_many:
                 yield from self.of_workers(name, how_many)
@@ -480,6 +559,10 @@ class Campaign:
                 yield from self.of_scheduler(name, of_scheduler)
             if of_driver:
                 yield from self.of_driver(name, of_driver)
+
+
+def _not_told(line: str) -> None:
+    """Leave it: the end of the job tells."""
 
 
 def _register(client: Client, plugin: Mortal) -> None:
@@ -494,20 +577,15 @@ def _register(client: Client, plugin: Mortal) -> None:
 
 def drive(name: str, folder: Path, trial: Path, at: int) -> None:
     """Run a job in this process, which is killed at a moment."""
-    moments = Moments(at, kill)
-    called, saved = interrupts.call_kernel, Checkpoint.save
-
-    def call(*arguments: Any) -> Any:
-        moments.count()
-        return called(*arguments)
+    moments, saved = Moments(at, kill), Checkpoint.save
 
     def save(*arguments: Any) -> None:
         moments.count()
         saved(*arguments)
         moments.count()
 
-    interrupts.call_kernel, Checkpoint.save = call, save  # type: ignore[assignment]
-    with _threads(name) as workers:
+    Checkpoint.save = save  # type: ignore[method-assign, assignment]
+    with _threads(name) as workers, counting(moments):
         if name == "ingest":
             from daskfs.store import stretches
 
@@ -524,7 +602,7 @@ def _threads(name: str) -> Iterator[Any]:
     if name.startswith("async"):
         yield Here()
         return
-    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
     with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
         yield OnDask(client)
 

@@ -14,7 +14,13 @@ def campaign(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("job", "loss"),
-    [("fgm", "worker"), ("message", "scheduler"), ("ingest", "driver"), ("async_online_substitution", "node")],
+    [
+        ("fgm", "worker"),
+        ("message", "scheduler"),
+        ("message", "gone"),
+        ("ingest", "driver"),
+        ("async_online_substitution", "node"),
+    ],
 )
 def test_a_job_that_loses_a_part_of_its_cluster_ends_as_it_would_have(campaign, job, loss):
     (trial,) = campaign.run((job,), (loss,), 1)

@@ -38,6 +38,13 @@ METHODS: dict[str, dict[str, Any]] = {
     "fgm": {"n_features_to_select": 6, "n_features_per_pass": 2, "loss": "squared"},
     "mission": {"n_features_to_select": 4, "n_epochs": 2, "block_rows": 200},
 }
+SELECTORS: dict[str, Callable[..., Any]] = {
+    "message": daskfs.Message,
+    "online_substitution": daskfs.OnlineSubstitution,
+    "async_online_substitution": daskfs.AsyncOnlineSubstitution,
+    "fgm": daskfs.FGM,
+    "mission": daskfs.Mission,
+}
 MIB = 2**20
 OPTIONS: dict[str, Any] = {"memory_limit": 600 * MIB, "walltime": "00:10:00", "interface": "lo", "queue": "debug"}
 IN_YAML: dict[str, Any] = OPTIONS | {"kind": "slurm", "n_workers": 2, "memory_limit": "600MiB"}
@@ -203,9 +210,7 @@ class CancelsAJob(Silent):
 def test_a_selector_whose_jobs_are_cancelled_ends_with_the_same_bits(opened, tmp_path, method):
     (tmp_path / "table.csv").write_text(many_columns())
     store = daskfs.ingest(tmp_path / "table.csv", tmp_path / "table.zarr", target="y")
-    make = {"message": daskfs.Message, "online_substitution": daskfs.OnlineSubstitution, "fgm": daskfs.FGM}
-    make |= {"mission": daskfs.Mission, "async_online_substitution": daskfs.AsyncOnlineSubstitution}
-    here, there = (make[method](**METHODS[method]) for _ in range(2))
+    here, there = (SELECTORS[method](**METHODS[method]) for _ in range(2))
     here.fit_matrix(store)
     progress = CancelsAJob()
     there.fit_matrix(store, workers=opened(n_workers=2), progress=progress)
@@ -234,6 +239,51 @@ def test_jobs_that_expire_one_after_another_under_adapt_cost_time_alone(opened, 
     workers = opened(n_workers=3, adapt=(0, 3), lifetime_s=4.0)
     assert dict(workers.map_blocks(square, range(40), name="square", shared=(0.5,))) == SQUARES
     assert sum("is over (COMPLET" in line for line in told) >= 3
+
+
+class Slowly(Silent):
+    """Waits at every step until another job has ended, so that a fit outlives several."""
+
+    def __init__(self, told: Told, n_ends: int) -> None:
+        self.told, self.n_ends = told, n_ends
+
+    @property
+    def n_ended(self) -> int:
+        """Jobs that have expired so far."""
+        return sum("is over (COMPLET" in line for line in list(self.told))
+
+    def advance(self, k: int = 1) -> None:
+        before, end = self.n_ended, time.monotonic() + 60.0
+        while before < self.n_ends and self.n_ended == before and time.monotonic() < end:
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_selector_whose_jobs_expire_one_after_another_ends_with_the_same_bits(opened, tmp_path, told, method):
+    (tmp_path / "table.csv").write_text(many_columns())
+    store = daskfs.ingest(tmp_path / "table.csv", tmp_path / "table.zarr", target="y")
+    here, there = (SELECTORS[method](**METHODS[method]) for _ in range(2))
+    here.fit_matrix(store)
+    progress = Slowly(told, n_ends=3)
+    there.fit_matrix(store, workers=opened(n_workers=3, adapt=(1, 3), lifetime_s=4.0), progress=progress)
+    assert progress.n_ended >= 1
+    np.testing.assert_array_equal(there.selected_, here.selected_)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+
+
+@pytest.mark.slow
+def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(opened, told):
+    workers = opened(n_workers=1, lost_timeout_s=8.0)
+    try:
+        subprocess.run(["scontrol", "update", "partitionname=debug", "state=down"], check=True)
+        cancel(*jobs())
+        with pytest.raises(RunError, match=r"no worker is left, and none has come in 8 s \(job \d+ pending \(Part"):
+            dict(workers.map_blocks(square, range(400), name="square", shared=(0.2,)))
+    finally:
+        subprocess.run(["scontrol", "update", "partitionname=debug", "state=up"], check=True)
+    assert told.has("asking for another")
+    assert told.has("no worker is left; waiting for another for at most 8 s")
 
 
 @pytest.mark.slow
