@@ -59,7 +59,7 @@ SESSIONS = {
             "power_hourly/clean_household_power_consumption.csv.gz",
             (
                 "daskfs init clean_household_power_consumption.csv.gz --target Global_active_power",
-                "daskfs run clean_household_power_consumption.yaml",
+                "daskfs run clean_household_power_con.yaml",
             ),
         ),
     )
