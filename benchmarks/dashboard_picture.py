@@ -67,17 +67,23 @@ class Tab:
             heard = json.loads(await self._socket.read_message())
             if heard.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(str(heard["params"]["exceptionDetails"].get("exception", {}).get("description")))
+            if heard.get("method") == "Log.entryAdded" and heard["params"]["entry"]["level"] == "error":
+                self.errors.append(str(heard["params"]["entry"]["text"]))
             if heard.get("id") == self._number:
                 return dict(heard.get("result", {}))
 
+    async def value(self, expression: str) -> Any:
+        """Return what a piece of JavaScript evaluates to."""
+        found = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return found.get("result", {}).get("value")
+
     async def text(self) -> str:
         """Return what can be read."""
-        found = await self.ask("Runtime.evaluate", expression=TEXT, returnByValue=True)
-        return str(found.get("result", {}).get("value", ""))
+        return str(await self.value(TEXT) or "")
 
-    async def picture(self) -> bytes:
+    async def picture(self, **parameters: Any) -> bytes:
         """Return what can be seen, as PNG."""
-        return base64.b64decode((await self.ask("Page.captureScreenshot", format="png"))["data"])
+        return base64.b64decode((await self.ask("Page.captureScreenshot", format="png", **parameters))["data"])
 
 
 def opened(address: str, look: Callable[[Tab], Any], width: int = 1240, height: int = 730) -> Any:
@@ -103,17 +109,20 @@ async def _look(profile: Path, address: str, look: Callable[[Tab], Any], width: 
     listing = f"http://127.0.0.1:{port.read_text().splitlines()[0]}/json"
     pages: list[dict[str, Any]] = []
     while not pages:
-        with suppress(OSError):
-            pages = [one for one in json.load(urllib.request.urlopen(listing)) if one["type"] == "page"]
+        with suppress(OSError), urllib.request.urlopen(listing) as answer:
+            pages = [one for one in json.load(answer) if one["type"] == "page"]
         await asyncio.sleep(0.1)
     socket = await websocket_connect(pages[0]["webSocketDebuggerUrl"], max_message_size=1 << 26)
     tab = Tab(socket)
     await tab.ask("Runtime.enable")
     await tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
     await tab.ask("Page.navigate", url=address)
-    found = await look(tab)
-    socket.close()
-    return found
+    try:
+        return await look(tab)
+    finally:
+        socket.close()
+        while await socket.read_message() is not None:  # until the browser has closed it, too
+            pass
 
 
 def make_store(path: Path, n_samples: int = 300_000, n_features: int = 300) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.errors import RunError
+from daskfs.cells import card
+from daskfs.cells import table as table_of
+from daskfs.errors import ConfigError, RunError, did_you_mean
 from daskfs.evidence import EvidenceRecord
 from daskfs.files import written_whole
 from daskfs.version import __version__
@@ -25,6 +27,7 @@ FORMAT_VERSION = 1
 _LARGEST_INT64 = 2**63 - 1
 _NONE_SELECTED = '\n  "selected": []'
 _ROWS_WRITTEN = 10_000
+_ROWS_SHOWN = 20
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
 
 
@@ -440,8 +443,8 @@ class SelectionResult:
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
 
-    def plot(self, n_features: int = 30, ax: Any = None) -> Any:
-        """Draw the scores of the selected features as bars, most important on top.
+    def plot(self, n_features: int = 30, ax: Any = None, kind: str = "scores") -> Any:
+        """Draw the result.
 
         Parameters
         ----------
@@ -449,15 +452,61 @@ class SelectionResult:
             At most so many bars.
         ax : matplotlib Axes, optional
             Where to draw.
+        kind : {"scores", "coefficients", "effects", "history", "calibration", "sizes"}
+            Bars of the selected features, most important on top: their scores, their coefficients, or their effects
+            per standard deviation; how the fit went; the target against the prediction on the test rows; a metric
+            against the number of features. Effects and what concerns test rows only the result of a run knows.
 
         Returns
         -------
         matplotlib Axes
+
+        Raises
+        ------
+        ConfigError
+            The result does not know what the kind shows.
         """
-        shown = self.table.head(n_features).iloc[::-1]
-        axes = shown.plot.barh(x="name", y="score", legend=False, ax=ax)
-        axes.set(xlabel="score", ylabel="", title=f"{self.method}: {len(self.table)} of {self.n_features} features")
+        import pandas as pd
+
+        title = f"{self.method}: {len(self.table)} of {self.n_features} features"
+        test = None if self.evidence is None else self.evidence.test
+        if kind == "history" and self.history_kind in _COURSES and len(self.history):
+            x, y = _COURSES[self.history_kind]
+            axes = self.history.plot(x=x, y=y, marker=".", legend=False, ax=ax, logx=x == "lambda")
+            axes.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "), title=title)
+            return axes
+        if kind == "calibration" and test is not None and test.calibration:
+            bins = pd.DataFrame([asdict(one) for one in test.calibration])
+            error = (bins["high"] - bins["observed"]).to_numpy()
+            axes = bins.plot(x="predicted", y="observed", yerr=error, marker="o", linestyle="none", legend=False, ax=ax)
+            axes.axline((bins["predicted"][0], bins["predicted"][0]), slope=1.0, linestyle="--", color="grey")
+            axes.set(ylabel="observed", title=title)
+            return axes
+        if kind == "sizes" and test is not None and test.sizes:
+            line = pd.DataFrame({"first features": test.sizes, test.metric_by_size: test.values})
+            axes = line.plot(x="first features", y=test.metric_by_size, marker="o", legend=False, ax=ax)
+            axes.set(ylabel=test.metric_by_size, title=title)
+            return axes
+        bars = self._bars(kind).head(n_features).iloc[::-1]
+        colours: Any = ["#c24f00" if value < 0 else "#0072b2" for value in bars["value"]]
+        axes = bars.plot.barh(x="name", y="value", legend=False, ax=ax, color=colours)
+        label = {"scores": "score", "coefficients": "coefficient", "effects": "effect per standard deviation"}[kind]
+        axes.set(xlabel=label, ylabel="", title=title)
         return axes
+
+    def _bars(self, kind: str) -> pd.DataFrame:
+        """Return names and values of the selected features, as a kind of plot has them."""
+        if kind in ("scores", "coefficients"):
+            return self.table[["name"]].assign(value=self.table["score" if kind == "scores" else "coef"])
+        if kind == "effects" and self.evidence is not None and self.evidence.features:
+            deviations = [math.nan if one.deviation is None else one.deviation for one in self.evidence.features]
+            first = self.table.head(len(deviations))
+            return first[["name"]].assign(value=first["coef"] * np.array(deviations))
+        known = ("scores", "coefficients", "effects", "history", "calibration", "sizes")
+        if kind not in known:
+            raise ConfigError(f"expected one of {', '.join(known)}, found {kind!r}{did_you_mean(kind, known)}", "kind")
+        problem = f"this result does not know its {kind}"
+        raise ConfigError(problem, f"{self.method}.plot", "plot the result of a run with test rows: `daskfs run`")
 
     def _every_feature(self) -> pd.DataFrame:
         import pandas as pd
@@ -473,12 +522,29 @@ class SelectionResult:
         return f"SelectionResult({self.method}: {count}{': ' + names if names else ''})"
 
     def _repr_html_(self) -> str:
-        count = f"{len(self.table)} of {self.n_features} features, {self.n_samples} samples"
-        metrics = "".join(f", {name} {value:.6g}" for name, value in self.metrics.items())
-        more = f"<p>and {len(self.table) - 20} more</p>" if len(self.table) > 20 else ""
-        shown = self.shown_table(20).to_html(index=False, border=0)
-        return f"<p><b>{self.method}</b>: {count}{metrics}</p>{shown}{more}"
+        shown = self.shown_table(_ROWS_SHOWN)
+        rows = [
+            [f"{value:.6g}" if isinstance(value, float) else str(value) for value in row] for row in shown.to_numpy()
+        ]
+        numbers = [
+            k for k, name in enumerate(shown.columns) if name in ("rank", "index", "coef", "score", "first_score")
+        ]
+        facts = {name.replace("_", " "): f"{value:.6g}" for name, value in self.metrics.items()}
+        if self.evidence is not None:
+            facts = {"target": self.evidence.data.target} | facts | {"look at": "; ".join(self.evidence.warnings)}
+        more = f"<p>and {len(self.table) - _ROWS_SHOWN:,} more</p>" if len(self.table) > _ROWS_SHOWN else ""
+        title = f"{self.method}: {len(self.table):,} of {self.n_features:,} features, {self.n_samples:,} samples"
+        return card(title, facts, table_of([str(name) for name in shown.columns], rows, numbers), more)
 
+
+_COURSES = {
+    "criterion path": ("lambda", "gic"),
+    "blocks of columns": ("n_presented", "objective"),
+    "pushes": ("version", "objective"),
+    "passes": ("pass", "objective"),
+    "rows": ("rows_seen", "mean_loss"),
+}
+"""What a history is drawn by, by its kind."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What spreadsheets take a text for a formula by (OWASP, "CSV injection"); a text that begins so, or with quotes before

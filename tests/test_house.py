@@ -26,7 +26,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"matrix"},
     {"dashboard"},
     {"cluster", "kernels", "result", "metrics"},
-    {"evidence", "methods", "parameters", "watching"},
+    {"cells", "evidence", "methods", "parameters", "watching"},
     {"losses"},
     {"bundled", "documents", "files"},
     {"objects"},

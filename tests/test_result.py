@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs.errors import RunError
+from daskfs.errors import ConfigError, RunError
+from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, QualityRecord
 from daskfs.result import Parent, SelectionResult, columns_of_parents, parents_in, selection_table, text_of_cell
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data_schemas" / "result.schema.json").read_text())
@@ -148,6 +149,47 @@ def test_plot_draws_one_bar_per_selected_feature(result):
     axes = result.plot()
     assert len(axes.patches) == 2
     assert [label.get_text() for label in axes.get_yticklabels()] == ["größe <b>", "bmi"]
+
+
+@pytest.fixture
+def with_evidence(result):
+    bins = [CalibrationBin(x, x + 0.1, x - 0.2, x + 0.3, 20) for x in (0.0, 1.0, 2.0)]
+    quality = QualityRecord(60, "the mean", {}, {}, bins, [], [], [], [], "r2", [1, 2], [0.2, 0.5])
+    data = DataRecord("a.csv", "<y>", None, "", 80, None, None, None)
+    features = [FeatureRecord("bmi", 2.0, 0.0, 1.0), FeatureRecord("x", None, None, None)]
+    evidence = EvidenceRecord(data, features, test=quality, warnings=["<look>"])
+    history = pd.DataFrame({"lambda": [1.0, 0.1], "gic": [3.0, 2.0]})
+    return replace(result, evidence=evidence, history=history, history_kind="criterion path")
+
+
+def test_plot_draws_what_it_is_asked_for(with_evidence):
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    table = with_evidence.table
+    kinds = ("coefficients", "effects")
+    widths = {kind: [bar.get_width() for bar in with_evidence.plot(kind=kind).patches] for kind in kinds}
+    assert widths["coefficients"] == table["coef"].tolist()[::-1]
+    assert widths["effects"][1] == 2.0 * table["coef"][0]
+    assert with_evidence.plot(kind="history").get_xlabel() == "lambda"
+    assert with_evidence.plot(kind="calibration").get_ylabel() == "observed"
+    assert list(with_evidence.plot(kind="sizes").lines[0].get_ydata()) == [0.2, 0.5]
+    mpl.pyplot.close("all")
+
+
+def test_plot_says_what_it_cannot_draw(result):
+    with pytest.raises(ConfigError, match="does not know its calibration; plot the result of a run"):
+        result.plot(kind="calibration")
+    with pytest.raises(ConfigError, match=r"found 'score' \(did you mean 'scores'"):
+        result.plot(kind="score")
+
+
+def test_evidence_is_saved_read_back_and_shown_in_notebooks(with_evidence, tmp_path):
+    folder = with_evidence.save(tmp_path)
+    jsonschema.validate(json.loads((folder / "result.json").read_text()), SCHEMA)
+    assert SelectionResult.load(folder).evidence == with_evidence.evidence
+    assert "&lt;look&gt;" in with_evidence._repr_html_()
+    assert "<look>" not in with_evidence._repr_html_()
 
 
 def test_a_methods_own_columns_come_back_from_disk(tmp_path):

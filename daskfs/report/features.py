@@ -183,11 +183,14 @@ def of_classes(result: SelectionResult) -> Html:
     """List the first features of each class, those whose largest weight is the class's."""
     if result.table.empty or "class" not in result.table:
         return Html("")
+    labels: dict[Any, str] = dict(
+        enumerate((result.evidence.data.classes if result.evidence is not None else None) or [])
+    )
     rows = [
-        [code, f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
+        [labels.get(code, code), f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
         for code, own in result.table.groupby("class")
     ]
-    listed = table(["class", "features", "first"], rows, (0, 1), name="Features of each class")
+    listed = table(["class", "features", "first"], rows, (1,), name="Features of each class")
     return section("Features of each class", listed)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
@@ -12,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+LONG = 1_000
+"""Lines from which on a table's columns have fixed widths: a browser need not look at all cells for them."""
 SCRIPTS = ("dataTables.min.js", "report.js")
 
 
@@ -78,9 +82,12 @@ def table(
         Columns that small screens leave out.
     """
     kinds = [" ".join(["number"] * (k in numbers) + ["less"] * (k in less)) for k in range(len(head) or 2)]
+    widest = next((k for k in range(len(head)) if is_sorted and k not in numbers), -1)
 
     def cell(tag: str, k: int, value: Any, scope: str = "") -> str:
         kind = f' class="{kinds[k]}"' if k < len(kinds) and kinds[k] else ""
+        if scope and k == widest:
+            kind = ' class="names"'
         text, order = html_of(value), ""
         if text.startswith("\0"):
             _, number, text = text.split("\0")
@@ -95,7 +102,7 @@ def table(
         if not head:
             cells[0] = cell("th", 0, row[0], ' scope="row"')
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    kind = ' class="sorted full"' if is_sorted else ""
+    kind = f' class="sorted full{" long" * (len(lines) > LONG)}"' if is_sorted else ""
     label = f' role="region" tabindex="0" aria-label="{escape(name or "table")}"'
     return Html(f'<div class="wide"{label}><table{kind}>{first}<tbody>{"".join(lines)}</tbody></table></div>')
 
@@ -129,6 +136,21 @@ def asset(name: str) -> str:
     return (resources.files("daskfs.report") / "assets" / name).read_text(encoding="utf-8")
 
 
+def _with_names_of_their_own(body: str) -> str:
+    """Number the regions of a page that have the same name, by which people who do not see them tell them apart."""
+    seen: Counter[str] = Counter()
+
+    def numbered(found: re.Match[str]) -> str:
+        seen[found[1]] += 1
+        return (
+            found[0]
+            if seen[found[1]] == 1
+            else f'role="region" tabindex="0" aria-label="{found[1]} ({seen[found[1]]})"'
+        )
+
+    return re.sub(r'role="region" tabindex="0" aria-label="([^"]*)"', numbered, body)
+
+
 def page(title: str, body: Sequence[str]) -> str:
     """Return a whole page.
 
@@ -151,7 +173,7 @@ def page(title: str, body: Sequence[str]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            *(part for part in body if part),
+            _with_names_of_their_own("\n".join(part for part in body if part)),
             "</main>",
             *(f"<script>{script}</script>" for script in scripts),
             "</body>",

@@ -84,7 +84,7 @@ def draw_gic_path(history: DataFrame) -> str | None:
         axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
         axes.minorticks_off()
         axes.invert_xaxis()
-        sizes = axes.twinx()
+        sizes = _second(axes)
         sizes.step(penalty, size, color=GREY, where="post", label="features")
         sizes.set_ylabel("features in the model")
         _legend(axes, sizes)
@@ -138,7 +138,7 @@ def draw_passes(history: DataFrame) -> str | None:
         axes.plot(number, objective, color=BLUE, marker=".", label="objective")
         for x, y, count in zip(number, objective, features, strict=True):
             axes.annotate(f"{count:.0f}", (x, y), xytext=(0, 4), textcoords="offset points", fontsize=7)
-        gaps = axes.twinx()
+        gaps = _second(axes)
         gaps.plot(number, gap, color=RED, linestyle="--", label="duality gap before the pass")
         gaps.set_ylabel("gap relative to the objective")
         gaps.set_ylim(0.0, 1.05)
@@ -197,7 +197,7 @@ def draw_trace(history: DataFrame) -> str | None:
         axes.set(xlabel="seconds" if is_timed else "version", ylabel="objective")
         axes.plot(moment, objective, color=BLUE, label="objective")
         axes.plot(moment[refused], objective[refused], "|", color=RED, label="rejected")
-        ages = axes.twinx()
+        ages = _second(axes)
         ages.plot(moment, staleness, ".", color=GREY, markersize=2, label="staleness")
         ages.set_ylabel("versions behind")
         _legend(axes, ages)
@@ -356,6 +356,13 @@ def _columns(history: DataFrame, *names: str) -> list[np.ndarray]:
     return [history[name].to_numpy(dtype=float) for name in names]
 
 
+def _second(axes: Any) -> Any:
+    """Return axes with a scale of their own, at the right of the same figure."""
+    second = axes.twinx()
+    second.spines["right"].set_visible(True)
+    return second
+
+
 def _legend(axes: Any, other: Any) -> None:
     """Name the lines of two axes that share a figure, above it."""
     handles = [*axes.get_lines(), *other.get_lines()]
@@ -381,7 +388,8 @@ def _svg(draw: Callable[[Any], None], n_below: int = 0) -> str:
     from matplotlib.figure import Figure as Canvas
 
     inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    settings: Any = dict.fromkeys(inked, INK) | {"svg.fonttype": "none", "axes.spines.top": False, "font.size": 9.0}
+    look = {"svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0}
+    settings: Any = dict.fromkeys(inked, INK) | look
     height = 3.0 + 0.2 * n_below
     with mpl.rc_context({**settings, "svg.hashsalt": "daskfs"}):
         figure = Canvas(figsize=(5.0, height))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from daskfs.errors import RunError
 from daskfs.files import written_whole
+from daskfs.report.comparison import overlaps
 from daskfs.report.html import render_report
 from daskfs.result import SelectionResult
 
@@ -67,6 +70,14 @@ def write_report(
     RunError
         A folder holds no finished run, or the page cannot be written.
     """
+    runs, results = _results_of(folders)
+    if path is None:
+        path = runs[0] / "report.html" if len(runs) == 1 else runs[0].parent / "comparison.html"
+    return write_page(Path(path), render_report(title or " and ".join(run.name for run in runs), results))
+
+
+def _results_of(folders: Sequence[str | os.PathLike[str]]) -> tuple[list[Path], dict[str, SelectionResult]]:
+    """Return the folders, whole, and all results in them by label."""
     runs = [Path(os.path.normpath(Path(folder).absolute())) for folder in folders]
     results: dict[str, SelectionResult] = {}
     for run in runs:
@@ -74,9 +85,20 @@ def write_report(
         for label, result in loaded.items():
             name = label if len(runs) == 1 else run.name if len(loaded) == 1 else f"{run.name}/{label}"
             results[name if name not in results else f"{run}/{label}"] = result
-    if path is None:
-        path = runs[0] / "report.html" if len(runs) == 1 else runs[0].parent / "comparison.html"
-    return write_page(Path(path), render_report(title or " and ".join(run.name for run in runs), results))
+    return runs, results
+
+
+def report_as_json(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
+    """Return what the page of the runs shows, as JSON holds it: each result's record, and what results have in common.
+
+    Parameters
+    ----------
+    folders : sequence of path-like
+        Folders of finished runs.
+    """
+    _, results = _results_of(folders)
+    records = {label: asdict(result.to_record()) for label, result in results.items()}
+    return {"results": records, "jaccard": overlaps(results)}
 
 
 def write_page(path: Path, page: str) -> Path:

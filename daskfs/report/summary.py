@@ -18,13 +18,15 @@ def lead(result: SelectionResult) -> Html:
 def _found(result: SelectionResult) -> str:
     names = _first_columns(result)
     of = f"{result.n_features:,} features of {result.n_samples:,} rows"
-    target = f" that predict {target_of(result)}" if target_of(result) else ""
+    target = f" to predict {target_of(result)}" if target_of(result) else ""
     if not names:
         what = "by cells that features share" if result.method == "feature_hashing" else "by one constant"
         return f"Of {of}, none is listed{target}: rows are predicted {what}."
     n_selected = len(result.table)
-    which = "a few" if n_selected < len(names) else _listed(names)
-    return f"Of {of}, {n_selected:,} {'was' if n_selected == 1 else 'were'} selected{target}, {which} first."
+    return (
+        f"Of {of}, {n_selected:,} {'was' if n_selected == 1 else 'were'} selected{target}: {_listed(names)} "
+        f"{'comes' if len(names) == 1 else 'come'} first."
+    )
 
 
 def _first_columns(result: SelectionResult) -> list[str]:
@@ -45,16 +47,17 @@ def _how_good(result: SelectionResult) -> str:
         return "How well they predict new rows was not measured."
     name = next((name for name in ("accuracy", "r2", "auc") if name in metrics), next(iter(metrics)))
     value, test = metrics[name], None if result.evidence is None else result.evidence.test
-    new = "rows that were kept for testing" if test is None else f"{test.n_rows:,} rows that were kept for testing"
+    new = "rows kept for testing" if test is None else f"{test.n_rows:,} rows kept for testing"
     interval = test.intervals.get(name) if test else None
     baseline = test.baseline_metrics.get(name) if test else None
     if name == "accuracy":
-        always = "" if baseline is None else f", where always the most frequent class is right for {baseline:.1%}"
-        return f"The class of {value:.1%} of {new} is predicted correctly{_between(interval, '.1%')}{always}."
+        always = "" if baseline is None else f"; always saying the most frequent class is right in {baseline:.1%}"
+        return f"They predict the class of {new} correctly in {value:.1%} of cases{_between(interval, '.1%')}{always}."
     if name == "r2":
-        explained = f"{value:.1%} are explained{_between(interval, '.1%')}"
-        return f"Of the differences among {new}, {explained}; a constant explains none."
-    always = "" if baseline is None else f"; of {test.baseline if test else ''} it is {baseline:.4g}"
+        of = f" in {target_of(result)}" if target_of(result) else ""
+        explained = f"{value:.1%} of the differences{of} among {new}{_between(interval, '.1%')}"
+        return f"They explain {explained}; a constant explains none."
+    always = "" if baseline is None else f"; of a constant it is {baseline:.4g}"
     return f"On {new}, the {name.replace('_', ' ')} is {value:.4g}{_between(interval, '.4g')}{always}."
 
 

@@ -191,6 +191,13 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
 
     _loss_note = ""  # what is to be said of the choice of the loss
 
+    def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
+        """Return what a notebook shows: scikit-learn's diagram, of a fitted selector with its result."""
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**asked)
+        if "text/html" in bundle and hasattr(self, "result_"):
+            bundle["text/html"] += self.result_._repr_html_()
+        return bundle
+
     def check_parameters(self) -> None:
         """Refuse what a parameter, or several together, cannot be; see `Parameters.check_parameters`."""
         super().check_parameters()

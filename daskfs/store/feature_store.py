@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.cells import card
 from daskfs.cluster.workers import Workers
 from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
@@ -508,7 +508,6 @@ class FeatureStore(Matrix):
             share = header.n_entries / max(1, n_samples * n_features)
             sizes = {"Entries": f"{header.n_entries:,} ({share:.3g} of all values), stored as {header.values}"}
         rows = {
-            "Store": str(self.path),
             "Matrix": f"{n_samples:,} samples × {n_features:,} features, {self.dtype}",
             **sizes,
             "Target": ", ".join(self.target_names) or "none",
@@ -516,12 +515,7 @@ class FeatureStore(Matrix):
             "Source": str(self.source.get("description", self.source.get("kind", ""))),
             "Notes": "; ".join(self.notes),
         }
-        lines = "".join(
-            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in rows.items()
-            if text
-        )
-        return f"<table>{lines}</table>"
+        return card(f"feature store {self.path}", rows)
 
 
 def _reopen(path: str | ObjectPath, identity: str) -> FeatureStore:

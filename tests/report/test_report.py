@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import html
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +16,7 @@ from daskfs.report import markup
 from daskfs.report.html import SCORE_KINDS, render_report
 from daskfs.report.markup import SCRIPTS, asset
 from daskfs.report.plots import FIGURES, draw_passes
-from daskfs.report.runs import load_run, write_report
+from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
 
@@ -163,6 +164,20 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert "first and second" in text
     ranks = re.search(r"<tr><td>日本</td><td class=\"number\">1</td><td class=\"number\">1</td></tr>", text)
     assert ranks, "a feature that both selected comes first, with its rank in each"
+
+
+def test_runs_are_compared_by_what_they_have_in_common_on_the_page_and_as_json(tmp_path):
+    make_result().save(tmp_path / "first")
+    make_result([2, 1]).save(tmp_path / "second")
+    runs = [tmp_path / "first", tmp_path / "second"]
+    told = report_as_json(runs)
+    assert told["jaccard"] == {"first": {"first": 1.0, "second": 1 / 3}, "second": {"first": 1 / 3, "second": 1.0}}
+    assert told["results"]["second"]["selected"][1]["name"] == "größe"
+    assert json.loads(json.dumps(told)) == told
+    assert (
+        '<tr><td>first</td><td class="number">1.00</td><td class="number">0.33</td></tr>'
+        in write_report(runs).read_text()
+    )
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
