@@ -208,7 +208,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "run-folders": Topic(
         "Folders of runs",
-        ("pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
+        ("cli:RunError", "pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
         """
         A run's folder holds one run. A finished one is not replaced without `--force`; an interrupted one goes
         on with `daskfs run FILE --resume FOLDER`, by the same version and with the same pipeline, so that the

@@ -44,7 +44,7 @@ def test_its_commands_end_in_a_report(name, tmp_path):
 
 
 def test_the_messy_table_yields_what_it_was_made_of():
-    """Of the transcript, which the slow test makes again: the planted terms, then what is missing where a market may be."""
+    """The planted terms; then what is missing, where a market may be."""
     run_of_message = shown("messy").partition("$ daskfs run")[2].partition("$ daskfs")[0]
     names = re.findall(r"^ +\d+ +\d+ +(\S.*?) +-?[\d.]+ +[\d.]+$", run_of_message, re.MULTILINE)
     towns = {f"Ort=Ort {number:03d}" for number in range(3)}
