@@ -27,7 +27,7 @@ from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
-from daskfs.selectors.shared.budget import Budget
+from daskfs.selectors.shared.budget import Budget, Work
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
 from daskfs.sources.files import located
@@ -540,6 +540,7 @@ class PlannedStep:
     text: str
     in_client: str = ""
     """What of it the client process does itself though there are workers, and why."""
+    work: Work | None = None
 
     @property
     def client_nbytes(self) -> int:
@@ -554,6 +555,7 @@ class PlannedStep:
     def to_document(self) -> dict[str, Any]:
         """Return the step as JSON can hold it."""
         document = asdict(self)
+        del document["work"]
         for process in ("client", "worker"):
             budget = document.pop(process)
             document[f"{process}_nbytes"], document[f"{process}_terms"] = getattr(self, process).nbytes, budget["terms"]
@@ -835,7 +837,7 @@ def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) 
     else:
         worker = limits.base_of_worker(data) + plan.task
     numbers = (plan.read_nbytes, plan.n_passes, plan.n_tasks)
-    return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client)
+    return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client, plan.work)
 
 
 def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimits) -> PlannedStep:

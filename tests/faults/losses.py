@@ -602,7 +602,8 @@ def _threads(name: str) -> Iterator[Any]:
     if name.startswith("async"):
         yield Here()
         return
-    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    how: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+    how |= {"dashboard_address": ":0", "scheduler_kwargs": {"dashboard": False}}
     with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
         yield OnDask(client)
 
