@@ -547,7 +547,7 @@ class Campaign:
         """Yield all trials: n of each job and loss, of some losses a quarter; less those that there were before."""
         had = Counter((one.job, one.loss) for one in before)
         for name in jobs:
-            wanted = {loss: (n if loss in FEW_LOSSES else max(1, n // 4)) - had[name, loss] for loss in losses}
+            wanted = {loss: (n if loss in FEW_LOSSES else -(-n // 4)) - had[name, loss] for loss in losses}
             how_many = {loss: count for loss, count in wanted.items() if count > 0}
             if not name.startswith("async"):
                 how_many.pop("node", None)
