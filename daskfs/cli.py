@@ -573,6 +573,46 @@ def apply(
 
 
 @app.command()
+def export(
+    run_dir: FinishedRun,
+    form: Annotated[
+        Literal["list", "columns", "sql", "sklearn"],
+        typer.Option(
+            "--as",
+            help="Names of features, names of the raw columns that they are made of, a SELECT, or a Python file.",
+        ),
+    ] = "list",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; by default it is printed.")
+    ] = None,
+    table: Annotated[str, typer.Option(help="With --as sql: name of the table.", metavar="TABLE")] = "data",
+    dialect: Annotated[
+        Literal["standard", "sqlite"], typer.Option(help="With --as sql: how parts of dates are taken.")
+    ] = "standard",
+    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+) -> None:
+    """Write what a run has found as a list, as SQL, or as a scikit-learn pipeline.
+
+    Examples: daskfs export runs/power --as sql --table meters; daskfs export runs/power --as sklearn -o power.py
+    """
+    from daskfs.applied.export import export as export_model
+    from daskfs.applied.model import Model
+    from daskfs.errors import RunError
+    from daskfs.files import written_whole
+
+    text = export_model(Model.load(run_dir, refit=refit), form, table=table, dialect=dialect)
+    if output is None:
+        print(text, end="")
+        return
+    if output.exists() and not force:
+        raise RunError("a file of this name exists", str(output), "choose another, or --force replaces it")
+    with written_whole(output) as path:
+        path.write_text(text, encoding="utf-8")
+    print(output)
+
+
+@app.command()
 def watch(
     run_dir: Annotated[
         Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)

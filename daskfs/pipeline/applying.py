@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from daskfs.applied.model import Model
 from daskfs.applied.rows import Columns
 from daskfs.selectors.base import BaseSelector
+from daskfs.sources.sparse.base import SparseSource
 
 
 def model_of(selector: BaseSelector, matrix: Any, encoder: Mapping[str, Any], refitted: BaseSelector | None) -> Model:
@@ -34,3 +37,17 @@ def model_of(selector: BaseSelector, matrix: Any, encoder: Mapping[str, Any], re
     names = tuple(getattr(matrix, "target_names", ()))
     target = str(names[0]) if len(names) == 1 else None
     return Model.of(selector, columns, encoder, target=target, labels=matrix.target_classes, refitted=refitted)
+
+
+def model_of_stream(selector: BaseSelector, source: SparseSource) -> Model | None:
+    """Return the model of a selector that has learnt from a source; None where its features have no list."""
+    numbers = selector.predictor().columns
+    if source.features_are_ids and not len(numbers) and selector.method == "feature_hashing":
+        return None
+    named = dict(zip(selector.result_.table["index"].tolist(), selector.result_.table["name"], strict=True))
+    ids = numbers.astype(np.uint64) if source.features_are_ids else None
+    names = [str(named.get(int(j), f"x{j}")) for j in numbers]
+    columns = Columns(numbers, names, int(selector.n_features_in_), "float64", True, ids)
+    targets = tuple(source.target_names)
+    target = str(targets[0]) if len(targets) == 1 else None
+    return Model.of(selector, columns, source.encoder, target=target, labels=source.target_classes)

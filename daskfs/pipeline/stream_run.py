@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.applied.model import Model
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.shown import on_dashboard
@@ -24,6 +25,7 @@ from daskfs.losses import find_loss
 from daskfs.methods import find_method
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
 from daskfs.parameters import parameters_of
+from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
@@ -142,6 +144,7 @@ class StreamRun:
     ) -> None:
         self.pipeline, self.source, self.steps, self.before = pipeline, source, steps, before
         self.path, self.checkpoint, self.comes_once = folder.path, folder.checkpoint, comes_once
+        self.models: list[Model] = []
 
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
@@ -157,6 +160,8 @@ class StreamRun:
             results[label].save(folder, overwrite=True)
         if several:
             next(iter(results.values())).save(path, overwrite=True)
+            for model in self.models[:1]:
+                model.save(path)
         metrics = {label: result.to_record(0).metrics for label, result in results.items()}
         text = json.dumps(metrics if several else next(iter(metrics.values())), indent=2) + "\n"
         (path / "metrics.json").write_text(text, encoding="utf-8")
@@ -181,6 +186,10 @@ class StreamRun:
             selector.set_params(client=None)
             self.steps.finish()
         selector.save(folder / MODEL)
+        model = model_of_stream(selector, self.source)
+        if model is not None:
+            self.models.append(model)
+            model.save(folder)
         result: SelectionResult = selector.result_
         if holdout is not None:
             result.metrics = self._evaluate(selector, holdout)

@@ -12,6 +12,7 @@ from daskfs.losses import find_loss
 from daskfs.metrics import accuracy, r2
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, linear_predictor, rows_of
+from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.responses import Response
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
@@ -26,6 +27,13 @@ class PredictsSources(BaseSelector):
         if vars(self).get("n_features_in_", 0) >= MOST_IDS - 1:
             raise DataError("expected a sparse source, as in the fit: features are ids", "X", "pass a source")
         return super()._respond(X, response)
+
+    def predictor(self) -> LinearPredictor:
+        """Return what makes the linear predictor; of a stream of ids its columns are ids."""
+        if vars(self).get("n_features_in_", 0) < MOST_IDS - 1:
+            return super().predictor()
+        order = np.argsort(self.selected_)
+        return LinearPredictor(self.selected_[order], self.coef_[..., order].T, self.intercept_)
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
         """Return the linear predictor of a block's rows."""

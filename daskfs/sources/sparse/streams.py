@@ -61,6 +61,7 @@ class LineStream(SparseSource):
         self._stream, self._format, self._name, self._max_rows = _Unmarked(stream), FORMATS[kind](), name, max_rows
         self.feature_names: list[str] = []
         self.notes = []
+        self._kind = kind
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         """Yield the rows as they come."""
@@ -82,6 +83,11 @@ class LineStream(SparseSource):
     def row_blocks(self, *_: Any) -> Iterator[Any]:
         """Refuse: rows are read as entries."""
         raise SourceError("the rows of a pipe are read as entries", self._name, "use sparse_blocks")
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """How the lines of files are read as these were."""
+        return {"kind": self._kind, "options": {"feature_ids": True} if self._kind == "libsvm" else {}}
 
     def describe(self) -> dict[str, Any]:
         """Return its name."""

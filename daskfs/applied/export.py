@@ -1,0 +1,391 @@
+"""A run's result in other languages: a list of names, an SQL SELECT, a Python file that builds a scikit-learn pipeline.
+
+Each says what a model says: how raw columns become features, the score as their sum, what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pprint import pformat
+from typing import Any
+
+from daskfs.applied.model import Model
+from daskfs.errors import ConfigError
+from daskfs.losses import find_loss
+from daskfs.sources.columns import MISSING, OTHER, CategoryEncoder, DateEncoder, Encoder, NumberEncoder
+from daskfs.sources.table_encoder import TableEncoder
+
+FORMS = ("list", "columns", "sql", "sklearn")
+DIALECTS = ("standard", "sqlite")
+_PARTS_OF_SQLITE = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H", "minute": "%M", "second": "%S"}
+
+
+def export(model: Model, form: str, *, table: str = "data", dialect: str = "standard") -> str:
+    """Return a model as text.
+
+    Parameters
+    ----------
+    model : Model
+    form : {"list", "columns", "sql", "sklearn"}
+        Names of the features, most important first; names of the raw columns that they are made of; a SELECT; a Python
+        file.
+    table : str
+        Name of the table in SQL.
+    dialect : {"standard", "sqlite"}
+        Of SQL: how parts of dates are taken.
+
+    Raises
+    ------
+    ConfigError
+        The features have no such form: hashed ones in SQL, for example.
+    """
+    if form == "list":
+        return "".join(f"{name}\n" for name in model.ranking)
+    if form == "columns":
+        return "".join(f"{name}\n" for name in _Raw(model).needed)
+    if form == "sql":
+        return _sql(model, table, dialect)
+    if form == "sklearn":
+        return _scikit_learn(model)
+    raise ConfigError(f"expected one of {', '.join(FORMS)}, found {form!r}", "--as")
+
+
+class _Raw:
+    """The columns of X that a model reads, each with the raw column and the encoder that makes it.
+
+    Raises
+    ------
+    ConfigError
+        They are made of something else than columns of a table.
+    """
+
+    def __init__(self, model: Model) -> None:
+        encoder, wanted = model.document["encoder"], model.columns.numbers.tolist()
+        self.ids: list[str] = []
+        if encoder["kind"] == "table":
+            table = TableEncoder.from_document(encoder["table"])
+            self.ids = [name for name, column in table.columns.items() if column.role == "id"]
+            self.columns, self.drops = table.columns, {k for k, one in table.columns.items() if one.missing == "drop"}
+            owners = {k: (name, start) for name, (start, stop) in table.spans.items() for k in range(start, stop)}
+            self.made = [(owners[k][0], table.encoders[owners[k][0]], k - owners[k][1]) for k in wanted]
+        elif model.columns.ids is None:  # an array, whose columns are numbers as they are
+            self.made = [(name, NumberEncoder(name), 0) for name in model.columns.names]
+        else:
+            raise ConfigError(
+                "features are hashed: they are no columns of a table",
+                "--as",
+                "--as list names them; daskfs apply reads on",
+            )
+        self.needed = list(dict.fromkeys(name for name, _, _ in self.made))
+
+
+# ---------------------------------------------------------------------------------------------------------------- SQL
+
+
+def _sql(model: Model, table: str, dialect: str) -> str:
+    """Return a SELECT of ids, features and prediction."""
+    if dialect not in DIALECTS:
+        raise ConfigError(f"expected one of {', '.join(DIALECTS)}, found {dialect!r}", "--dialect")
+    raw = _Raw(model)
+    columns = [_sql_of(name, encoder, place, dialect) for name, encoder, place in raw.made]
+    features = _sql_features(model, columns)
+    ids = [_quoted(name) for name in raw.ids]
+    selected = [*ids, *(f"{text} AS {_quoted(name)}" for name, text in zip(model.features, features, strict=True))]
+    scores = _sql_scores(model)
+    summed = [f"{text} AS {_quoted(name)}" for name, text in scores.items()]
+    listed = ",\n    ".join
+    return (
+        f"-- {model.method}: {len(model.features)} features, "
+        f"by daskfs; its numbers are those of daskfs apply to rounding.\n"
+        f"WITH features AS (\n  SELECT\n    {listed(selected or ['1 AS one'])}\n  FROM {_quoted(table)}\n),\n"
+        f"scores AS (\n  SELECT\n    {listed(['*', *summed])}\n  FROM features\n)\n"
+        f"SELECT\n    {listed(['*', *_sql_answers(model, list(scores))])}\nFROM scores\n"
+    )
+
+
+def _sql_of(name: str, encoder: Encoder, place: int, dialect: str) -> str:
+    """Return the expression of a feature of a raw column."""
+    column = _quoted(name)
+    if isinstance(encoder, NumberEncoder):
+        if place == 1:
+            return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
+        text = column if encoder.fill is None else f"COALESCE({column}, {encoder.fill!r})"
+        if encoder.centre == 0.0 and encoder.scale == 1.0:
+            return text
+        return f"({text} - {_signed(encoder.centre)}) / {encoder.scale!r}"
+    if isinstance(encoder, CategoryEncoder):
+        return _sql_level(column, encoder, encoder.levels[encoder.drop_first :][place])
+    if isinstance(encoder, DateEncoder):
+        return _sql_date(name, encoder, place, dialect)
+    raise ConfigError(f"column {name!r} has an encoding that SQL has no words for", "--as sql", "use daskfs apply")
+
+
+def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
+    """Return whether a category has a level; NULL where a missing one is not to be."""
+    known, pooled = list(encoder.categories), sorted(encoder.pooled)
+    of_number = any(text.lstrip("-").replace(".", "", 1).isdigit() for text in known)
+    text = f"CAST({column} AS VARCHAR)" if of_number else column
+    missing = "" if encoder.missing in ("zero", "category") else f"WHEN {column} IS NULL THEN NULL "
+    if level == MISSING and MISSING not in known:
+        return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
+    if level == OTHER and OTHER not in known:
+        if encoder.unseen == "other":
+            condition = f"{column} IS NOT NULL AND {text} NOT IN ({_listed(known)})"
+        else:
+            condition = f"{text} IN ({_listed(pooled)})"
+        return f"CASE {missing}WHEN {condition} THEN 1 ELSE 0 END"
+    return f"CASE {missing}WHEN {text} = {_text(level)} THEN 1 ELSE 0 END"
+
+
+def _sql_date(name: str, encoder: DateEncoder, place: int, dialect: str) -> str:
+    """Return a part of a date, or whether it has a value."""
+    column = _quoted(name)
+    if encoder.has_indicator and place == len(encoder.feature_names) - 1:
+        return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
+    feature = encoder.feature_names[place]
+    part, _, value = feature.removeprefix(f"{name}.").partition("=")
+    number = _sql_part(column, part, dialect)
+    if not encoder.dummies:
+        return number
+    missing = "" if encoder.may_be_missing else f"WHEN {column} IS NULL THEN NULL "
+    return f"CASE {missing}WHEN {number} = {int(value)} THEN 1 ELSE 0 END"
+
+
+def _sql_part(column: str, part: str, dialect: str) -> str:
+    if dialect == "sqlite":
+        if part == "quarter":
+            return f"((CAST(strftime('%m', {column}) AS INTEGER) + 2) / 3)"
+        if part == "weekday":
+            return f"((CAST(strftime('%w', {column}) AS INTEGER) + 6) % 7)"
+        return f"CAST(strftime('{_PARTS_OF_SQLITE[part]}', {column}) AS INTEGER)"
+    if part == "weekday":
+        return f"(EXTRACT(ISODOW FROM {column}) - 1)"
+    return f"EXTRACT({part.upper()} FROM {column})"
+
+
+def _sql_features(model: Model, columns: Sequence[str]) -> list[str]:
+    """Return the expressions of the features, of those of the columns that they are made of."""
+    made = model.document["made"]
+    if made is None:
+        return list(columns)
+    if made["kind"] != "products":
+        raise ConfigError("curves of single columns have no short form in SQL", "--as sql", "use daskfs apply")
+    place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
+    about = [f"({text} - {_signed(centre)})" for text, centre in zip(columns, made["centre"], strict=True)]
+    return [columns[place[i]] if j < 0 else f"{about[place[i]]} * {about[place[j]]}" for i, j in made["pairs"]]
+
+
+def _sql_scores(model: Model) -> dict[str, str]:
+    """Return the linear predictors by name: one, or one of each class."""
+    predictor, names = model.predictor, [_quoted(name) for name in model.features]
+    if predictor.coef.ndim == 1:
+        return {"score": _sum_of(float(predictor.intercept), predictor.coef.tolist(), names)}
+    assert model.classes is not None
+    return {
+        f"score_{label}": _sum_of(intercept, coef, names)
+        for label, intercept, coef in zip(
+            model.classes, predictor.intercept.tolist(), predictor.coef.T.tolist(), strict=True
+        )
+    }
+
+
+def _sum_of(intercept: float, coef: Sequence[float], names: Sequence[str]) -> str:
+    """Return a sum whose parentheses are as deep as a tree: parsers have limits."""
+    terms = [_signed(intercept), *(f"{_signed(c)} * {name}" for c, name in zip(coef, names, strict=True))]
+    while len(terms) > 1:
+        pairs = [terms[k : k + 8] for k in range(0, len(terms), 8)]
+        terms = [" + ".join(some) if len(pairs) == 1 or len(some) == 1 else f"({' + '.join(some)})" for some in pairs]
+    return terms[0]
+
+
+def _sql_answers(model: Model, scores: Sequence[str]) -> list[str]:
+    """Return the prediction, and probabilities, of the scores."""
+    if model.classes is None:
+        is_count = find_loss(model.loss).target == "count"
+        return [f'{"EXP(" if is_count else ""}"score"{")" if is_count else ""} AS prediction']
+    labels = [_literal(label) for label in model.classes.tolist()]
+    if len(scores) == 1:
+        found = [
+            f'CASE WHEN "score" IS NULL THEN NULL WHEN "score" > 0 THEN {labels[1]} ELSE {labels[0]} END AS prediction'
+        ]
+        if model.has_probabilities:
+            found.append(f'1.0 / (1.0 + EXP(-"score")) AS {_quoted(f"probability_{model.classes[1]}")}')
+        return found
+    names = [_quoted(score) for score in scores]
+    largest = [
+        " AND ".join(f"{name} >= {other}" for other in names if other != name) + f" THEN {label}"
+        for name, label in zip(names, labels, strict=True)
+    ]
+    return ["CASE WHEN " + " WHEN ".join(largest) + " END AS prediction"]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literal(label: Any) -> str:
+    return _text(label) if isinstance(label, str) else repr(label)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(map(_text, texts)) or "NULL"
+
+
+def _signed(number: float) -> str:
+    return f"({number!r})" if number < 0 else repr(number)
+
+
+# ------------------------------------------------------------------------------------------------------- scikit-learn
+
+_HEAD = '''"""{method}: {n} features that daskfs selected{target}, as a scikit-learn pipeline.
+
+    pipeline = build()               # with the coefficients of the run: pipeline.predict(frame)
+    pipeline = build(fitted=False)   # the same features, to be fitted: pipeline.fit(frame, y)
+"""
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import {classes}
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+FEATURES = {features}
+COEF = np.array({coef})
+INTERCEPT = {intercept}
+CLASSES = {labels}
+
+
+def number(column, fill=None, centre=0.0, scale=1.0):
+    """Return numbers, missing ones filled, standardised."""
+    values = pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
+    return ((values if fill is None else np.where(np.isnan(values), fill, values)) - centre) / scale
+
+
+def text(column):
+    """Return texts as a file has them: truth is true or false, whole numbers have no decimals; None where missing."""
+    def one(value):
+        if pd.isna(value):
+            return None
+        if isinstance(value, (bool, np.bool_)):
+            return next((word for word in TRUTH if word.lower() == str(value).lower()), str(value).lower())
+        return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+
+    return np.array([one(value) for value in column], dtype=object)
+
+
+def part(column, date_format, name):
+    """Return a part of dates, NaN where they are missing."""
+    dates = column if pd.api.types.is_datetime64_any_dtype(column) else pd.to_datetime(column, format=date_format)
+    return getattr(dates.dt, name).to_numpy(dtype=float, na_value=np.nan)
+
+
+TRUTH = {truth}
+
+
+def features(frame):
+    """Return the selected features of a data frame, shape (n_rows, {n})."""
+    X = np.column_stack(
+        [
+{columns}
+        ]
+    ).astype(np.{dtype}).astype(float)
+    return {made}
+
+
+def build(fitted=True):
+    """Return the pipeline."""
+    model = {model}
+    if fitted:
+{fit}
+    names = FunctionTransformer(features, feature_names_out=lambda *_: np.array(FEATURES, dtype=object))
+    return Pipeline([("features", names), ("model", model)])
+'''
+
+
+def _scikit_learn(model: Model) -> str:
+    """Return a Python file that builds a scikit-learn pipeline."""
+    raw = _Raw(model)
+    lines = [
+        f"            {_python_of(name, encoder, place)},  # {feature!r}"
+        for (name, encoder, place), feature in zip(raw.made, model.columns.names, strict=True)
+    ]
+    name, make, fit = _estimator(model)
+    truth = sorted({text for _, one, _ in raw.made if isinstance(one, CategoryEncoder) for text in one.categories})
+    predictor = model.predictor
+    intercept = predictor.intercept if predictor.coef.ndim == 1 else predictor.intercept.tolist()
+    return _HEAD.format(
+        method=model.method,
+        n=len(model.features),
+        target="" if model.target is None else f" for {model.target!r}".replace('"""', "'''").replace("\\", "\\\\"),
+        classes=name,
+        features=pformat(model.features, width=110),
+        coef=pformat(predictor.coef.T.tolist(), width=110),
+        intercept=repr(intercept),
+        labels=repr(None if model.classes is None else model.classes.tolist()),
+        truth=repr([word for word in truth if word.lower() in ("true", "false")]),
+        columns="\n".join(lines),
+        dtype="float32" if model.columns.dtype == "float32" else "float64",
+        made=_python_made(model),
+        model=make,
+        fit="\n".join(f"        {line}" for line in fit),
+    )
+
+
+def _python_of(name: str, encoder: Encoder, place: int) -> str:
+    """Return the expression of a feature of a raw column."""
+    column = f"frame[{name!r}]"
+    if isinstance(encoder, NumberEncoder):
+        if place == 1:
+            return f"{column}.isna()"
+        return f"number({column}, {encoder.fill!r}, {encoder.centre!r}, {encoder.scale!r})"
+    if isinstance(encoder, CategoryEncoder):
+        level, known = encoder.levels[encoder.drop_first :][place], list(encoder.categories)
+        if level == MISSING and MISSING not in known:
+            return f"{column}.isna()"
+        if level == OTHER and OTHER not in known:
+            if encoder.unseen == "other":
+                return f"{column}.notna() & ~np.isin(text({column}), {known!r})"
+            return f"np.isin(text({column}), {sorted(encoder.pooled)!r})"
+        return f"text({column}) == {level!r}"
+    if isinstance(encoder, DateEncoder):
+        if encoder.has_indicator and place == len(encoder.feature_names) - 1:
+            return f"{column}.isna()"
+        part, _, value = encoder.feature_names[place].removeprefix(f"{name}.").partition("=")
+        found = f"part({column}, {encoder.date_format!r}, {part!r})"
+        return f"{found} == {int(value)}" if encoder.dummies else found
+    raise ConfigError(f"column {name!r} has an encoding that is only daskfs's", "--as sklearn", "use daskfs.load")
+
+
+def _python_made(model: Model) -> str:
+    made = model.document["made"]
+    if made is None:
+        return "X"
+    if made["kind"] != "products":
+        raise ConfigError("curves of single columns have no short form", "--as sklearn", "use daskfs.load")
+    place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
+
+    def about(j: int) -> str:
+        return f"(X[:, {place[j]}] - {_signed(made['centre'][place[j]])})"
+
+    columns = [f"X[:, {place[i]}]" if j < 0 else f"{about(i)} * {about(j)}" for i, j in made["pairs"]]
+    return f"np.column_stack([{', '.join(columns)}])"
+
+
+def _estimator(model: Model) -> tuple[str, str, list[str]]:
+    """Return a class of scikit-learn, how it is made, and how it gets the coefficients."""
+    fit = ["model.n_features_in_ = len(FEATURES)"]
+    if model.classes is None:
+        fit.append("model.coef_, model.intercept_ = COEF, INTERCEPT")
+        if find_loss(model.loss).target == "count":
+            return "PoissonRegressor", "PoissonRegressor(max_iter=1000)", [*fit, "model._base_loss = model._get_loss()"]
+        return "LinearRegression", "LinearRegression()", fit
+    fit.append("model.coef_, model.intercept_ = np.atleast_2d(COEF), np.atleast_1d(INTERCEPT)")
+    fit.append("model.classes_ = np.array(CLASSES)")
+    is_softmax = find_loss(model.document["fit"]["losses"][1]).target == "classes"
+    if model.has_probabilities and (model.predictor.coef.ndim == 1 or is_softmax):
+        return "LogisticRegression", "LogisticRegression()", fit
+    return "SGDClassifier", 'SGDClassifier(loss="hinge")', fit  # each class against the rest, without probabilities
