@@ -72,19 +72,18 @@ def serve(folder: Path, latency_s: float) -> None:
 
 
 def fit(method: str, address: str, n_workers: int) -> None:
-    """Fit once to compile, on a few rows in memory, then to the store; print what it took."""
+    """Fit once to a few rows, which compiles and connects, then to the store; print what it took."""
     import daskfs
     from daskfs.cluster.memory import peak_memory_nbytes
     from daskfs.methods import METHODS, load
 
-    make, (_, n_features) = load(METHODS[method]), daskfs.open_store(address).shape
-    X = np.random.default_rng(1).standard_normal((3000, n_features), dtype=np.float32)
-    make(**SELECTORS[method], memory_limit=LIMIT).fit(X, X[:, :: n_features // 10][:, :10].sum(axis=1))
+    make, few = load(METHODS[method]), daskfs.open_store(address.replace("x.zarr", "few.zarr"))
+    make(**SELECTORS[method], memory_limit=LIMIT).fit(few)
     with ExitStack() as stack:
         client = None
         if n_workers:
             client = stack.enter_context(daskfs.open_cluster("local", n_workers=n_workers)).client
-            make(**SELECTORS[method], memory_limit=LIMIT, client=client).fit(X, X[:, :10].sum(axis=1))
+            make(**SELECTORS[method], memory_limit=LIMIT, client=client).fit(few)
         selector = make(**SELECTORS[method], memory_limit=LIMIT, client=client)
         before, begun, cpu = peak_memory_nbytes(), time.perf_counter(), time.process_time()
         store = daskfs.open_store(address)
@@ -153,7 +152,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--places", default="disk,filling,kept", help="of " + ",".join(PLACES))
     parser.add_argument("--workers", type=int, default=0, help="processes beside the client")
-    parser.add_argument("--store", type=Path, help="a folder that holds x.zarr; made anew by default")
+    parser.add_argument("--store", type=Path, help="a folder that holds x.zarr and few.zarr; made anew by default")
     parser.add_argument("--fit", nargs=2)
     parser.add_argument("--serve", type=Path)
     given = parser.parse_args()
@@ -166,6 +165,7 @@ def main() -> None:
         scratch = Path(given.store or made)
         if given.store is None:
             make_store(scratch / "x.zarr", given.rows, given.columns)
+            make_store(scratch / "few.zarr", 3000, given.columns)
         print(f"{given.rows:,} rows x {given.columns:,} columns, {1000 * given.latency:.0f} ms a request\n")
         print("| method | store | s | ratio | CPU s | memory of promise | requests | at once |")
         print("|---|---|---|---|---|---|---|---|")

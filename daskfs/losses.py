@@ -70,13 +70,15 @@ class Loss:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of `daskfs.metrics` that say something of a prediction, what is shown unasked first."""
         if self.is_classifier:
-            return ("accuracy", "auc", "average_precision") if self.is_two_class else ("accuracy",)
+            of_two = ("auc", "average_precision") if self.is_two_class else ()
+            of_labels = ("balanced_accuracy", "precision", "recall", "f1")
+            return "accuracy", *of_two, *of_labels, *(("log_loss",) if self.has_probabilities else ())
         return ("mse", "r2", "rmse", "mae")
 
     @property
     def default_metrics(self) -> tuple[str, ...]:
         """The metrics that are shown where none are asked for."""
-        return self.metrics[:2]
+        return self.metrics[:2] if self.is_two_class or not self.is_classifier else self.metrics[:1]
 
 
 LOSSES: dict[str, Loss] = {

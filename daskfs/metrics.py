@@ -1,7 +1,8 @@
-"""Metrics of predictions and selections: errors, accuracy, areas under curves, recall, stability."""
+"""Metrics of predictions and selections: errors, accuracy, precision and recall, areas under curves, stability."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 from typing import Any
@@ -104,20 +105,127 @@ def average_precision(y: np.ndarray, score: np.ndarray, weight: np.ndarray | Non
     return float(positive[is_hit] @ (found[is_hit] / among[is_hit]) / positive.sum())
 
 
-def recall(selected: Collection[int], true: Collection[int]) -> float:
+def balanced_accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:
+    """Mean over the classes of y of the proportion of their samples predicted correctly; parameters as in `mse`.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 0]))
+    0.5
+    """
+    hits, _, known = _by_class(y, prediction, weight, None)
+    return float(np.mean(hits[known > 0] / known[known > 0]))
+
+
+def precision_score(
+    y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Proportion of the samples predicted to be of a class that are: of the greater of two, else the mean over classes.
+
+    Parameters
+    ----------
+    y, prediction : ndarray of shape (n_samples,)
+        Labels.
+    weight : ndarray of shape (n_samples,), optional
+    classes : ndarray of shape (n_classes,), optional
+        All labels, ascending; by default those of y and of the prediction.
+
+    Examples
+    --------
+    >>> precision_score(np.array([0, 1, 1, 0]), np.array([1, 1, 1, 0]))
+    0.6666666666666666
+    """
+    hits, predicted, _ = _by_class(y, prediction, weight, classes)
+    return _of_classes(hits, predicted)
+
+
+def recall_score(
+    y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Proportion of a class's samples that are predicted to be of it; parameters as in `precision_score`."""
+    hits, _, known = _by_class(y, prediction, weight, classes)
+    return _of_classes(hits, known)
+
+
+def f1(
+    y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Harmonic mean of a class's precision and recall; parameters as in `precision_score`.
+
+    Examples
+    --------
+    >>> f1(np.array([0, 1, 1, 0]), np.array([1, 1, 1, 0]))
+    0.8
+    """
+    hits, predicted, known = _by_class(y, prediction, weight, classes)
+    return _of_classes(2.0 * hits, predicted + known)
+
+
+def log_loss(
+    y: np.ndarray, probability: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Mean of -log of the probability that was predicted of the label that came, in nats.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+        Labels.
+    probability : ndarray of shape (n_samples, n_classes)
+        Of each class; of two classes the second alone will do, of shape (n_samples,).
+    weight : ndarray of shape (n_samples,), optional
+    classes : ndarray of shape (n_classes,), optional
+        All labels, ascending; by default those of y.
+
+    Raises
+    ------
+    DataError
+        Other labels than those, or another number of them than there are probabilities.
+
+    Examples
+    --------
+    >>> round(log_loss(np.array([0, 1]), np.array([0.5, 0.5])), 6)
+    0.693147
+    """
+    y, p = np.asarray(y), np.asarray(probability, dtype=np.float64)
+    _check_lengths(y, p if p.ndim == 1 else p[:, 0])
+    labels = np.unique(y) if classes is None else np.asarray(classes)
+    p = np.column_stack([1.0 - p, p]) if p.ndim == 1 else p
+    place = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
+    if p.shape[1] != len(labels) or (labels[place] != y).any():
+        problem = f"expected {p.shape[1]} labels, as many as there are probabilities, found {len(labels)}"
+        raise DataError(problem if p.shape[1] != len(labels) else "y has other labels", "y", "pass classes=")
+    tiny = np.finfo(np.float64).eps
+    told = np.clip(p, tiny, 1.0 - tiny)[np.arange(len(y)), place]
+    return float(np.average(-np.log(told), weights=weight))
+
+
+def selection_recall(selected: Collection[int], true: Collection[int]) -> float:
     """Proportion of the true features that were selected; 1 where there are none.
 
     Examples
     --------
-    >>> recall([3, 1, 7], [1, 2, 3])
+    >>> selection_recall([3, 1, 7], [1, 2, 3])
     0.6666666666666666
     """
     return len(set(selected) & set(true)) / len(set(true)) if len(true) else 1.0
 
 
-def precision(selected: Collection[int], true: Collection[int]) -> float:
+def selection_precision(selected: Collection[int], true: Collection[int]) -> float:
     """Proportion of the selected features that are true; 1 where nothing was selected."""
     return len(set(selected) & set(true)) / len(set(selected)) if len(selected) else 1.0
+
+
+def recall(selected: Collection[int], true: Collection[int]) -> float:
+    """The former name of `selection_recall`."""
+    warnings.warn("recall is now called selection_recall; that of labels is recall_score", FutureWarning, stacklevel=2)
+    return selection_recall(selected, true)
+
+
+def precision(selected: Collection[int], true: Collection[int]) -> float:
+    """The former name of `selection_precision`."""
+    said = "precision is now called selection_precision; that of labels is precision_score"
+    warnings.warn(said, FutureWarning, stacklevel=2)
+    return selection_precision(selected, true)
 
 
 def jaccard(first: Collection[Any], second: Collection[Any]) -> float:
@@ -152,9 +260,60 @@ PREDICTION_METRICS: dict[str, Callable[..., float]] = {
     "accuracy": accuracy,
     "auc": auc,
     "average_precision": average_precision,
+    "balanced_accuracy": balanced_accuracy,
+    "precision": precision_score,
+    "recall": recall_score,
+    "f1": f1,
+    "log_loss": log_loss,
 }
+"""Of predictions, by their names in a pipeline file."""
+SELECTION_METRICS: dict[str, Callable[..., float]] = {
+    "selection_recall": selection_recall,
+    "selection_precision": selection_precision,
+}
+"""Of selections, where the true features are known."""
 METRICS_OF_SCORES = ("auc", "average_precision")
 """Those that take raw predictions, not labels."""
+METRICS_OF_PROBABILITIES = ("log_loss",)
+METRICS_OF_CLASSES = ("precision", "recall", "f1", "log_loss")
+"""Those that are told all labels."""
+
+
+def metric_of(
+    name: str, y: np.ndarray, given: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
+) -> float:
+    """Return a metric by its name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PREDICTION_METRICS`.
+    y, given, weight : as that metric takes them
+    classes : ndarray of shape (n_classes,), optional
+        All labels, ascending, for those that tell classes apart.
+    """
+    of_classes = {"classes": classes} if name in METRICS_OF_CLASSES else {}
+    return PREDICTION_METRICS[name](y, given, weight, **of_classes)
+
+
+def _by_class(
+    y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return of each class the weight of the samples that were recognised, predicted to be of it, and are of it."""
+    y, prediction = np.asarray(y), np.asarray(prediction)
+    _check_lengths(y, prediction)
+    labels = np.union1d(y, prediction) if classes is None else np.asarray(classes)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    of_y, of_prediction = np.searchsorted(labels, y), np.searchsorted(labels, prediction)
+    size = max(len(labels), 2)
+    known, predicted = np.bincount(of_y, w, size), np.bincount(of_prediction, w, size)
+    return np.bincount(of_y, w * (y == prediction), size), predicted, known
+
+
+def _of_classes(part: np.ndarray, whole: np.ndarray) -> float:
+    """Return the proportion of the greater of two classes, or the mean of those of several; 0 of nothing."""
+    shares = np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return float(shares[1] if len(shares) == 2 else shares.mean())
 
 
 N_ROUNDS, MOST_RESAMPLED = 300, 5_000
@@ -162,7 +321,12 @@ N_ROUNDS, MOST_RESAMPLED = 300, 5_000
 
 
 def bootstrap_interval(
-    metric: str, y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, random_state: int = 0
+    metric: str,
+    y: np.ndarray,
+    prediction: np.ndarray,
+    weight: np.ndarray | None = None,
+    random_state: int = 0,
+    classes: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Return the 95 % interval of a metric by the basic percentile bootstrap over rows.
 
@@ -176,6 +340,7 @@ def bootstrap_interval(
     y, prediction, weight : as that metric takes them
     random_state : int
         Seed of the drawn rows.
+    classes : as of `metric_of`
 
     Examples
     --------
@@ -184,15 +349,15 @@ def bootstrap_interval(
     True
     """
     y, prediction = np.asarray(y), np.asarray(prediction)
-    measure, n = PREDICTION_METRICS[metric], len(y)
+    n = len(y)
     n_drawn, rng = min(n, MOST_RESAMPLED), np.random.default_rng(random_state)
-    of_all, found = measure(y, prediction, weight), []
+    of_all, found = metric_of(metric, y, prediction, weight, classes), []
     for _ in range(N_ROUNDS):
         rows = rng.integers(0, n, n_drawn)
         w = None if weight is None else weight[rows]
         if (w is not None and not w.sum() > 0) or (metric in METRICS_OF_SCORES and len(np.unique(y[rows])) < 2):
             continue
-        found.append(measure(y[rows], prediction[rows], w))
+        found.append(metric_of(metric, y[rows], prediction[rows], w, classes))
     found = [value for value in found if np.isfinite(value)]
     if not found or not np.isfinite(of_all):
         return of_all, of_all

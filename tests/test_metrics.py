@@ -51,19 +51,61 @@ def test_auc_needs_two_labels():
         metrics.average_precision(np.ones(3), np.arange(3.0))
 
 
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["equal", "weighted"])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_metrics_of_labels_agree_with_scikit_learn(n_classes, weight):
+    rng = np.random.default_rng(n_classes)
+    y = rng.integers(0, n_classes, 50).astype(float)
+    guess = np.where(rng.random(50) < 0.5, y, rng.integers(0, n_classes, 50))
+    average = {} if n_classes == 2 else {"average": "macro"}
+    for ours, theirs in (
+        (metrics.f1, reference.f1_score),
+        (metrics.precision_score, reference.precision_score),
+        (metrics.recall_score, reference.recall_score),
+    ):
+        expected = theirs(y, guess, sample_weight=weight, **average)
+        assert ours(y, guess, weight) == pytest.approx(expected, rel=1e-12)
+        assert ours(y, guess, weight, classes=np.arange(float(n_classes))) == pytest.approx(expected, rel=1e-12)
+    expected = reference.balanced_accuracy_score(y, guess, sample_weight=weight)
+    assert metrics.balanced_accuracy(y, guess, weight) == pytest.approx(expected, rel=1e-12)
+    p = rng.dirichlet(np.ones(n_classes), 50)
+    p[0] = np.eye(n_classes)[0]  # sure, and perhaps wrong
+    assert metrics.log_loss(y, p, weight) == pytest.approx(reference.log_loss(y, p, sample_weight=weight), rel=1e-12)
+    if n_classes == 2:
+        assert metrics.log_loss(y, p[:, 1], weight) == pytest.approx(metrics.log_loss(y, p, weight), rel=1e-12)
+
+
+def test_a_class_that_is_never_predicted_counts_as_zero_and_one_that_is_absent_may_be_named():
+    y, guess = np.array([0.0, 0.0, 2.0]), np.array([0.0, 0.0, 0.0])
+    assert metrics.precision_score(y, guess) == metrics.f1(y, guess, classes=np.array([0.0, 2.0])) == 0.0
+    assert metrics.recall_score(y, guess, classes=np.arange(3.0)) == pytest.approx(1 / 3)
+    assert metrics.log_loss(np.zeros(2), np.full((2, 3), 1 / 3), classes=np.arange(3)) == pytest.approx(np.log(3))
+    with pytest.raises(DataError, match="expected 3 labels, as many as there are probabilities, found 1"):
+        metrics.log_loss(np.zeros(2), np.full((2, 3), 1 / 3))
+    with pytest.raises(DataError, match="other labels"):
+        metrics.log_loss(np.array([0, 7]), np.full((2, 3), 1 / 3), classes=np.arange(3))
+
+
+def test_the_former_names_of_metrics_of_selections_say_the_new_ones():
+    with pytest.warns(FutureWarning, match="recall is now called selection_recall; that of labels is recall_score"):
+        assert metrics.recall([3, 1, 7], [1, 2, 3]) == 2 / 3
+    with pytest.warns(FutureWarning, match="precision is now called selection_precision"):
+        assert metrics.precision([3, 1], [1]) == 0.5
+
+
 @pytest.mark.parametrize("metric", metrics.PREDICTION_METRICS.values())
 def test_arrays_of_different_or_no_length_are_refused(metric):
     with pytest.raises(DataError, match="one shape"):
-        metric(np.ones(3), np.ones((3, 1)))
+        metric(np.ones(3), np.ones((3, 1)) if metric is not metrics.log_loss else np.ones((4, 2)))
     with pytest.raises(DataError, match="at least one sample"):
         metric(np.ones(0), np.ones(0))
 
 
 def test_sets_are_compared_without_order():
-    assert metrics.recall([3, 1], [1, 3]) == metrics.precision([3, 1], [1, 3]) == 1.0
-    assert metrics.precision([1, 2, 3, 4], [1]) == 0.25
-    assert metrics.recall([], [1, 2]) == 0.0
-    assert metrics.recall([], []) == metrics.precision([], [1]) == metrics.jaccard([], []) == 1.0
+    assert metrics.selection_recall([3, 1], [1, 3]) == metrics.selection_precision([3, 1], [1, 3]) == 1.0
+    assert metrics.selection_precision([1, 2, 3, 4], [1]) == 0.25
+    assert metrics.selection_recall([], [1, 2]) == 0.0
+    assert metrics.selection_recall([], []) == metrics.selection_precision([], [1]) == metrics.jaccard([], []) == 1.0
 
 
 def test_stability_of_one_selection_is_not_defined():

@@ -31,6 +31,8 @@ class ArrayMatrix(Matrix):
     feature_names : sequence of str, optional
     shuffled : bool
         The rows are in random order already.
+    table_columns : ndarray of shape (n_features,), str, optional
+        Columns of the table that the features were encoded from.
 
     Raises
     ------
@@ -45,13 +47,14 @@ class ArrayMatrix(Matrix):
         weight: Any = None,
         feature_names: Sequence[str] | np.ndarray | None = None,
         shuffled: bool = False,
+        table_columns: np.ndarray | None = None,
     ) -> None:
         self._X = as_matrix(X)
         self._is_sparse = hasattr(self._X, "tocsr")
         self.shape = (int(self._X.shape[0]), int(self._X.shape[1]))
         self.dtype = np.dtype(self._X.dtype)
         self._names = Names(self.shape[1], None if feature_names is None else as_names(feature_names, self.shape[1]))
-        self._shuffled = shuffled
+        self._shuffled, self._table_columns = shuffled, table_columns
         self._y = None if y is None else as_column(y, self.shape[0], "y")
         self._weight = None if weight is None else as_column(weight, self.shape[0], "weight")
         check_finite(self._X, self._names)
@@ -60,6 +63,11 @@ class ArrayMatrix(Matrix):
     def names(self) -> Names:
         """Names of the columns: x0, x1, ... by default."""
         return self._names
+
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Columns of the table that the features were encoded from, where they were."""
+        return self._table_columns
 
     @property
     def is_resident(self) -> bool:

@@ -113,6 +113,9 @@ class Matrix(ABC):
         """Names of the table's columns that the features were encoded from, str of shape (n_features,), or None."""
         return None
 
+    of_table: Any = None
+    """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
+
     def exists(self) -> bool:
         """Return whether it can still be read; a store may have been removed."""
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from daskfs.documents import (
 from daskfs.errors import ConfigError
 from daskfs.files import Location, location
 from daskfs.losses import Loss
-from daskfs.metrics import PREDICTION_METRICS
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.objects.address import is_url
 from daskfs.parameters import Count
 from daskfs.pipeline.features import AnyFeatures, Features
@@ -71,7 +72,7 @@ Size: TypeAlias = Annotated[
     Annotated[Count, Tag("number")] | Annotated[str, AfterValidator(_known_size), Tag("text")],
     Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
 ]
-Metric: TypeAlias = Literal["mse", "rmse", "mae", "r2", "accuracy", "auc", "average_precision", "recall", "precision"]
+Metric: TypeAlias = Literal[(*PREDICTION_METRICS, *SELECTION_METRICS)]  # type: ignore[valid-type]
 
 
 Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURCES, section_of_source)]
@@ -145,7 +146,7 @@ class Refit(Section):
 
 
 class Evaluate(Section):
-    """Metrics on the test rows; recall and precision only where the source knows its true features."""
+    """Metrics on the test rows; selection_recall and selection_precision where the source knows its true features."""
 
     metrics: list[Metric] | None = Field(
         default=None, min_length=1, description="by default mse and r2; for classes accuracy and auc"
@@ -401,6 +402,21 @@ class Pipeline(Section):
         "without them each process, on workers too, finds its own in its environment",
     )
     _written: Written = PrivateAttr(default_factory=lambda: Written({}))
+
+    @model_validator(mode="after")
+    def _former_names_of_metrics(self) -> Pipeline:
+        if self.source is None or not find_source(self.source.kind).knows_true_features or not self.evaluate.metrics:
+            return self
+        former = [name for name in self.evaluate.metrics if f"selection_{name}" in SELECTION_METRICS]
+        for name in former:
+            said = f"evaluate.metrics: {name} of selected features is now called selection_{name}"
+            warnings.warn(
+                f"{said}; {name} alone will be that of labels here, as it is elsewhere", FutureWarning, stacklevel=2
+            )
+        self.evaluate.__dict__["metrics"] = [
+            f"selection_{name}" if name in former else name for name in self.evaluate.metrics
+        ]
+        return self
 
     @model_validator(mode="after")
     def _distinct_labels(self) -> Pipeline:

@@ -150,7 +150,9 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
 def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: that of the file without its endings, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
-    plain = re.sub(r"(\.(csv|tsv|txt|data|parquet|pq|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE)
+    plain = re.sub(
+        r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE
+    )
     return re.sub(r"[^\w-]+", "-", plain).strip("-")[: LONGEST_NAME_NBYTES // 4] or "table"
 
 
@@ -167,7 +169,7 @@ def schema_text(name: str, look: Look) -> str:
     plain = TableFormat.model_validate({}).model_dump()
     differs = {key: value for key, value in look.layout.model_dump().items() if value != plain[key]}
     lines += [f"# {remark}" for remark in look.remarks]
-    if look.kind == "csv" and differs:
+    if differs:
         lines.append(f"format: {dump_line(differs)}")
     lines.append("columns:")
     for one in judgement.columns:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskfs.errors import Suspicion
 from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, QualityRecord
-from daskfs.losses import Loss
+from daskfs.losses import Loss, find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS, bootstrap_interval
+from daskfs.metrics import (
+    METRICS_OF_PROBABILITIES,
+    METRICS_OF_SCORES,
+    PREDICTION_METRICS,
+    bootstrap_interval,
+    metric_of,
+)
 from daskfs.result import SelectionResult, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
@@ -53,20 +59,57 @@ class Predicted(NamedTuple):
     """Linear predictor, of shape (n_rows,) or (n_rows, n_classes)."""
     prediction: np.ndarray
     loss: Loss
+    classes: np.ndarray | None = None
+    """Labels of a classifier, ascending."""
+    probability: np.ndarray | None = None
+    """Of each class, where the loss has any."""
 
-    def of(self, metric: str) -> np.ndarray:
+    @classmethod
+    def by(cls, selector: BaseSelector, y: np.ndarray, predictor: np.ndarray, weight: np.ndarray | None) -> Predicted:
+        """Return what a selector makes of the linear predictor of rows."""
+        own = find_loss(selector.loss_)
+        loss = find_loss("multinomial") if predictor.ndim > 1 else own
+        classes = selector.classes_ if own.is_classifier else None
+        probability = selector._probabilities(predictor) if own.has_probabilities else None
+        return cls(y, weight, predictor, selector.response(predictor), loss, classes, probability)
+
+    def has(self, metric: str) -> bool:
+        """Tell whether there is what a metric of predictions measures."""
+        return metric in PREDICTION_METRICS and (metric not in METRICS_OF_PROBABILITIES or self.probability is not None)
+
+    def of(self, metric: str) -> Any:
         """Return what a metric measures."""
+        if metric in METRICS_OF_PROBABILITIES:
+            return self.probability
         return self.predictor if metric in METRICS_OF_SCORES else self.prediction
 
     def some(self, n_rows: int) -> Predicted:
         """Return rows at equal distances, about so many at most."""
         at = slice(None, None, -(-len(self.y) // n_rows) or 1)
         weight = None if self.weight is None else self.weight[at]
-        return Predicted(self.y[at], weight, self.predictor[at], self.prediction[at], self.loss)
+        probability = None if self.probability is None else self.probability[at]
+        return self._replace(
+            y=self.y[at],
+            weight=weight,
+            predictor=self.predictor[at],
+            prediction=self.prediction[at],
+            probability=probability,
+        )
 
     def metric(self, name: str) -> float:
         """Return a metric of predictions."""
-        return PREDICTION_METRICS[name](self.y, self.of(name), self.weight)
+        return metric_of(name, self.y, self.of(name), self.weight, self.classes)
+
+    def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Return those of some metrics that there are."""
+        return {name: self.metric(name) for name in names if self.has(name)}
+
+    def baseline(self, metric: str, value: float) -> float:
+        """Return the metric of whoever predicts one value for each row; NaN of probabilities, of which it has none."""
+        if metric in METRICS_OF_PROBABILITIES:
+            return float("nan")
+        given = np.broadcast_to(0.0 if metric in METRICS_OF_SCORES else value, len(self.y))
+        return metric_of(metric, self.y, given, self.weight, self.classes)
 
 
 def evidence_of(
@@ -315,17 +358,15 @@ def record_of_test(
         A metric, numbers of features and its values.
     """
     y, weight = tested.y, tested.weight
-    known = [name for name, value in metrics.items() if name in PREDICTION_METRICS and np.isfinite(value)]
-    constant, zeros = np.broadcast_to(baseline, len(y)), np.broadcast_to(0.0, len(y))
+    known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
     drawn = tested.some(MOST_DRAWN)
     found = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
-        baseline_metrics={
-            name: _finite(PREDICTION_METRICS[name](y, zeros if name in METRICS_OF_SCORES else constant, weight))
-            for name in known
+        baseline_metrics={name: _finite(tested.baseline(name, baseline)) for name in known},
+        intervals={
+            name: list(bootstrap_interval(name, y, tested.of(name), weight, classes=tested.classes)) for name in known
         },
-        intervals={name: list(bootstrap_interval(name, y, tested.of(name), weight)) for name in known},
         calibration=_calibration(drawn),
         residual_edges=[],
         residual_counts=[],

@@ -22,6 +22,7 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
+from daskfs.metrics import SELECTION_METRICS
 from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
@@ -176,9 +177,9 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
     """
     wanted = set(pipeline.evaluate.metrics or ())
     knows_truth = pipeline.source is not None and find_source(pipeline.source.kind).knows_true_features
-    if wanted & {"recall", "precision"} and not knows_truth:
-        remedy = "use a synthetic source, or drop them"
-        raise ConfigError("recall and precision need a source that knows its true features", "evaluate.metrics", remedy)
+    if wanted & {*SELECTION_METRICS} and not knows_truth:
+        problem = "selection_recall and selection_precision need a source that knows its true features"
+        raise ConfigError(problem, "evaluate.metrics", "use a synthetic source, or drop them")
     source = open_source(pipeline)
     if pipeline.has_stored:
         store = open_store(pipeline.store_path)

@@ -20,9 +20,8 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import DaskfsError, RunError, StoreError
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.metrics import PREDICTION_METRICS, precision, recall
+from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline, Split
@@ -345,20 +344,15 @@ class _Run:
         if y is None:
             return None
         predictor = linear_predictor(selector.predictor(), testing)
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        return Predicted(y, weight, predictor, selector.response(predictor), loss)
+        return Predicted.by(selector, y, predictor, weight)
 
     def _evaluate(self, selector: BaseSelector, store: Stored, tested: Predicted | None) -> dict[str, float]:
         if tested is None:
             return {}
-        selected = selector.selected_.tolist()
-        values: dict[str, float] = {}
-        for name in self.pipeline.evaluate.metrics_of(tested.loss):
-            if name in ("recall", "precision"):
-                truth = _true_features(store)
-                values[name] = (recall if name == "recall" else precision)(selected, truth)
-            else:
-                values[name] = tested.metric(name)
+        values = tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
+        for name in self.pipeline.evaluate.metrics or ():
+            if name in SELECTION_METRICS:
+                values[name] = SELECTION_METRICS[name](selector.selected_.tolist(), _true_features(store))
         return values
 
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:

@@ -21,12 +21,12 @@ from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
-from daskfs.losses import find_loss
 from daskfs.methods import find_method
-from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
+from daskfs.metrics import SELECTION_METRICS
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Pipeline, Split
+from daskfs.pipeline.examining import Predicted
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
 from daskfs.report.html import render_report
@@ -91,8 +91,8 @@ def check_selections(pipeline: Pipeline) -> None:
             raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
     if pipeline.refit.by != "method":
         raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
-    if set(pipeline.evaluate.metrics or ()) & {"recall", "precision"}:
-        problem = "recall and precision need a source that knows its true features"
+    if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
+        problem = "selection_recall and selection_precision need a source that knows its true features"
         raise ConfigError(problem, "evaluate.metrics", "drop them")
 
 
@@ -228,12 +228,8 @@ class StreamRun:
         y, weight, predictor = selector.predictors_of(self.source, keep=holdout.is_test)
         if not len(y):
             raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
-        prediction = selector.response(predictor)
-        loss = find_loss("multinomial" if predictor.ndim > 1 else selector.loss_)
-        return {
-            name: PREDICTION_METRICS[name](y, predictor if name in METRICS_OF_SCORES else prediction, weight)
-            for name in self.pipeline.evaluate.metrics_of(loss)
-        }
+        tested = Predicted.by(selector, y, predictor, weight)
+        return tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
 
 
 class Holdout:

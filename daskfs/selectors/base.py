@@ -27,7 +27,16 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
-from daskfs.parameters import Client, LossOf, MemoryLimit, Parameters, RandomState, Verbose, parameters_of
+from daskfs.parameters import (
+    Client,
+    LossOf,
+    MemoryLimit,
+    Parameters,
+    RandomState,
+    TableSchemaGiven,
+    Verbose,
+    parameters_of,
+)
 from daskfs.result import SelectionResult, coefficient_norm, selection_table
 from daskfs.selectors.inputs import (
     check_width,
@@ -51,6 +60,15 @@ from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.selectors.tables import (
+    as_asked,
+    begun,
+    encoded,
+    has_more_than_numbers,
+    ingested_table,
+    is_table,
+    lazily_encoded,
+)
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
 
@@ -88,7 +106,9 @@ class _LazyTransform:
     """
 
     n_features_in_: int
+    _n_columns: int
     made_: MadeFeatures | None
+    encoder_: Any
 
     def transform(self, X: Any) -> Any:
         """Return the selected columns.
@@ -105,11 +125,25 @@ class _LazyTransform:
         made = self.made_
         columns = self.get_support(indices=True)  # type: ignore[attr-defined]
         if is_lazy(X):
-            chosen = lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            chosen = self._lazy_columns(X, columns)
             return chosen if made is None else lazy_made(chosen, made, self.get_feature_names_out())
         if is_matrix(X):
             return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
+        if self.encoder_ is not None:
+            chosen = self._columns_of(X, columns)
+            return as_asked(chosen if made is None else made.of(chosen), X, self)
         return super().transform(X)  # type: ignore[misc]
+
+    def _columns_of(self, X: Any, columns: np.ndarray) -> np.ndarray:
+        """Return columns of a table that is encoded as that of the fit was."""
+        return encoded(self.encoder_, X, columns, getattr(self, "feature_names_in_", None))
+
+    def _lazy_columns(self, X: Any, columns: np.ndarray) -> Any:
+        """Return columns of a Dask collection, as lazy as it came; encoded where that of the fit was."""
+        if self.encoder_ is not None:
+            names = np.array(self.encoder_.feature_names, dtype=object)[columns]
+            return lazily_encoded(self.encoder_, X, columns, names)
+        return lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
     def _transform(self, X: Any) -> Any:
         """Return the selected features of what is in memory, checked."""
@@ -127,7 +161,14 @@ class _LazyTransform:
         -------
         ndarray of shape (n_selected,), str
         """
-        names: np.ndarray = super().get_feature_names_out(input_features)  # type: ignore[misc]
+        names: np.ndarray
+        if self.encoder_ is None:
+            names = super().get_feature_names_out(input_features)  # type: ignore[misc]
+        else:
+            from sklearn.utils.validation import _check_feature_names_in
+
+            _check_feature_names_in(self, input_features)
+            names = np.array(self.encoder_.feature_names, dtype=object)[self.get_support()]  # type: ignore[attr-defined]
         if self.made_ is None:
             return names
         made = np.empty(len(self.made_.columns), dtype=object)
@@ -161,6 +202,13 @@ class Fitted:
     """The selected features, by number, where a map makes them; None where they are columns of X. Then ``selected_``
     are numbers of the map's columns, ``coef_`` and ``scores_`` of these alone, in this order, and ``support_`` says
     which columns of X they are made of."""
+    encoder_: Any = None
+    """What encodes the columns of tables, a `TableEncoder`; None where they are numbers. Then ``feature_names_in_`` are
+    the table's columns, and ``coef_`` and all that has an entry for each feature has it for what they become."""
+    _n_columns: int
+    """Columns of the matrix of the fit."""
+    _table_notes: Sequence[str] = ()
+    """What a table's columns were taken for."""
 
 
 class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
@@ -179,6 +227,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         What one task may take, "1GiB" for example.
     client : distributed.Client, optional
         Where the work runs; None: here.
+    schema : path, mapping, TableSchema, "judge" or None
+        What the columns of a table mean, as in a pipeline file. Where none is given, a table whose columns are all
+        numbers is taken as it is; else, and with "judge" always, columns are judged as those of files (`daskfs init`).
     verbose : bool
         Show how a fit goes on: a bar in a terminal, an output in a notebook, elsewhere a line a minute; with a client
         on Dask's dashboard too.
@@ -187,6 +238,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     random_state: RandomState = 0
     memory_limit: MemoryLimit = None
     client: Client = None
+    schema: TableSchemaGiven = None
     verbose: Verbose = False
 
     _loss_note = ""  # what is to be said of the choice of the loss
@@ -307,7 +359,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         ----------
         X : FeatureStore or other Matrix, ndarray, scipy.sparse matrix, DataFrame, dask Array or dask DataFrame
             A store is read block by block where the work runs, and brings its own target and weights. A Dask collection
-            is written to a temporary store first.
+            is written to a temporary store first. Tables (pandas, polars, Arrow, Dask) may have categories, texts,
+            dates, truth and missing values: see `schema`.
         y : array-like of shape (n_samples,)
             The target; None with a store.
         sample_weight : array-like of shape (n_samples,), optional
@@ -422,14 +475,51 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             if is_first:
                 self._settle_loss(kind_of_target(X))
             else:
-                check_width(X.shape[1], self.n_features_in_)
+                check_width(X.shape[1], self._n_columns)
             yield X, None
         elif is_lazy(X):
+            given = y
             y, labels = self._coded(y, labels, is_first)
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
-                yield ingested(X, y, sample_weight, Path(folder) / "fit.zarr", seed_of(self.random_state)), labels
+                into = Path(folder) / "fit.zarr", seed_of(self.random_state)
+                if self._is_encoded(X, is_first):
+                    matrix, self._table_notes = ingested_table(
+                        X, y, sample_weight, self.schema, given, type(self).__name__, *into
+                    )
+                    yield matrix, labels
+                else:
+                    yield ingested(X, y, sample_weight, *into), labels
+        elif self._is_encoded(X, is_first):
+            yield self._of_table(X, y, sample_weight, labels, is_first)
         else:
             yield self._in_memory(X, y, sample_weight, labels, is_first)
+
+    def _is_encoded(self, X: Any, is_first: bool) -> bool:
+        """Whether X is a table that is encoded: as a later one if that of the fit was."""
+        self._table_notes = ()
+        if not is_first:
+            return self.encoder_ is not None
+        return is_table(X) and (self.schema is not None or has_more_than_numbers(X))
+
+    def _of_table(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
+    ) -> tuple[ArrayMatrix, np.ndarray | None]:
+        """Return a table in memory as a matrix, see `_in_memory`."""
+        from sklearn.utils.validation import _check_sample_weight, column_or_1d
+
+        refuse_non_finite_target(y)
+        if y is None:
+            raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+        given = column_or_1d(y, warn=True)
+        coded, labels = self._coded(given, labels, is_first, are_texts(y))
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, np.empty((len(given), 1)), ensure_non_negative=True)
+        if not is_first:
+            columns = np.arange(self._n_columns)
+            return ArrayMatrix(self._columns_of(X, columns), coded, weight, self.encoder_.feature_names), labels
+        matrix, self._table_notes = begun(X, y, weight, self.schema, coded, type(self).__name__)
+        return matrix, labels
 
     def _in_memory(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
@@ -547,7 +637,13 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
-        notes = [*self._shortfall(), *notes, *remarks_on(run.matrix, self.selected_), *filter(None, [self._loss_note])]
+        notes = [
+            *self._shortfall(),
+            *self._table_notes,
+            *notes,
+            *remarks_on(run.matrix, self.selected_),
+            *filter(None, [self._loss_note]),
+        ]
         for note in notes:
             if isinstance(note, Caution):
                 warn(f"{type(self).__name__}: {note}", SelectionWarning)
@@ -559,7 +655,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         parameters = {**self.get_params(deep=False), **(chosen or {})}
         if "loss" in parameters:
             parameters["loss"] = self.loss_
-        del parameters["client"], parameters["verbose"]
+        del parameters["client"], parameters["verbose"], parameters["schema"]
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(
             method=self.method,
@@ -617,10 +713,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         `intercept` a number.
         """
         self.made_ = None
-        self.support_ = np.zeros(self.n_features_in_, dtype=bool)
+        self.support_ = np.zeros(self._n_columns, dtype=bool)
         self.support_[columns] = True
-        self.scores_ = np.full(self.n_features_in_, others)
-        self.coef_ = np.zeros((*coef.shape[:-1], self.n_features_in_))
+        self.scores_ = np.full(self._n_columns, others)
+        self.coef_ = np.zeros((*coef.shape[:-1], self._n_columns))
         self.scores_[columns], self.coef_[..., columns] = scores, coef
         self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
         self.selected_ = columns[np.lexsort((columns, -scores))]
@@ -630,13 +726,19 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         order = np.lexsort((made.columns, -scores))
         self.made_, self.selected_ = made, made.columns[order]
         self.scores_, self.coef_ = scores[order], coef[..., order]
-        self.support_ = np.zeros(self.n_features_in_, dtype=bool)
+        self.support_ = np.zeros(self._n_columns, dtype=bool)
         self.support_[made.parents] = True
         self.intercept_ = intercept if np.ndim(intercept) else float(intercept)
 
     def _take_names(self, matrix: Matrix) -> None:
-        self.n_features_in_ = int(matrix.shape[1])
-        if not matrix.names.are_default and matrix.names.given is not None:
+        self.n_features_in_ = self._n_columns = int(matrix.shape[1])
+        self.encoder_ = matrix.of_table
+        if self.encoder_ is None:
+            self._table_notes = ()
+        if self.encoder_ is not None:
+            names = [name for name in self.encoder_.names if name != self.encoder_.target]
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        elif not matrix.names.are_default and matrix.names.given is not None:
             self.feature_names_in_ = np.asarray(matrix.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -714,11 +816,12 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         predictor = self.predictor()
         columns = predictor.columns
         if is_lazy(X):
-            chosen = lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
-            return lazy_response(chosen, predictor, response)
+            return lazy_response(self._lazy_columns(X, columns), predictor, response)
         if is_matrix(X):
-            check_width(X.shape[1], self.n_features_in_)
+            check_width(X.shape[1], self._n_columns)
             return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
+        if self.encoder_ is not None:
+            return response(np.asarray(predictor(self._columns_of(X, columns))))
         from sklearn.utils.validation import validate_data
 
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -745,6 +848,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "coef_" in state:
             state.setdefault("loss_", state.get("loss", type(self).loss))  # pickled when there was no "auto"
+            state.setdefault("_n_columns", state.get("n_features_in_"))  # nor an encoder
         super().__setstate__(state)
 
     def _check_is_fitted(self) -> None:

@@ -60,17 +60,15 @@ def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -
 
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
-    if sample_weight is not None:
-        raise DataError(
-            "weights of a Dask collection are not taken here", "sample_weight", "ingest it with weight=, fit the store"
-        )
     dtypes = list(X.dtypes) if hasattr(X, "columns") else [X.dtype]
     for j, dtype in enumerate(dtypes):
         if getattr(dtype, "kind", "O") not in "buif":
             name = X.columns[j] if hasattr(X, "columns") else "X"
             raise DataError(f"expected numbers, found {dtype}", f"column {name!r}", "ingest it, which encodes text")
     is_single = all(isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32) for dtype in dtypes)
-    store: Matrix = ingest(X, path, y=y, dtype="float32" if is_single else "float64", random_state=seed)
+    store: Matrix = ingest(
+        X, path, y=y, weight=sample_weight, dtype="float32" if is_single else "float64", random_state=seed
+    )
     return store
 
 

@@ -58,14 +58,13 @@ class LinearPredictor(NamedTuple):
             X = np.zeros((n_rows, len(self.columns)))
             X[rows, columns] = values
             return np.asarray(self.without_intercept(X))
-        coef = self.coef.reshape(len(self.columns), -1)
-        sums = [np.bincount(rows, values * of_class[columns], n_rows) for of_class in coef.T]
+        sums = [np.bincount(rows, values * of_class[columns], n_rows) for of_class in np.atleast_2d(self.coef.T)]
         return sums[0] if self.coef.ndim == 1 else np.stack(sums, axis=1)
 
 
 def _sums_of_rows(X: np.ndarray, coef: np.ndarray) -> np.ndarray:
     """Return ``X @ coef``, each row summed by itself."""
-    by_class = coef.reshape(len(coef), -1).T
+    by_class = np.atleast_2d(coef.T)  # of no column, too
     found = np.zeros((len(X), len(by_class)))
     step = max(1, _PIECE_NBYTES // (8 * max(1, len(coef))))
     room = np.empty((min(step, len(X)), len(coef)))

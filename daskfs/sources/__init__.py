@@ -8,6 +8,8 @@
 - `sparse/`: rows that are entries: `base.py`; files of LIBSVM and Vowpal Wabbit, click logs (`lines.py`: text in
   pieces, `line_source.py`: files and parts; the kernels are in `daskfs.kernels.text`), raw text, matrices; `pairs.py`:
   any of them with pairs of features; `ingest.py`
-- `parquet.py`, `dataframe.py` (pandas, Dask), `dask_array.py`, `arrays.py` (numpy, scipy), `zarr_array.py`,
-  `sklearn_sets.py`, `synthetic.py`
+- `parquet.py`, `arrow_files.py` (Feather, ORC), `dataframe.py` (pandas, Dask), `arrow_table.py` (polars): tables with
+  types, whose texts `typed_batches.py` reads; `dask_array.py`, `arrays.py` (numpy, scipy), `npy_array.py`,
+  `zarr_array.py`, `sklearn_sets.py`, `synthetic.py`; `other_formats.py`: how what is not read becomes one of these
+- `sniffing.py`, `judging.py`, `looking.py`: what an unknown table's columns are taken for
 """

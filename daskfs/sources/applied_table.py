@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError, did_you_mean
 from daskfs.sources.base import SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, DateEncoder, Encoder, NumberEncoder, numbers_of
+from daskfs.sources.columns import (
+    BadValue,
+    CategoryEncoder,
+    CountEncoder,
+    DateEncoder,
+    Encoder,
+    HashedEncoder,
+    NumberEncoder,
+    numbers_of,
+)
 from daskfs.sources.csv_types import numbers_in
 from daskfs.sources.survey import Moments, Survey
 from daskfs.sources.table import TableBatch, TableSource
@@ -243,6 +252,8 @@ def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -
     passing = {
         NumberEncoder: {"fill": 0.0},
         CategoryEncoder: {"missing": "zero"},
+        CountEncoder: {"missing": "zero"},
+        HashedEncoder: {"missing": "zero"},
         DateEncoder: {"may_be_missing": True},
     }
     changes = passing[type(encoder)] if lets else {}  # type: ignore[index]

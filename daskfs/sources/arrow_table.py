@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from daskfs.errors import DataError, SourceError
-from daskfs.sources.dataframe import target_name
-from daskfs.sources.parquet import nan_as_missing
-from daskfs.sources.roles import Names
+from daskfs.sources.dataframe import free_name, target_name
+from daskfs.sources.roles import Names, is_number
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.typed_batches import as_declared, layout_of
 
 _BATCH_ROWS = 65536
 
@@ -29,7 +29,7 @@ class ArrowSource(TableSource):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN counts as missing.
     y : array-like of shape (n_samples,), optional
-        The target, where it is no column of the table.
+        The target, where it is no column of the table. So may `weight` be an array.
     """
 
     kind = "arrow"
@@ -39,7 +39,7 @@ class ArrowSource(TableSource):
         table: Any,
         schema: Any = None,
         target: Names = None,
-        weight: str | None = None,
+        weight: Any = None,
         missing: Any = "error",
         y: Any = None,
     ) -> None:
@@ -50,6 +50,9 @@ class ArrowSource(TableSource):
                 raise DataError(f"expected {found.num_rows} targets as the rows of X, found {len(np.asarray(y))}", "y")
             name = target if isinstance(target, str) else next(iter(target))
             found = found.append_column(name, pa.array(np.asarray(y)))
+        if weight is not None and not isinstance(weight, str):
+            name = free_name("weight", found.column_names)
+            found, weight = found.append_column(name, pa.array(np.asarray(weight))), name
         super().__init__(schema, target, weight, missing)
         self._table = found
 
@@ -96,8 +99,14 @@ class ArrowSource(TableSource):
         """Yield slices of the table."""
         first_row = 0
         for batch in self._table.select(list(columns)).to_batches(max_chunksize=_BATCH_ROWS):
-            yield TableBatch(nan_as_missing(batch), self.place, first_row)
+            yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), self.place, first_row)
             first_row += batch.num_rows
+
+
+def has_numbers_alone(table: Any) -> bool:
+    """Tell whether all columns are of numbers or of truth."""
+    schema = table.schema if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table).schema
+    return all(is_number(field.type) for field in schema)
 
 
 class _Hashing:

@@ -221,16 +221,12 @@ class CategoryEncoder:
 
     def codes(self, values: pa.Array) -> np.ndarray:
         """Return the level of each row, int64; -1 where all dummies are zero."""
-        values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        texts = pc.cast(values.dictionary, pa.string())
+        texts, indices = _levels(values)
         level_of_text = _or_minus_one(pc.index_in(texts, value_set=self._value_set))
         if self.pooled:
             pooled = pc.is_in(texts, value_set=self._pooled_set).to_numpy(zero_copy_only=False)
             level_of_text[pooled & (level_of_text < 0)] = self._other
-        indices = _or_minus_one(values.indices)
         null = indices < 0
-        if texts.null_count:
-            null |= pc.is_null(texts).to_numpy(zero_copy_only=False)[indices]
         codes = np.full(len(values), -1, dtype=np.int64)
         codes[~null] = level_of_text[indices[~null]]
         self._settle_unseen(codes, ~null & (codes < 0), texts, indices)
@@ -253,18 +249,76 @@ class CategoryEncoder:
         self.n_unseen += n_unseen
 
     def _settle_missing(self, codes: np.ndarray, null: np.ndarray) -> None:
-        if not null.any():
-            return
-        if self.missing in ("error", "drop"):
-            row = int(np.flatnonzero(null)[0])
-            raise BadValue(
-                self.name, row, "expected a category, found a missing value", "set missing: drop, zero or category"
-            )
+        refuse_missing(self.name, self.missing, np.where(null, -1, 0))
         codes[null] = self._missing
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
         """Write one column per dummy."""
         write_dummies(self.codes(values), out, self.drop_first)
+
+
+@dataclass
+class CountEncoder:
+    """A category as the number of rows that its level had in the fit: of any number of levels, without the target.
+
+    Attributes
+    ----------
+    counts : dict of str to int
+        Rows of each level; any other has none.
+    n_missing : int
+        Rows without a value, where these are a level.
+    missing : {"error", "zero", "category", "drop"}
+    """
+
+    name: str
+    counts: dict[str, int]
+    n_missing: int = 0
+    missing: str = "error"
+
+    @property
+    def feature_names(self) -> list[str]:
+        """name.count."""
+        return [f"{self.name}.count"]
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write the number of rows."""
+        texts, level_of_row = _levels(values)
+        refuse_missing(self.name, self.missing, level_of_row)
+        found = [self.counts.get(text, 0) for text in texts.to_pylist()]
+        out[:, 0] = np.array([*found, self.n_missing], dtype=np.float64)[level_of_row]  # -1 is the last
+
+
+@dataclass
+class HashedEncoder:
+    """A category as dummies that its levels share by their hash: of any number of levels, and none of them kept.
+
+    Attributes
+    ----------
+    n_columns : int
+    missing : {"error", "zero", "category", "drop"}
+        As a category it is the level called missing.
+    """
+
+    name: str
+    n_columns: int
+    missing: str = "error"
+
+    @property
+    def feature_names(self) -> list[str]:
+        """name#0, name#1, ..."""
+        return [f"{self.name}#{k}" for k in range(self.n_columns)]
+
+    def encode(self, values: pa.Array, out: np.ndarray) -> None:
+        """Write one column per hash: ``xxh64(level, seed=xxh64(column, seed=0)) % 2**63 % n_columns``."""
+        from daskfs.sources.levels import bytes_of, ids_of, seed_of  # its kernels load numba, which others do without
+
+        texts, level_of_row = _levels(values)
+        refuse_missing(self.name, self.missing, level_of_row)
+        known = pa.array([*texts.to_pylist(), MISSING], pa.large_string())
+        hashes = (ids_of(*bytes_of(known), seed_of(self.name)) % np.uint64(self.n_columns)).astype(np.int64)
+        if self.missing != "category":
+            hashes[-1] = -1
+        write_dummies(hashes[level_of_row], out, False)
 
 
 @dataclass
@@ -279,6 +333,8 @@ class DateEncoder:
     drop_first: bool = False
     may_be_missing: bool = False
     has_indicator: bool = False
+    unseen: str = "error"
+    n_unseen: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         self._values = {part: list(self.years if part == "year" else RANGES[part]) for part in self.parts}
@@ -319,10 +375,12 @@ class DateEncoder:
     def _codes(self, part: str, known: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         codes = np.searchsorted(known, numbers)
         wrong = known[np.minimum(codes, len(known) - 1)] != numbers
-        if wrong.any():
+        if wrong.any() and self.unseen == "error":
             k = int(np.flatnonzero(wrong)[0])
             problem = f"expected a {part} among {known.tolist()}, found {numbers[k]}"
-            raise BadValue(self.name, int(rows[k]), problem, "add it to years")
+            raise BadValue(self.name, int(rows[k]), problem, "add it to years, or set unseen: zero")
+        self.n_unseen += int(wrong.sum())
+        codes[wrong] = -1
         return codes
 
 
@@ -351,6 +409,27 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
     return dates
 
 
+def refuse_missing(name: str, missing: str, levels: np.ndarray) -> None:
+    """Refuse rows without a level, -1, where these may not be.
+
+    Raises
+    ------
+    BadValue
+    """
+    if missing in ("error", "drop") and len(rows := np.flatnonzero(levels < 0)):
+        problem = "expected a category, found a missing value"
+        raise BadValue(name, int(rows[0]), problem, "set missing: drop, zero or category")
+
+
+def _levels(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Return the texts of a column, each once, and which of them each row has, int64; -1 where it has none."""
+    values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    texts, rows = pc.cast(values.dictionary, pa.string()), _or_minus_one(values.indices)
+    if texts.null_count:
+        rows[(rows >= 0) & pc.is_null(texts).to_numpy(zero_copy_only=False)[rows]] = -1
+    return texts, rows
+
+
 def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
     """Set out[i, codes[i]] to one and the rest to zero; with `drop_first` level 0 has no column."""
     out[...] = 0
@@ -360,5 +439,5 @@ def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
 
 
 def _or_minus_one(indices: pa.Array) -> np.ndarray:
-    filled = pc.fill_null(indices, -1)
+    filled = pc.fill_null(pc.cast(indices, pa.int64()), -1)  # polars counts them unsigned
     return np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -42,7 +42,7 @@ def find_fault(
         for k, name in enumerate(names)
         if name in columns
         and columns[name].dtype in ("number", "integer", "percent")
-        and columns[name].resolved_encoding != "category"
+        and not columns[name].of_levels
         and columns[name].role not in ("id", "split")
     ]
     missing = set(layout.missing)

@@ -61,7 +61,7 @@ def arrow_type(column: ColumnSchema) -> pa.DataType:
     """Return the type that a column is parsed to."""
     if column.role in ("id", "split"):
         return pa.string()
-    if column.resolved_encoding == "category" or column.dtype in ("date", "time"):
+    if column.of_levels or column.dtype in ("date", "time"):
         return pa.dictionary(pa.int32(), pa.string())
     return pa.string() if column.dtype == "datetime" else pa.float64()
 

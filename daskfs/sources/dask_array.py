@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.cluster.promises import token_of
 from daskfs.errors import DataError
 from daskfs.matrix.names import Names
 from daskfs.sources.arrays import coded_texts
@@ -25,6 +26,8 @@ class DaskArraySource(Source):
     y : dask array or array-like of shape (n_samples,), optional
         A lazy one must have the row chunks of X.
     feature_names, target_names : sequence of str, optional
+    weight : dask array or array-like of shape (n_samples,), optional
+        As y.
 
     Raises
     ------
@@ -40,6 +43,7 @@ class DaskArraySource(Source):
         y: Any = None,
         feature_names: Sequence[str] | None = None,
         target_names: Sequence[str] | None = None,
+        weight: Any = None,
     ) -> None:
         if X.ndim != 2 or math.isnan(X.shape[1]):
             raise DataError(f"expected a matrix with a known number of columns, found shape {X.shape}", "X")
@@ -51,10 +55,11 @@ class DaskArraySource(Source):
         self.target_names = [str(name) for name in target_names or ["target"]] if y is not None else []
         if len(self.feature_names) != X.shape[1]:
             raise DataError(f"expected {X.shape[1]} feature names, found {len(self.feature_names)}", "names")
-        if y is not None and hasattr(y, "numblocks") and y.numblocks[0] != self._X.numblocks[0]:
-            raise DataError(
-                f"expected the {self._X.numblocks[0]} row chunks of X, found {y.numblocks[0]}", "y", "rechunk y as X is"
-            )
+        self._weight, self.has_weight = weight, weight is not None
+        for name, values in (("y", y), ("weight", weight)):
+            if hasattr(values, "numblocks") and values.numblocks[0] != self._X.numblocks[0]:
+                problem = f"expected the {self._X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
+                raise DataError(problem, name, "rechunk it as X is")
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -78,6 +83,8 @@ class DaskArraySource(Source):
         sha256 = hashlib.sha256(f"{self._X.name} {y if isinstance(y, str) else ''}".encode())
         if y is not None and not isinstance(y, str):
             sha256.update(np.ascontiguousarray(y, dtype=np.float64).data)
+        if self.has_weight:
+            sha256.update(token_of(self._weight).encode())
         return sha256.hexdigest()
 
     @property
@@ -88,21 +95,43 @@ class DaskArraySource(Source):
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
         """Yield each chunk in pieces of at most `block_rows` rows (pieces end where chunks end)."""
-        lazy = list(self._y.to_delayed().ravel()) if hasattr(self._y, "to_delayed") else None
+        of_rows = _OfRows(self._y, "targets", "y"), _OfRows(self._weight, "weights", "weight")
         start = 0
         for k, delayed in enumerate(self._X.to_delayed()[:, 0]):
             X = delayed.compute()
             stop = start + X.shape[0]
-            y = lazy[k].compute() if lazy is not None else None if self._y is None else np.asarray(self._y)[start:stop]
-            if y is not None and len(y) != X.shape[0]:
-                raise DataError(
-                    f"expected {X.shape[0]} targets, found {len(y)}", f"y, from row {start}", "rechunk y as X is"
-                )
+            y, weight = (values.of(k, start, stop) for values in of_rows)
             for row in range(0, X.shape[0], block_rows):
                 piece = X[row : row + block_rows]
                 piece = piece.toarray() if hasattr(piece, "toarray") else np.asarray(piece)
-                part = None if y is None else np.asarray(y[row : row + block_rows], dtype=np.float64)
-                yield SourceBlock(start + row, piece, part)
+                rows = slice(row, row + block_rows)
+                yield SourceBlock(
+                    start + row, piece, None if y is None else y[rows], None if weight is None else weight[rows]
+                )
             start = stop
-        if lazy is None and self._y is not None and len(self._y) != start:
-            raise DataError(f"expected {start} targets as the rows of X, found {len(self._y)}", "y")
+        for values in of_rows:
+            values.conclude(start)
+
+
+class _OfRows:
+    """Numbers of the rows, one each, lazy or not."""
+
+    def __init__(self, values: Any, what: str, name: str) -> None:
+        self._values, self._what, self._name = values, what, name
+        self._lazy = list(values.to_delayed().ravel()) if hasattr(values, "to_delayed") else None
+
+    def of(self, k: int, start: int, stop: int) -> np.ndarray | None:
+        """Return those of chunk k, in which these rows are."""
+        if self._values is None:
+            return None
+        found = np.asarray(self._values)[start:stop] if self._lazy is None else np.asarray(self._lazy[k].compute())
+        if len(found) != stop - start:
+            problem = f"expected {stop - start} {self._what}, found {len(found)}"
+            raise DataError(problem, f"{self._name}, from row {start}", "rechunk it as X is")
+        return np.asarray(found, dtype=np.float64)
+
+    def conclude(self, n_samples: int) -> None:
+        """Refuse more than there are rows."""
+        if self._lazy is None and self._values is not None and len(self._values) != n_samples:
+            problem = f"expected {n_samples} {self._what} as the rows of X, found {len(self._values)}"
+            raise DataError(problem, self._name)

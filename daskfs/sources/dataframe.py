@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.errors import DataError, SourceError
-from daskfs.sources.parquet import nan_as_missing
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
-from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
+from daskfs.sources.typed_batches import as_declared, layout_of
 
 _BATCH_ROWS = 65536
 _HEAD_ROWS = 1000
 
 
 class _AnyFrame(TableSource):
-    """A data frame, and perhaps a target beside it."""
+    """A data frame, and perhaps a target and weights beside it."""
 
     def __init__(
         self,
         frame: Any,
         schema: Any = None,
         target: Names = None,
-        weight: str | None = None,
+        weight: Any = None,
         missing: Any = "error",
         y: Any = None,
     ) -> None:
+        taken = [str(name) for name in frame.columns]
+        beside: dict[str, Any] = {}
         if y is not None:
-            target = target or target_name(y, [str(name) for name in frame.columns])
+            target = target or target_name(y, taken)
+            beside[target if isinstance(target, str) else next(iter(target), "target")] = y
+        if weight is not None and not isinstance(weight, str):
+            weight, values = free_name("weight", [*taken, *beside]), weight
+            beside[weight] = values
         super().__init__(schema, target, weight, missing)
-        self._frame, self._y = frame, y
+        self._frame, self._beside, self._names_beside = frame, beside, list(beside)
 
 
 class FrameSource(_AnyFrame):
@@ -49,7 +56,7 @@ class FrameSource(_AnyFrame):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN and None count as missing.
     y : array-like of shape (n_samples,), optional
-        The target, where it is no column of the frame.
+        The target, where it is no column of the frame. So may `weight` be an array.
     """
 
     kind = "dataframe"
@@ -61,7 +68,7 @@ class FrameSource(_AnyFrame):
 
     @cached_property
     def _with_target(self) -> pd.DataFrame:
-        return _with_column(self._frame.rename(columns=str), self._y, self._target)
+        return _with_columns(self._frame.rename(columns=str), self._beside)
 
     def describe(self) -> dict[str, Any]:
         """Return kind and shape."""
@@ -96,7 +103,7 @@ class FrameSource(_AnyFrame):
         """Yield slices of the frame."""
         frame = self._with_target
         for start in range(0, len(frame), _BATCH_ROWS):
-            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place, layout_of(self.schema))
             yield TableBatch(batch, self.place, start)
 
 
@@ -109,7 +116,8 @@ class DaskFrameSource(_AnyFrame):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`.
     y : dask Series, dask array or array-like of shape (n_samples,), optional
-        The target, where it is no column of the frame; a lazy one must have the frame's partitions.
+        The target, where it is no column of the frame; a lazy one must have the frame's partitions. So may `weight` be
+        an array.
     """
 
     kind = "dask-dataframe"
@@ -130,37 +138,37 @@ class DaskFrameSource(_AnyFrame):
 
     @cached_property
     def _identity(self) -> tuple[list[str], int, str]:
-        token = token_of(self._frame, self._y)
+        token = token_of(self._frame, *(self._beside.values() or [None]))
         return [str(name) for name in self._frame.columns], self._frame.npartitions, token
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is sent: not the frame, of which parts are sent."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_frame", "_y")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_frame", "_beside")}
 
     def header(self) -> Mapping[str, pa.DataType | None]:
         """Return names and types; the first partition is computed where object columns hide them."""
         meta = self._frame._meta
-        if _hides_types(meta) or self._y is not None:
+        if _hides_types(meta) or self._beside:
             meta = next(self._partitions())
         return _types(meta.rename(columns=str), self.place)
 
     def _partitions(self) -> Iterator[pd.DataFrame]:
-        lazy_targets = _lazy_parts(self._y, self._frame.npartitions)
+        lazy = {name: _lazy_parts(values, self._frame.npartitions, name) for name, values in self._beside.items()}
         done = 0
         for k, delayed in enumerate(self._frame.to_delayed()):
             frame = delayed.compute().rename(columns=str)
-            y = self._y
-            if lazy_targets is not None:
-                y = lazy_targets[k].compute()
-            elif y is not None:
-                y = np.asarray(y)[done : done + len(frame)]
+            rows = slice(done, done + len(frame))
             done += len(frame)
-            yield _with_column(frame, y, self._target)
+            beside = {
+                name: np.asarray(values)[rows] if (parts := lazy[name]) is None else parts[k].compute()
+                for name, values in self._beside.items()
+            }
+            yield _with_columns(frame, beside)
 
     @property
     def has_parts(self) -> bool:
-        """Whether each partition has its targets."""
-        return self._y is None or hasattr(self._y, "to_delayed")
+        """Whether each partition has its targets and weights."""
+        return all(hasattr(values, "to_delayed") for values in self._beside.values())
 
     def parts(self) -> Sequence[Promise]:
         """Return the partitions, which are computed where they are read."""
@@ -168,19 +176,18 @@ class DaskFrameSource(_AnyFrame):
             return ()
         _ = self._identity, self.columns  # found before the source is sent
         n_partitions = self._frame.npartitions
-        lazy_targets = _lazy_parts(self._y, n_partitions)
-        return promises(self._frame.to_delayed(), *([] if lazy_targets is None else [lazy_targets]))
+        beside = [_lazy_parts(values, n_partitions, name) or [] for name, values in self._beside.items()]
+        return promises(self._frame.to_delayed(), *beside)
 
     def part_batches(self, part: Promise) -> Iterator[TableBatch]:
         """Yield a partition in slices."""
-        frame, *y = part.kept()
-        yield from self._slices(
-            _with_column(frame.rename(columns=str), y[0] if y else None, self._target), 0, self.columns
-        )
+        frame, *beside = part.kept()
+        whole = _with_columns(frame.rename(columns=str), dict(zip(self._names_beside, beside, strict=True)))
+        yield from self._slices(whole, 0, self.columns)
 
     def _slices(self, frame: pd.DataFrame, first_row: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         for start in range(0, len(frame), _BATCH_ROWS):
-            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place)
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place, layout_of(self.schema))
             yield TableBatch(batch, self.place, first_row + start)
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
@@ -189,27 +196,37 @@ class DaskFrameSource(_AnyFrame):
         for frame in self._partitions():
             yield from self._slices(frame, done, columns)
             done += len(frame)
-        if self._y is not None and _lazy_parts(self._y, self._frame.npartitions) is None and len(self._y) != done:
-            raise DataError(f"expected {done} targets as the rows of X, found {len(self._y)}", "y")
+        for name, values in self._beside.items():
+            if not hasattr(values, "to_delayed") and len(values) != done:
+                raise _of_another_length(name, done, len(values))
 
 
 def target_name(y: Any, taken: list[str]) -> str:
     """Return a name for a target that is no column: its own, or target."""
     name = getattr(y, "name", None)
-    name = name if isinstance(name, str) and hasattr(y, "index") else "target"
+    return free_name(name if isinstance(name, str) and hasattr(y, "index") else "target", taken)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with as many lines below as make it another than those that are taken."""
     while name in taken:
         name += "_"
     return name
 
 
-def _with_column(frame: pd.DataFrame, y: Any, target: Names) -> pd.DataFrame:
-    if y is None:
-        return frame
-    values = np.asarray(y)
-    if values.shape != (len(frame),):
-        raise DataError(f"expected {len(frame)} targets as the rows of X, found shape {values.shape}", "y")
-    name = target if isinstance(target, str) else next(iter(target or ()), "target")
-    return frame.assign(**{name: values})
+def _with_columns(frame: pd.DataFrame, beside: Mapping[str, Any]) -> pd.DataFrame:
+    for name, values in beside.items():
+        if np.shape(values) != (len(frame),):
+            raise _of_another_length(name, len(frame), np.shape(values))
+    return frame.assign(**{name: np.asarray(values) for name, values in beside.items()}) if beside else frame
+
+
+def _of_another_length(name: str, expected: int, found: Any) -> DataError:
+    what = "weights" if name.rstrip("_") == "weight" else "targets"
+    found = f"shape {found}" if isinstance(found, tuple) else found
+    return DataError(
+        f"expected {expected} {what} as the rows of X, found {found}", what[0] if what == "weights" else "y"
+    )
 
 
 def _hides_types(frame: pd.DataFrame) -> bool:
@@ -217,13 +234,13 @@ def _hides_types(frame: pd.DataFrame) -> bool:
     return any(dtype.kind == "O" and dtype == np.dtype(object) for dtype in frame.dtypes)
 
 
-def _lazy_parts(y: Any, n_partitions: int) -> list[Any] | None:
+def _lazy_parts(y: Any, n_partitions: int, name: str) -> list[Any] | None:
     if y is None or not hasattr(y, "to_delayed"):
         return None
     parts = list(np.ravel(np.asarray(y.to_delayed(), dtype=object)))
     if len(parts) != n_partitions:
         raise DataError(
-            f"expected the {n_partitions} partitions of X, found {len(parts)}", "y", "repartition y as X is"
+            f"expected the {n_partitions} partitions of X, found {len(parts)}", name, "repartition it as X is"
         )
     return parts
 
@@ -235,9 +252,18 @@ def _types(frame: pd.DataFrame, place: str) -> dict[str, pa.DataType]:
     return {name: _column_as_arrow(frame[name], place).type for name in frame.columns}
 
 
-def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, ColumnSchema], place: str) -> pa.RecordBatch:
-    arrays = [_column_as_arrow(frame[name], place) for name in columns]
-    return nan_as_missing(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+def _as_arrow(
+    frame: pd.DataFrame, columns: Mapping[str, ColumnSchema], place: str, layout: TableFormat | None
+) -> pa.RecordBatch:
+    arrays = [_spelt(_column_as_arrow(frame[name], place), column) for name, column in columns.items()]
+    return as_declared(pa.RecordBatch.from_arrays(arrays, names=list(columns)), columns, layout)
+
+
+def _spelt(values: pa.Array, column: ColumnSchema) -> pa.Array:
+    """Return truth as pandas writes it to a file, where it is a level."""
+    if pa.types.is_boolean(values.type) and column.of_levels and column.categories is None:
+        return pc.if_else(values, "True", "False")
+    return values
 
 
 def _column_as_arrow(values: pd.Series, place: str) -> pa.Array:

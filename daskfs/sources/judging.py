@@ -216,8 +216,10 @@ class Facts:
     def date(self) -> tuple[str, str, list[str]] | None:
         """Return kind and format of dates, and other formats that read all of them too; None where they are none."""
         if pa.types.is_temporal(self.values.type):
-            kind = "time" if pa.types.is_time(self.values.type) else "datetime"
-            return ("date" if pa.types.is_date(self.values.type) else kind), "", []
+            if pa.types.is_time(self.values.type):
+                return "time", "", []
+            is_day = pa.types.is_date(self.values.type) or self.distinct.equals(pc.floor_temporal(self.distinct))
+            return ("date" if is_day else "datetime"), "", []
         if not self.is_text or len(self.distinct) < 2:
             return None
         some = self.distinct.slice(0, _MOST_DATES)

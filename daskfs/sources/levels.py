@@ -22,7 +22,7 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
         Numbers as texts, too.
     """
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    levels, filled = encoded.dictionary, pc.fill_null(encoded.indices, -1)
+    levels, filled = encoded.dictionary, pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1)
     rows = np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
     if len(levels) > len(values):  # of a whole table, of which these are some rows
         used, places = np.unique(rows[rows >= 0], return_inverse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,16 +13,19 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from daskfs.errors import SourceError
+from daskfs.files import Location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
 from daskfs.sources.judging import Judgement, judge
 from daskfs.sources.registry import find_source, kind_of
-from daskfs.sources.sniffing import sniff
-from daskfs.sources.table_schema import TableFormat
+from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
+from daskfs.sources.table import TableSource
+from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema, load_table_schema
 from daskfs.sources.text import open_text, read_header
+from daskfs.sources.typed_batches import is_text, without_missing_texts
 
 MAX_ROWS = 200_000
 _MAX_NBYTES = 2**26
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "parquet", "feather")
 
 
 @dataclass
@@ -30,7 +34,7 @@ class Look:
 
     Attributes
     ----------
-    kind : {"csv", "parquet"}
+    kind : {"csv", "parquet", "feather"}
     files : list of Path
     layout : TableFormat
         Of a text table; as numbers are usually written else.
@@ -76,7 +80,7 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
             f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline",
         )
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
-    read = _text_rows if kind == "csv" else _parquet_rows
+    read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
     layout, columns, n_read, n_rows, remarks = read(files[0], target)
     if len(files) > 1:
         remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
@@ -86,6 +90,78 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
         missing = [*layout.missing, *judgement.missing_texts]
         layout = layout.model_copy(update={"missing": missing})
     return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
+
+
+def _feather_rows(
+    file: Location, _target: str | None
+) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
+    source: Any = find_source("feather")(file)  # type: ignore[call-arg]
+    table, remarks = _head(source), []  # type: ignore[var-annotated]
+    layout, columns = _read_typed(table, remarks)
+    return layout, columns, len(table), source.estimate_n_samples(), remarks
+
+
+def _head(source: TableSource) -> pa.Table:
+    """Return the first rows of a table whose columns have types."""
+    batches, n_rows = [], 0
+    for batch in source.batches(dict.fromkeys(source.header(), ColumnSchema.model_validate({}))):
+        batches.append(batch.table)
+        n_rows += batch.table.num_rows
+        if n_rows >= MAX_ROWS:
+            break
+    if not n_rows:
+        raise SourceError("expected rows, found none", source.place, "check how it was made")
+    return pa.Table.from_batches(batches)
+
+
+def schema_of(source: TableSource, target: str) -> tuple[TableSchema, Judgement]:
+    """Judge the head of a data frame as that of a file is judged; return its schema, and what was decided.
+
+    Parameters
+    ----------
+    source : TableSource
+        Of columns that have types.
+    target : str
+        The column to predict.
+
+    Raises
+    ------
+    SchemaError
+        Nothing can be predicted or selected.
+
+    Notes
+    -----
+    Rows that come later may have what these have not: a level that nobody saw is zeros in all dummies, a number that
+    is missing the mean.
+    """
+    layout, read = _read_typed(_head(source), [])
+    judgement = judge(read, layout, target)
+    layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
+    entries = {one.name: _for_later_rows(one.entry) for one in judgement.columns}
+    return load_table_schema({"format": layout.model_dump(), "columns": entries}), judgement
+
+
+def _for_later_rows(entry: Mapping[str, Any]) -> dict[str, Any]:
+    if entry.get("role", "feature") != "feature":
+        return dict(entry)
+    if entry.get("dtype", "number") in ("number", "percent"):
+        return {"missing": "mean", **entry}
+    return {"missing": "zero", "unseen": "zero", **entry}
+
+
+def _read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[str, pa.Array]]:
+    """Return how the texts of a table that has types are written, and its columns without those that mean no value."""
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    texts = {}
+    for name, values in columns.items():
+        if is_text(values.type):
+            head = values.slice(0, HEAD_RECORDS)
+            head = head.dictionary_decode() if pa.types.is_dictionary(head.type) else head
+            texts[name] = pc.fill_null(pc.cast(head, pa.string()), "").to_pylist()
+    layout = layout_of_texts(texts, remarks)
+    return layout, {
+        name: without_missing_texts(columns[name], layout) if name in texts else columns[name] for name in columns
+    }
 
 
 def _text_rows(file: Path, target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
@@ -152,5 +228,6 @@ def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping
     if not n_read:
         raise SourceError("expected rows, found none", str(file), "check how the file was made")
     table = pa.Table.from_batches(batches)
-    columns = {name: table[name].combine_chunks() for name in table.column_names}
-    return TableFormat.model_validate({}), columns, n_read, n_rows, []
+    remarks: list[str] = []
+    layout, columns = _read_typed(table, remarks)
+    return layout, columns, n_read, n_rows, remarks

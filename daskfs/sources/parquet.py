@@ -8,17 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daskfs.errors import SourceError
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.columns import plain_numbers
 from daskfs.sources.files import as_file
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
+from daskfs.sources.typed_batches import as_declared, layout_of
 
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20
@@ -105,7 +103,7 @@ class ParquetSource(FileTable):
         first_row = 0
         with _reading(file), pq.ParquetFile(as_file(file), buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
             for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=list(columns)):
-                yield TableBatch(nan_as_missing(batch), str(file), first_row)
+                yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), str(file), first_row)
                 first_row += batch.num_rows
 
     @property
@@ -130,20 +128,6 @@ class ParquetSource(FileTable):
     def part_batches(self, part: RowGroups) -> Iterator[TableBatch]:
         """Yield some row groups in batches."""
         yield from self._batches_of(part.file, self.columns, range(part.start, part.stop))
-
-
-def nan_as_missing(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with null for NaN, as data frames mean it."""
-    columns = []
-    for values in batch.columns:
-        plain = plain_numbers(values)
-        is_whole = plain is not None and not (plain.size and np.isnan(plain.max()))
-        if pa.types.is_floating(values.type) and not is_whole:
-            is_nan = pc.is_nan(values)
-            if pc.any(is_nan).as_py():
-                values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
-        columns.append(values)
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 @contextmanager

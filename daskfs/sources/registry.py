@@ -21,13 +21,16 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
+from daskfs.sources.other_formats import refuse_other_formats
 
 SOURCES = {
     "csv": "daskfs.sources.csv:CsvSource",
     "parquet": "daskfs.sources.parquet:ParquetSource",
     "sklearn": "daskfs.sources.sklearn_sets:SklearnSource",
     "zarr": "daskfs.sources.zarr_array:ZarrSource",
+    "feather": "daskfs.sources.arrow_files:FeatherSource",
     "npz": "daskfs.sources.sparse.matrices:MatrixSource",
+    "npy": "daskfs.sources.npy_array:NpySource",
     "synthetic": "daskfs.sources.synthetic:SyntheticSource",
     "libsvm": "daskfs.sources.sparse.libsvm:LibsvmSource",
     "vw": "daskfs.sources.sparse.vw:VwSource",
@@ -45,7 +48,9 @@ ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".zarr": "zarr",
+    **dict.fromkeys((".feather", ".arrow", ".ipc", ".orc"), "feather"),
     ".npz": "npz",
+    ".npy": "npy",
     ".bed": "plink",
     ".h5ad": "anndata",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
@@ -253,7 +258,7 @@ def as_source(
     if module == "dask":
         from daskfs.sources.dask_array import DaskArraySource
 
-        return DaskArraySource(source, y, names, targets)
+        return DaskArraySource(source, y, names, targets, weight)
     if source is None or isinstance(source, (dict, set, int, float)):
         raise SourceError(f"expected a path, a table or an array, found {type(source).__name__}", "source")
     if hasattr(source, "tocsr"):
@@ -300,7 +305,7 @@ def _file_source(
     kind = options.pop("kind", None) or kind_of(one)
     if kind == "zarr":
         return make_source(kind, path=source, y=y, names=names, target=target, schema=schema, weight=weight, **options)
-    if kind == "npz":
+    if kind in ("npz", "npy"):
         beside = {"y": y, "weight": weight, "names": names, "target": target, "schema": schema}
         return make_source(kind, path=source, **beside, **options)
     if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
@@ -313,17 +318,23 @@ def _file_source(
 
 
 def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
-    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known."""
+    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known.
+
+    Raises
+    ------
+    SourceError
+        A format that is not read; the remedy turns it into one that is.
+    """
     folder = location(path)
+    refuse_other_formats(folder)
     name = folder.with_suffix("") if folder.suffix in COMPRESSED else folder
     if isinstance(folder, ObjectPath) and name.suffix:
         return ENDINGS.get(name.suffix, "csv")
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return _kind_of_zarr(folder)
-        if any(file.suffix in (".parquet", ".pq") for file in folder.iterdir()):
-            return "parquet"
-        return "csv"
+        kinds = {ENDINGS.get(file.suffix) for file in folder.iterdir()}
+        return next((kind for kind in ("parquet", "feather") if kind in kinds), "csv")
     return ENDINGS.get(name.suffix, "csv")
 
 

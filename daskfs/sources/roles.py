@@ -130,7 +130,7 @@ def _guess(
     name: str, arrow_type: pa.DataType | None, place: str, missing: MissingPolicy, is_target: bool, is_weight: bool
 ) -> ColumnSchema:
     role = "target" if is_target else "weight" if is_weight else "feature"
-    if arrow_type is None or _is_number(arrow_type):
+    if arrow_type is None or is_number(arrow_type):
         is_known = missing in NEVER_IMPUTED or (role == "feature" and missing != "category")
         policy = missing if is_known else "error"
         return ColumnSchema.model_validate({"role": role, "missing": policy})
@@ -148,7 +148,8 @@ def _guess(
     )
 
 
-def _is_number(arrow_type: pa.DataType) -> bool:
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Tell whether a column of this type is taken as numbers where no schema names it."""
     if pa.types.is_dictionary(arrow_type):
         return False
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
@@ -157,7 +158,7 @@ def _is_number(arrow_type: pa.DataType) -> bool:
 
 def _is_text(arrow_type: pa.DataType) -> bool:
     if pa.types.is_dictionary(arrow_type):
-        return _is_text(arrow_type.value_type) or _is_number(arrow_type.value_type)
+        return _is_text(arrow_type.value_type) or is_number(arrow_type.value_type)
     return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
 
 

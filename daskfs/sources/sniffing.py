@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -218,6 +218,23 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
 def looks_like_number(text: str) -> bool:
     """Tell whether a text is a number in any notation, with a percent sign or without."""
     return _NUMBER_SIGNS.fullmatch(text.strip()) is not None
+
+
+def layout_of_texts(columns: Mapping[str, Sequence[str]], remarks: list[str]) -> TableFormat:
+    """Return how numbers and missing values are written in text columns of a table that has types.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequences of str, all of the same length
+        "" where there is no value.
+    remarks : list of str
+        Grows by what is unusual.
+    """
+    rows = list(zip(*columns.values(), strict=True))
+    decimal, thousands = _number_signs(list(columns), rows, "\t", remarks)
+    delimiter = "\t" if "," in (decimal, thousands) else ","  # which has no meaning here, but must not be another sign
+    found = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands}
+    return TableFormat.model_validate(found | {"missing": _missing_texts(list(columns), rows, remarks)})
 
 
 def _number_signs(

@@ -10,9 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError
-from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder, checked_dates, checked_numbers
+from daskfs.sources.columns import (
+    CategoryEncoder,
+    CountEncoder,
+    DateEncoder,
+    Encoder,
+    HashedEncoder,
+    NumberEncoder,
+    checked_dates,
+    checked_numbers,
+)
 from daskfs.sources.dates import years_of
-from daskfs.sources.table_schema import ColumnSchema, DateEncoding
+from daskfs.sources.table_schema import ColumnSchema, DateEncoding, HashedEncoding
 
 if TYPE_CHECKING:
     from daskfs.sources.levels import LevelCounts
@@ -44,8 +53,9 @@ class Survey:
 
             self.level_counts = {name: LevelCounts(name) for name in counted_by_id}
         self.counts: dict[str, dict[str, int]] = {
-            name: {} for name in self._of("category") if name not in counted_by_id
+            name: {} for name in (*self._of("category"), *self._of("counts")) if name not in counted_by_id
         }
+        self.n_missing = dict.fromkeys(self._of("counts"), 0)
         self.years: dict[str, set[int]] = {name: set() for name in self._of("date")}
         self.moments = {
             name: Moments() for name in (*self._of("number"), *self._of("standardised"), *self._of("log_bins"))
@@ -68,6 +78,8 @@ class Survey:
         self.n_samples += table.num_rows
         for name, counts in self.counts.items():
             self._count(name, counts, table[name])
+        for name in self.n_missing:
+            self.n_missing[name] += table[name].null_count
         for name, levels in self.level_counts.items():
             levels.update(table[name])
         for name, years in self.years.items():
@@ -143,6 +155,7 @@ def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
         )
     return (
         (encoding == "category" and column.categories is None)
+        or encoding == "counts"
         or (encoding == "standardised" and column.role == "feature")
         or column.missing == "mean"
     )
@@ -159,6 +172,12 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
     encoding = column.resolved_encoding
     if encoding == "category":
         return _category_encoder(name, column, survey, notes)
+    policy = column.missing if isinstance(column.missing, str) else "error"
+    if encoding == "counts":
+        n_missing = survey.n_missing.get(name, 0) if policy == "category" else 0
+        return CountEncoder(name, dict(survey.counts.get(name, {})), n_missing, policy)
+    if isinstance(column.encoding, HashedEncoding):
+        return HashedEncoder(name, column.encoding.hashed, policy)
     if isinstance(column.encoding, DateEncoding):
         years = sorted(survey.years.get(name, ())) if column.encoding.years is None else sorted(column.encoding.years)
         return DateEncoder(
@@ -170,6 +189,7 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
             drop_first=column.drop_first,
             may_be_missing=column.missing == "zero",
             has_indicator=column.missing_indicator,
+            unseen=column.unseen,
         )
     moments = survey.moments.get(name, Moments())
     if encoding == "log_bins":

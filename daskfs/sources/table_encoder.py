@@ -13,11 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskfs.sources.columns import CategoryEncoder, DateEncoder, Encoder, NumberEncoder
+from daskfs.sources.columns import CategoryEncoder, CountEncoder, DateEncoder, Encoder, HashedEncoder, NumberEncoder
 from daskfs.sources.survey import Survey
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
 
-KINDS: dict[str, type[Any]] = {"number": NumberEncoder, "category": CategoryEncoder, "date": DateEncoder}
+KINDS: dict[str, type[Any]] = {
+    "number": NumberEncoder,
+    "category": CategoryEncoder,
+    "counts": CountEncoder,
+    "hashed": HashedEncoder,
+    "date": DateEncoder,
+}
 """Encoders as a document names them; their fields are those of the dataclass."""
 
 

@@ -116,6 +116,12 @@ class DateEncoding(Document):
     years: list[int] | None = Field(None, description="Years that get a dummy; by default those in the data")
 
 
+class HashedEncoding(Document):
+    """Levels of a category, of any number, as columns that they share by their hash."""
+
+    hashed: int = Field(ge=2, le=65536, description="Number of columns")
+
+
 class ColumnSchema(Document):
     """One column of a table."""
 
@@ -124,10 +130,13 @@ class ColumnSchema(Document):
         "number", description='percent: text such as "12.5 %" in a CSV file, read as 12.5'
     )
     format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
-    encoding: Literal["number", "standardised", "category", "log_bins"] | DateEncoding | None = Field(
+    encoding: (
+        Literal["number", "standardised", "category", "counts", "log_bins"] | DateEncoding | HashedEncoding | None
+    ) = Field(
         None,
-        description="Encoding as columns; by default numbers unchanged, strings as categories. log_bins: a feature for "
-        "each bin of a squared logarithm, with one_hot: sparse",
+        description="Encoding as columns; by default numbers unchanged, strings as categories. counts: how many rows "
+        "of the fit have the level, without the target; {hashed: 64}: a dummy for each of so many hashes of levels; "
+        "log_bins: a feature for each bin of a squared logarithm, with one_hot: sparse",
     )
     missing: MissingPolicy = "error"
     missing_indicator: bool = Field(
@@ -136,7 +145,9 @@ class ColumnSchema(Document):
     categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
     min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
     max_categories: int | None = Field(None, ge=1, description="Keep the most frequent categories and pool the rest")
-    unseen: Literal["error", "zero", "other"] = Field("error", description="Treatment of a category outside the list")
+    unseen: Literal["error", "zero", "other"] = Field(
+        "error", description="Treatment of a category outside the list, or a year that has no dummy"
+    )
     required: bool = Field(True, description="Refuse a table without this column")
     drop_first: bool = Field(False, description="Leave out the first dummy, as the reference category")
 
@@ -158,15 +169,22 @@ class ColumnSchema(Document):
     def _consistent(self) -> ColumnSchema:
         self._check_dates()
         is_category = self.resolved_encoding == "category"
-        if self.dtype == "string" and self.role in ("feature", "target") and not is_category:
-            raise ValueError(f"a string column can only be encoded as category, not {self.encoding!r}")
+        if self.role == "target" and self.of_levels and not is_category:
+            raise ValueError(f"a target is a number or a category, and not encoded as {self.resolved_encoding}")
+        if self.dtype == "string" and self.role in ("feature", "target") and not self.of_levels:
+            raise ValueError(
+                f"a string column can only be encoded as category, counts or hashed, not {self.encoding!r}"
+            )
         if not is_category and self.role in ("feature", "target"):
             given = self.model_fields_set & {"categories", "min_count", "max_categories", "unseen"}
+            if self.resolved_encoding == "date" and self.unseen != "other":
+                given -= {"unseen"}
             if given:
                 raise ValueError(f"{', '.join(sorted(given))}: only for encoding: category")
-            if self.missing == "category" and self.encoding != "log_bins":
+            if self.missing == "category" and not self.of_levels and self.encoding != "log_bins":
                 raise ValueError("missing: category is only for encoding: category; use drop, mean, zero or a number")
-        elif self.missing == "mean" or isinstance(self.missing, float):
+        is_number = self.role in ("feature", "target") and not self.of_levels
+        if not is_number and (self.missing == "mean" or isinstance(self.missing, float)):
             raise ValueError(f"missing: {self.missing} is for numbers; use error, drop, zero or category")
         if self.encoding == "log_bins" and self.role in ("target", "weight"):
             raise ValueError(f"a {self.role} is a number, and not encoded as log_bins")
@@ -176,7 +194,7 @@ class ColumnSchema(Document):
             raise ValueError(f"a {self.role} is never imputed: expected missing: error or drop, found {self.missing!r}")
         if self.missing_indicator and (self.role != "feature" or self.missing in ("error", "drop")):
             raise ValueError("missing_indicator: only for a feature with missing: mean, zero or a number")
-        if self.missing_indicator and self.resolved_encoding in ("category", "log_bins"):
+        if self.missing_indicator and (self.of_levels or self.encoding == "log_bins"):
             raise ValueError("missing_indicator: is for numbers and dates; write missing: category")
         if self.categories is not None and len(set(self.categories)) < len(self.categories):
             raise ValueError("categories: duplicate category; name each once")
@@ -208,14 +226,21 @@ class ColumnSchema(Document):
 
     @property
     def resolved_encoding(self) -> str:
-        """One of number, standardised, category, log_bins, date."""
+        """One of number, standardised, category, counts, hashed, log_bins, date."""
         if isinstance(self.encoding, DateEncoding):
             return "date"
+        if isinstance(self.encoding, HashedEncoding):
+            return "hashed"
         if self.encoding is not None:
             return self.encoding
         if self.dtype in DATE_FORMATS:
             return "date"
         return "category" if self.dtype == "string" else "number"
+
+    @property
+    def of_levels(self) -> bool:
+        """Whether its values are levels, which are texts."""
+        return self.resolved_encoding in ("category", "counts", "hashed")
 
     def to_document(self) -> dict[str, Any]:
         """Return what makes a store another one; without what is as it was before there was a choice."""

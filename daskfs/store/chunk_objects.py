@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from crc32c import crc32c
@@ -114,6 +114,20 @@ class _Shard:
         """Do nothing."""
 
 
+Kind = Literal["rows", "columns", "elsewhere"]
+
+
+class _Move(NamedTuple):
+    """What a thread has read last, and how it came there."""
+
+    rows: Sequence[int] = ()
+    columns: Sequence[int] = ()
+    kind: Kind = "elsewhere"
+    ahead: tuple[Sequence[int], Sequence[int]] = ((), ())
+    follows: Mapping[Kind, Kind] = {}
+    """How it went on after a move of each kind the last time; before, it is taken to go on alike."""
+
+
 class ObjectFiles:
     """The chunks of an array in an object store.
 
@@ -127,8 +141,8 @@ class ObjectFiles:
 
     Notes
     -----
-    A thread that reads blocks one after the other finds the next one asked for, too: reads that go on where the last
-    one ended are taken to go on.
+    A thread that reads blocks one after the other finds the next one asked for, too: after a step to the next rows, the
+    next columns, or elsewhere, what came after such a step the last time is taken to come again.
     """
 
     def __init__(self, folder: ObjectPath, metadata: ArrayMetadata, version: str) -> None:
@@ -186,16 +200,22 @@ class ObjectFiles:
         shelf().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the rows and columns of tiles that are read next, where these go on from the last ones."""
-        passed, ahead = shelf().passed, ((), ())  # type: dict[Any, Any], tuple[Sequence[int], Sequence[int]]
-        (last_rows, last_columns), foreseen = passed.get(self.folder, (((), ()), ((), ())))
-        if (rows, columns) == (last_rows, last_columns):  # a few rows of the same tiles
-            return foreseen  # type: ignore[no-any-return]
-        if last_columns == columns and last_rows and rows[0] - last_rows[-1] in (0, 1):
+        """Return the rows and columns of tiles that are read next, if it goes on as it did the last time."""
+        last: _Move = shelf().passed.get(self.folder, _Move())
+        if columns == last.columns and last.rows and last.rows[0] <= rows[0] <= rows[-1] <= last.rows[-1]:
+            return last.ahead  # a few rows of the same tiles
+        kind: Kind = "elsewhere"
+        if columns == last.columns and last.rows and rows[0] - last.rows[-1] in (0, 1):
+            kind = "rows"
+        elif rows == last.rows and last.columns and columns[0] - last.columns[-1] in (0, 1):
+            kind = "columns"
+        follows = {**last.follows, last.kind: kind}
+        ahead: tuple[Sequence[int], Sequence[int]] = ((), ())
+        if follows.get(kind, kind) == "rows":
             ahead = range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
-        elif last_rows == rows and last_columns and columns[0] - last_columns[-1] in (0, 1):
+        elif follows.get(kind, kind) == "columns":
             ahead = rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
-        passed[self.folder] = (rows, columns), ahead
+        shelf().passed[self.folder] = _Move(rows, columns, kind, ahead, follows)
         return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:

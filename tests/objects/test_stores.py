@@ -282,3 +282,29 @@ def test_storage_options_travel_and_the_environment_does_not(server, monkeypatch
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     assert b"not-so-secret" not in pickle.dumps(daskfs.open_store("s3://bucket/x.zarr"))
+
+
+def test_what_is_read_next_is_what_came_after_such_a_step_the_last_time(server):
+    files, columns = made("s3://bucket/steps.zarr").tiles._files, [0, 1, 2]
+
+    def foreseen(*rows):
+        found = files._next([*rows], columns)[0]
+        return [*found]
+
+    assert [foreseen(0), foreseen(0, 1), foreseen(1), foreseen(2)] == [[], [2, 3], [2, 3], [3]]  # on and on
+    for first in (6, 4, 0):  # two and two, in any order, in reads that are not as high as a tile
+        before = [foreseen(first), foreseen(first, first + 1), foreseen(first + 1)]
+    assert before == [[1], [], []]
+    assert foreseen(8) == [9]
+
+
+def test_a_few_rows_of_more_tiles_than_there_is_room_for_hold_on_to_most_of_them():
+    from daskfs.objects.ahead import Part, Room
+    from daskfs.objects.path import ObjectPath
+
+    def parts(n):
+        return [Part(ObjectPath.of(f"memory://a/{k}"), most_nbytes=4) for k in range(n)]
+
+    assert Room(40).first_of(parts(10)) == parts(10)
+    assert Room(40).first_of(parts(11)) == parts(11)[:7]
+    assert Room(40).first_of([]) == []

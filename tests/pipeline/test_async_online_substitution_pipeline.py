@@ -36,7 +36,7 @@ def test_the_pipeline_that_ships_finds_the_true_features(outcome):
     folder, found = outcome
     result = found.results["asy-os"]
     assert len(result.table) == 10
-    assert result.metrics["recall"] == 1.0
+    assert result.metrics["selection_recall"] == 1.0
     assert result.parameters["n_workers"] == 2
     assert set(result.history["worker"]) <= {0.0, 1.0}
     loaded = SelectionResult.load(folder / "run" / "asy-os")

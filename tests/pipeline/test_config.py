@@ -150,7 +150,7 @@ def test_a_column_may_say_which_rows_are_for_testing(document, write):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_meaning(method):
     parameters = inspect.signature(find_method(method)).parameters
-    objects = ("estimator", "memory_limit", "client", "verbose")
+    objects = ("estimator", "memory_limit", "client", "schema", "verbose")
     in_python = {name: item.default for name, item in parameters.items() if name not in objects}
     fields = section_of(method).model_fields
     in_yaml = {name: item.default for name, item in fields.items() if name not in ("method", "label")}

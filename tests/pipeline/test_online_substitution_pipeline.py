@@ -34,7 +34,7 @@ def test_the_pipeline_that_ships_finds_the_true_features_by_every_rule(outcome):
     for label in ("exchange", "os", "paper", "svm"):
         result = found.results[label]
         assert len(result.table) == 20
-        assert result.metrics["recall"] == 1.0
+        assert result.metrics["selection_recall"] == 1.0
         assert "columns were presented in" in " ".join(result.notes)
         loaded = SelectionResult.load(folder / "run" / label)
         assert list(loaded.history["objective"]) == list(result.history["objective"])

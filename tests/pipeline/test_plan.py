@@ -142,8 +142,8 @@ def test_more_features_than_exist_are_refused_before_anything_is_read(document, 
 
 
 def test_recall_needs_a_source_that_knows_the_truth(document, write):
-    document["evaluate"] = {"metrics": ["recall"]}
-    with pytest.raises(ConfigError, match="recall and precision need a source that knows its true features"):
+    document["evaluate"] = {"metrics": ["selection_recall"]}
+    with pytest.raises(ConfigError, match="selection_precision need a source that knows its true features"):
         check_pipeline(load_pipeline(write(document)))
 
 

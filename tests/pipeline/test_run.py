@@ -4,7 +4,16 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    log_loss,
+    precision_score,
+    recall_score,
+)
 
+from daskfs import Message
 from daskfs.documents import read_yaml
 from daskfs.errors import (
     ConfigError,
@@ -99,6 +108,37 @@ def test_two_classes_are_measured_by_accuracy_and_auc(two_classes, write, tmp_pa
     log_odds = X[:, result.table["index"]] @ result.table["coef"].to_numpy() + result.intercept
     assert result.metrics["accuracy"] == np.mean(np.where(log_odds > 0, 1, -1) == y)
     assert result.metrics["auc"] == pytest.approx(auc(y, log_odds), rel=1e-12)
+
+
+@pytest.mark.parametrize("bounds", [[0.0], [-2.0, 2.0]], ids=["two classes", "three"])
+def test_labels_are_measured_as_scikit_learn_measures_them(document, write, tmp_path, bounds):
+    table = pd.read_csv(tmp_path / "table.csv")
+    table.assign(y=np.digitize(table["y"], bounds)).to_csv(tmp_path / "table.csv", index=False)
+    asked = ["f1", "precision", "recall", "balanced_accuracy", "log_loss", "average_precision"]
+    selects = {"method": "message", "n_subsets": 1, "loss": "logistic" if len(bounds) == 1 else "multinomial"}
+    run = run_pipeline(load_pipeline(write(document | {"select": selects, "evaluate": {"metrics": asked}})))
+    train, test = open_store(tmp_path / "runs" / "table.zarr").split(0.2, by="random", random_state=0)
+    selector = Message(n_subsets=1, loss=selects["loss"]).fit(train)
+    y, label, p = test.read_target(), selector.predict(test), selector.predict_proba(test)
+    average = {} if len(bounds) == 1 else {"average": "macro"}
+    expected = {
+        "f1": f1_score(y, label, **average),
+        "precision": precision_score(y, label, **average),
+        "recall": recall_score(y, label, **average),
+        "balanced_accuracy": balanced_accuracy_score(y, label),
+        "log_loss": log_loss(y, p),
+    }
+    if len(bounds) == 1:
+        expected["average_precision"] = average_precision_score(y, p[:, 1])
+    assert run.results["message"].metrics == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_former_names_of_metrics_of_selections_are_read_with_a_warning(document, write):
+    synthetic = {"kind": "synthetic", "n_samples": 200, "n_features": 8, "n_informative": 2}
+    document |= {"source": synthetic, "evaluate": {"metrics": ["r2", "recall"]}}
+    with pytest.warns(FutureWarning, match="recall of selected features is now called selection_recall"):
+        pipeline = load_pipeline(write(document))
+    assert pipeline.evaluate.metrics == ["r2", "selection_recall"]
 
 
 def test_each_selection_is_measured_by_what_suits_its_loss(two_classes, write):

@@ -116,7 +116,7 @@ def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
         (["cluster.kind=local"], "in this process"),
         (["select.n_replicas=2"], "take all of its rows"),
         (["refit.by=ridge"], "no refit without a store"),
-        (["evaluate.metrics=[recall, accuracy]"], "true features"),
+        (["evaluate.metrics=[selection_recall, accuracy]"], "true features"),
         (["source={kind: csv, path: a.csv, target: y}"], "without a store|no such file|No such"),
     ],
 )

@@ -98,7 +98,7 @@ class KeepsModels(_Streamed, TakesRowBlocks):
 
     def _arrays_of(self, fit: MissionFit, **more: Any) -> dict[str, Any]:
         """Return all that is known, with which somebody goes on."""
-        here = ("client", "verbose")
+        here = ("client", "verbose", "schema")
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in here}
         parameters["random_state"] = fit.shape.settings.seed
         if isinstance(self.class_weight, Mapping):

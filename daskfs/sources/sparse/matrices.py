@@ -161,7 +161,8 @@ def _loaded(path: Location) -> Any:
             else "no archive"
         )
         problem = f"expected a sparse matrix in an .npz file, found none ({said})"
-        raise SourceError(problem, str(path), "save it by scipy.sparse.save_npz") from None
+        remedy = "save it by scipy.sparse.save_npz; a dense array by numpy.save, as a .npy file"
+        raise SourceError(problem, str(path), remedy) from None
 
 
 def _canonical(X: Any, where: str) -> Any:

@@ -1,0 +1,260 @@
+"""Tables given to a selector whose columns are not all numbers: judged as files are, encoded, and later ones alike.
+
+`begun` makes the matrix of a fit; what it has learnt of the columns is a `TableEncoder`, by which `encoded`, and
+`lazily_encoded` of Dask, make features of the tables that come to `transform` and `predict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+
+if TYPE_CHECKING:
+    from daskfs.sources.judging import Judgement
+    from daskfs.sources.table import TableSource
+    from daskfs.sources.table_encoder import TableEncoder
+    from daskfs.sources.table_schema import TableSchema
+
+JUDGED = "judge"
+"""The schema of who wants columns of numbers to be judged, too."""
+_NUMBERS = "buifc"
+_BLOCK_NBYTES = 2**23
+_NAMED = 8
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
+    return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+
+
+def has_more_than_numbers(X: Any) -> bool:
+    """Whether a table has a column that is neither of numbers nor of truth."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask
+        return any(_is_no_number(dtype, X, j) for j, dtype in enumerate(X.dtypes))
+    from daskfs.sources.arrow_table import has_numbers_alone
+
+    return not has_numbers_alone(X)
+
+
+def _is_no_number(dtype: Any, X: Any, j: int) -> bool:
+    if getattr(dtype, "kind", "O") != "O" or dtype != np.dtype(object):
+        return getattr(dtype, "kind", "O") not in _NUMBERS
+    if not hasattr(X, "iloc") or hasattr(X, "__dask_graph__"):
+        return True
+    from pandas.api.types import infer_dtype
+
+    return "integer" not in (kind := infer_dtype(X.iloc[:, j], skipna=True)) and kind not in (
+        "floating",
+        "boolean",
+        "decimal",
+        "complex",
+        "empty",
+    )
+
+
+def sources_of(
+    X: Any, y: Any, schema: Any, coded: Any, method: str, weight: Any = None
+) -> tuple[TableSource, list[str]]:
+    """Return a table as a source with its target, and what was decided where nobody declared it.
+
+    Parameters
+    ----------
+    X : data frame or Arrow table
+    y : array-like of shape (n_samples,)
+        As it was given, by which columns are judged.
+    schema : path, mapping, TableSchema, "judge" or None
+        The last two: columns are judged.
+    coded : array-like of shape (n_samples,)
+        The target as numbers.
+    method : str
+        Of the selector, for the warning of what should be looked at.
+    weight : array-like of shape (n_samples,), optional
+    """
+    from daskfs.sources.dataframe import target_name
+    from daskfs.sources.looking import schema_of
+    from daskfs.sources.registry import as_source
+    from daskfs.sources.table_schema import load_table_schema
+
+    if y is None:
+        raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+    header = _names_of(X)
+    target, notes = target_name(y, header), []
+    if schema is None or schema == JUDGED:
+        found, judgement = schema_of(as_source(X, y=y, target=target), target)  # type: ignore[arg-type]
+        notes = _said(judgement, method)
+    else:
+        found = load_table_schema(schema)
+    declared = _of_features(found, header, target)
+    return as_source(X, y=coded, target=target, weight=weight, schema=declared), notes  # type: ignore[return-value]
+
+
+def _names_of(X: Any) -> list[str]:
+    return [str(name) for name in (X.column_names if hasattr(X, "column_names") else X.columns)]
+
+
+def _of_features(schema: TableSchema, header: Iterable[str], target: str) -> TableSchema:
+    """Return a schema of which targets and weights need not be among the columns."""
+    known = {*header}
+    columns = {
+        name: column if name in known else column.model_copy(update={"required": False})
+        for name, column in schema.columns.items()
+        if name != target or name in known
+    }
+    return schema.model_copy(update={"columns": columns})
+
+
+def _said(judgement: Judgement, method: str) -> list[str]:
+    """Return in a line what columns were taken for; warn of what should be looked at."""
+    kinds: dict[str, list[str]] = {}
+    for one in judgement.columns:
+        role, entry = one.entry.get("role", "feature"), one.entry
+        kind = (
+            "left out"
+            if role in ("ignore", "id")
+            else {"string": "category"}.get(dtype := entry.get("dtype", ""), dtype)
+        )
+        if role != "target" and kind:
+            kinds.setdefault(kind, []).append(one.name)
+    listed = [f"{kind}: {_some(names)}" for kind, names in sorted(kinds.items())]
+    if judgement.suspicions:
+        what = "; ".join(judgement.suspicions[:_NAMED])
+        more = f" and {len(judgement.suspicions) - _NAMED} more" if len(judgement.suspicions) > _NAMED else ""
+        warn(f"{method}: look at {what}{more}; schema= says what columns are", SelectionWarning)
+    return [f"columns were judged as those of files ({'; '.join(listed)})"] if listed else []
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def begun(
+    X: Any, y: Any, sample_weight: Any, schema: Any, coded: np.ndarray, method: str
+) -> tuple[ArrayMatrix, list[str]]:
+    """Return a table in memory as the matrix of a fit, with its encoder, and what was decided.
+
+    Parameters
+    ----------
+    As of `sources_of`, and sample_weight : array-like of shape (n_samples,), optional
+
+    Raises
+    ------
+    SchemaError, SourceError, DataError
+        A column that cannot be used; values that cannot be encoded, with their row.
+    """
+    from daskfs.sources.table_encoder import TableEncoder
+
+    n_samples = len(coded)
+    # The target that the source carries is the number of the row: rows with missing values may be dropped.
+    source, notes = sources_of(X, y, schema, np.arange(n_samples), method)
+    if len(np.asarray(coded)) != (found := source.estimate_n_samples()):
+        raise DataError(f"expected {found} targets as the rows of X, found {n_samples}", "y")
+    names = source.feature_names
+    values, rows = np.empty((n_samples, len(names))), []
+    for block in source.row_blocks(max(64, _BLOCK_NBYTES // (8 * len(names))), np.float64):
+        values[block.start : block.start + len(block.X)] = block.X
+        rows.append(np.asarray(block.y, dtype=np.int64))
+    kept = np.concatenate(rows)
+    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    matrix = ArrayMatrix(
+        values[: len(kept)], coded[kept], None if weight is None else weight[kept], names, table_columns=_tables(source)
+    )
+    matrix.of_table = TableEncoder.of(source)
+    return matrix, [*notes, *source.notes]
+
+
+def ingested_table(
+    X: Any, coded: Any, sample_weight: Any, schema: Any, y: Any, method: str, path: Path, seed: int | None
+) -> tuple[Matrix, list[str]]:
+    """Return a Dask data frame as a store at a path, with its encoder, and what was decided; see `sources_of`."""
+    from daskfs.sources.ingest import ingest
+    from daskfs.sources.table_encoder import TableEncoder
+
+    source, notes = sources_of(X, y, schema, coded, method, sample_weight)
+    store: Matrix = ingest(source, path, random_state=seed)
+    store.of_table = TableEncoder.of(source)
+    return store, [*notes, *source.notes]
+
+
+def _tables(source: TableSource) -> np.ndarray:
+    """Return the table's column of each feature."""
+    columns = np.array(source.feature_names, dtype=object)
+    for name, (first, stop) in source.table_columns.items():
+        columns[first:stop] = name
+    return columns.astype(str)
+
+
+def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = None) -> np.ndarray:
+    """Return features of a table's rows, encoded as those of the fit were.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+    X : data frame or Arrow table, or an array that has its columns
+    features : ndarray of int64
+        Numbers of the features wanted.
+    names : sequence of str, optional
+        Of the columns, where X is an array.
+
+    Raises
+    ------
+    SchemaError
+        A column that is needed is not there.
+    SourceError
+        A value that cannot be encoded, with its row.
+    """
+    from daskfs.sources.applied_table import AppliedTable
+    from daskfs.sources.registry import as_source
+
+    if not is_table(X):
+        X = _as_frame(X, names)
+    out = np.empty((_n_rows(X), len(features)))
+    if not out.size:
+        return out
+    table = AppliedTable(encoder, as_source(X), features)  # type: ignore[arg-type]
+    for block in table.row_blocks(max(64, _BLOCK_NBYTES // (8 * len(encoder.columns))), np.float64):
+        out[block.start : block.start + len(block.X)] = block.X
+    for note in table.notes:
+        warn(note, SelectionWarning)
+    return out
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.num_rows if hasattr(X, "num_rows") else len(X))
+
+
+def _as_frame(X: Any, names: Any) -> Any:
+    import pandas as pd
+
+    values = np.asarray(X, dtype=object)
+    if values.ndim != 2 or values.shape[1] != len(names):
+        expected = f"expected a table of the {len(names)} columns of the fit"
+        raise DataError(f"{expected}, found shape {values.shape}", "X", "pass a data frame")
+    return pd.DataFrame(values, columns=list(names)).infer_objects()
+
+
+def lazily_encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: np.ndarray) -> Any:
+    """Return features of a Dask data frame, as lazy as it came, as columns of these names."""
+    import pandas as pd
+
+    meta = pd.DataFrame(np.empty((0, len(names))), columns=names)
+    return X.map_partitions(_encoded_frame, encoder, features, names, meta=meta)
+
+
+def _encoded_frame(frame: Any, encoder: TableEncoder, features: np.ndarray, names: np.ndarray) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(encoded(encoder, frame, features), index=frame.index, columns=names)
+
+
+def as_asked(values: np.ndarray, X: Any, selector: Any) -> Any:
+    """Return what `transform` has made in the container that `set_output` asks for."""
+    from sklearn.utils._set_output import _wrap_data_with_container
+
+    return _wrap_data_with_container("transform", values, X, selector)

@@ -1,0 +1,72 @@
+"""Files that are read by no source: what they are, and how each becomes one that is read."""
+
+from __future__ import annotations
+
+import shlex
+
+from daskfs.errors import SourceError
+from daskfs.files import Location
+
+_EXCEL = "import pandas; pandas.read_excel({path}).to_parquet({out})"
+_SAS = "import pandas; pandas.read_sas({path}, encoding='utf-8').to_parquet({out})"
+_STATA = "import pandas; pandas.read_stata({path}).to_parquet({out})"
+_SPSS = "import pandas; pandas.read_spss({path}).to_parquet({out})"
+_HDF5 = "import h5py, numpy; numpy.save({npy}, h5py.File({path})['X'])"
+_R = "import pyreadr; next(iter(pyreadr.read_r({path}).values())).to_parquet({out})"
+_SQLITE = "import pandas, sqlite3; pandas.read_sql('select * from X', sqlite3.connect({path})).to_parquet({out})"
+_PICKLE = "import pandas; pandas.read_pickle({path}).to_parquet({out})"
+_UNPACK = "import shutil; shutil.unpack_archive({path}, {folder})"
+
+FORMATS: dict[str, tuple[str, str, str]] = {
+    ".xlsx": ("a spreadsheet", _EXCEL, "pandas, openpyxl"),
+    ".xlsm": ("a spreadsheet", _EXCEL, "pandas, openpyxl"),
+    ".xlsb": ("a spreadsheet", _EXCEL, "pandas, pyxlsb"),
+    ".xls": ("a spreadsheet", _EXCEL, "pandas, xlrd"),
+    ".ods": ("a spreadsheet", _EXCEL, "pandas, odfpy"),
+    ".json": ("JSON", "import pandas; pandas.read_json({path}).to_parquet({out})", "pandas"),
+    ".sav": ("a file of SPSS", _SPSS, "pandas, pyreadstat"),
+    ".zsav": ("a file of SPSS", _SPSS, "pandas, pyreadstat"),
+    ".dta": ("a file of Stata", _STATA, "pandas"),
+    ".sas7bdat": ("a file of SAS", _SAS, "pandas"),
+    ".xpt": ("a file of SAS", _SAS, "pandas"),
+    ".rds": ("a file of R", _R, "pyreadr"),
+    ".rdata": ("a file of R", _R, "pyreadr"),
+    ".avro": (
+        "Avro",
+        "import fastavro, pandas; pandas.DataFrame(fastavro.reader(open({path}, 'rb'))).to_parquet({out})",
+        "pandas, fastavro",
+    ),
+    ".mat": ("a file of MATLAB", "import numpy, scipy.io; numpy.save({npy}, scipy.io.loadmat({path})['X'])", "scipy"),
+    ".h5": ("HDF5", _HDF5, "h5py"),
+    ".hdf5": ("HDF5", _HDF5, "h5py"),
+    ".hdf": ("HDF5", _HDF5, "h5py"),
+    ".pkl": ("a pickle", _PICKLE, "pandas"),
+    ".pickle": ("a pickle", _PICKLE, "pandas"),
+    ".db": ("a database", _SQLITE, "pandas"),
+    ".sqlite": ("a database", _SQLITE, "pandas"),
+    ".sqlite3": ("a database", _SQLITE, "pandas"),
+    ".zip": ("an archive", _UNPACK, ""),
+    ".tar": ("an archive", _UNPACK, ""),
+    ".tgz": ("an archive", _UNPACK, ""),
+    ".7z": ("an archive", "import py7zr; py7zr.unpack_7zarchive({path}, {folder})", "py7zr"),
+}
+"""By the ending of a file's name: what it is, the line of Python that makes one that is read, and what that needs."""
+
+
+def refuse_other_formats(path: Location) -> None:
+    """Refuse a file whose name says that no source reads it, with the command that makes one that is read.
+
+    Raises
+    ------
+    SourceError
+    """
+    ending = ".tar" if ".tar" in path.suffixes[-2:] else path.suffix.lower()
+    if ending not in FORMATS:
+        return
+    what, line, needs = FORMATS[ending]
+    stem = path.name.partition(".")[0]
+    names = {"path": path.name, "out": f"{stem}.parquet", "npy": f"{stem}.npy", "folder": stem}
+    command = shlex.join(["python", "-c", line.format(**{key: repr(name) for key, name in names.items()})])
+    needed = f" (needs {needs})" if needs else ""
+    own = "; X stands for your array" if "['X']" in line else "; X stands for your table" if " X'" in line else ""
+    raise SourceError(f"{what} is not read", str(path), f"turn it into one that is{needed}: {command}{own}")

@@ -1,0 +1,274 @@
+"""Tables whose columns are not all numbers: judged and encoded as files are, and later ones as those of the fit."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from daskfs import FGM, Message, Mission, OnlineSubstitution, ingest
+from daskfs.errors import DataError, SchemaError, SelectionWarning, SourceError
+from daskfs.pipeline.drafting import source_of_file
+from daskfs.selectors.tables import encoded
+from daskfs.sources.registry import make_source
+
+N = 400
+
+
+def table(n=N, seed=0):
+    """A frame of all sorts of columns, and a target that four of its features explain."""
+    rng = np.random.default_rng(seed)
+    city, flag, number = rng.choice(["rome", "oslo", "lima"], n), rng.random(n) < 0.5, rng.standard_normal(n)
+    percent = 100 * rng.random(n)
+    frame = pd.DataFrame(
+        {
+            "city": pd.Categorical(city),
+            "number": number,
+            "flag": flag,
+            "day": pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
+            "share": [f"{value:.1f} %" for value in percent],
+            "gaps": np.where(rng.random(n) < 0.1, np.nan, rng.standard_normal(n)),
+            "holes": np.where(rng.random(n) < 0.1, None, rng.choice(["a", "b", "c", "d"], n)),
+        }
+    )
+    y = 2.0 * (city == "oslo") + number - 1.5 * flag + 0.02 * percent + 0.01 * rng.standard_normal(n)
+    return frame, pd.Series(y, name="price")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return table()
+
+
+def test_a_data_frame_is_selected_from_as_the_file_that_it_is_written_to(problem, tmp_path):
+    frame, y = problem
+    frame.assign(price=y).to_csv(tmp_path / "table.csv", index=False)
+    _, source, _ = source_of_file(tmp_path / "table.csv", "price", tmp_path)
+    store = ingest(make_source(**source), tmp_path / "store.zarr", dtype="float64")
+    of_file, of_frame = FGM(4, loss="squared").fit(store), FGM(4, loss="squared").fit(frame, y)
+    assert of_frame.encoder_.feature_names == list(store.names.array())
+    assert list(of_frame.get_feature_names_out()) == list(of_file.get_feature_names_out())
+    np.testing.assert_array_equal(of_frame.selected_, of_file.selected_)
+    np.testing.assert_allclose(of_frame.coef_, of_file.coef_, rtol=1e-9, atol=1e-12)
+    assert set(of_frame.get_feature_names_out()) == {"city=oslo", "number", "flag=True", "share"}
+    assert list(of_frame.feature_names_in_) == list(frame.columns)
+    assert of_frame.n_features_in_ == frame.shape[1]
+    assert "columns were judged as those of files (category: city, flag, holes; date: day; percent: share)" in (
+        of_frame.result_.notes
+    )
+
+
+def test_polars_arrow_and_dask_are_taken_as_pandas_is(problem):
+    frame, y = problem
+    expected = FGM(4, loss="squared").fit(frame, y)
+    arrow = pa.Table.from_pandas(frame.assign(flag=frame["flag"].astype(str)))
+    lazy = dd.from_pandas(frame, npartitions=3)
+    for given, target in ((arrow, y.to_numpy()), (lazy, dd.from_pandas(y, npartitions=3))):
+        found = FGM(4, loss="squared").fit(given, target)
+        np.testing.assert_array_equal(found.selected_, expected.selected_)
+        np.testing.assert_array_equal(found.feature_names_in_, frame.columns)
+        np.testing.assert_array_equal(found.get_feature_names_out(), expected.get_feature_names_out())
+        np.testing.assert_allclose(np.asarray(found.predict(given)), expected.predict(frame), rtol=1e-4)
+        assert found.score(given, y) > 0.999
+    chosen = found.transform(lazy)
+    assert isinstance(chosen, dd.DataFrame)
+    pd.testing.assert_frame_equal(
+        chosen.compute(), expected.set_output(transform="pandas").transform(frame), check_dtype=False
+    )
+
+
+def test_polars_gives_and_takes_frames(problem):
+    polars = pytest.importorskip("polars")
+    frame, y = problem
+    selector = FGM(4, loss="squared").set_output(transform="polars").fit(polars.from_pandas(frame), y)
+    out = selector.transform(polars.from_pandas(frame))
+    assert isinstance(out, polars.DataFrame)
+    assert set(out.columns) == {"city=oslo", "number", "flag=true", "share"}  # as polars writes truth to a file
+
+
+def test_a_classifier_learns_names_from_a_table(problem):
+    frame, y = problem
+    label = np.where(y > y.median(), "high", "low")
+    selector = FGM(4, loss="logistic").fit(frame, label)
+    assert selector.score(frame, label) > 0.95
+    assert list(selector.classes_) == ["high", "low"]
+    assert selector.predict_proba(frame).shape == (N, 2)
+
+
+def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
+    frame, y = problem
+    selector = FGM(4, loss="squared").fit(frame, y)
+    later = frame.iloc[:20].copy()
+    expected = selector.predict(later)
+    later["city"] = later["city"].astype(object)
+    later.loc[later.index[0], "city"] = "paris"
+    with pytest.warns(SelectionWarning, match="column 'city': 1 rows with unseen categories became zeros"):
+        found = selector.predict(later)
+    oslo = selector.coef_[selector.encoder_.feature_names.index("city=oslo")]
+    np.testing.assert_allclose(found[0], expected[0] - oslo * (frame["city"][0] == "oslo"))
+    np.testing.assert_array_equal(found[1:], expected[1:])
+    later = frame.iloc[:5].assign(number=np.nan)
+    np.testing.assert_allclose(
+        selector.predict(later), selector.predict(frame.iloc[:5].assign(number=frame.number.mean()))
+    )
+
+
+def test_columns_of_later_tables_are_found_by_their_names_and_only_those_that_are_needed(problem):
+    frame, y = problem
+    selector = FGM(4, loss="squared").fit(frame, y)
+    needed = frame[["share", "flag", "number", "city"]].assign(other=1.0)
+    np.testing.assert_array_equal(selector.predict(needed), selector.predict(frame))
+    np.testing.assert_array_equal(selector.predict(frame.to_numpy(dtype=object)), selector.predict(frame))
+    with pytest.raises(SchemaError, match="the table lacks 'city'"):
+        selector.predict(frame.drop(columns="city"))
+    with pytest.raises(DataError, match="expected a table of the 7 columns of the fit"):
+        selector.predict(np.zeros((3, 2)))
+
+
+def test_what_columns_are_can_be_declared_as_in_yaml(problem):
+    frame, y = problem
+    schema = {
+        "columns": {
+            "city": {"dtype": "string", "encoding": "counts"},
+            "number": {},
+            "flag": {},
+            "holes": {"dtype": "string", "encoding": {"hashed": 3}, "missing": "category"},
+            "day": {"dtype": "date", "encoding": {"date_parts": ["year"]}},
+        },
+        "other_columns": "ignore",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selector = FGM(3, loss="squared", schema=schema).fit(frame, y)
+    assert selector.encoder_.feature_names == [
+        "city.count", "number", "flag", "day.year=2021", "day.year=2022", "holes#0", "holes#1", "holes#2"
+    ]  # fmt: skip
+    np.testing.assert_array_equal(clone(selector).fit(frame, y).coef_, selector.coef_)
+    names = selector.encoder_.feature_names
+    counts = pd.DataFrame(encoded(selector.encoder_, frame, np.arange(len(names))), columns=names)
+    np.testing.assert_array_equal(counts["city.count"], frame["city"].map(frame["city"].value_counts()).astype(float))
+    hashed = counts[["holes#0", "holes#1", "holes#2"]]
+    assert (hashed.sum(axis=1) == 1.0).all()
+    assert hashed.groupby(frame["holes"].fillna("missing")).nunique().to_numpy().max() == 1
+    with pytest.raises(SourceError, match=r"expected a year among \[2021, 2022\], found 2030.*unseen: zero"):
+        encoded(selector.encoder_, frame.assign(day=pd.Timestamp("2030-05-05")), np.arange(len(names)))
+
+
+def test_rows_that_a_schema_drops_are_dropped_with_target_and_weight(problem):
+    frame, y = problem
+    schema = {"columns": {"gaps": {"missing": "drop"}, "number": {}}, "other_columns": "ignore"}
+    weight = np.random.default_rng(0).random(N)
+    found = FGM(2, loss="squared", schema=schema).fit(frame, y, sample_weight=weight)
+    kept = frame["gaps"].notna().to_numpy()
+    expected = FGM(2, loss="squared").fit(frame.loc[kept, ["number", "gaps"]], y[kept], sample_weight=weight[kept])
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-12)
+
+
+def test_what_should_be_looked_at_is_a_warning_and_what_is_left_out_a_note(problem):
+    frame, y = problem
+    suspicious = frame.assign(row_id=np.arange(N), again=frame["number"], same=y)
+    with pytest.warns(SelectionWarning, match="'row_id': is an identifier") as caught:
+        selector = FGM(3, loss="squared").fit(suspicious, y)
+    said = str(caught[0].message)
+    assert "'again': is a copy of 'number'" in said
+    assert "'same': its correlation with the target is 1.0000" in said
+    assert any("left out: row_id, again" in note for note in selector.result_.notes)
+
+
+def test_a_table_of_numbers_is_taken_as_it_is(problem):
+    frame, y = problem
+    numbers = frame[["number", "flag"]].assign(row_id=np.arange(N), mixed=pd.Series([1, 2.5] * (N // 2), dtype=object))
+    selector = FGM(2, loss="squared").fit(numbers, y)
+    assert selector.encoder_ is None
+    assert list(selector.get_feature_names_out()) == ["number", "flag"]
+    np.testing.assert_array_equal(selector.coef_, FGM(2, loss="squared").fit(numbers.to_numpy(dtype=float), y).coef_)
+    with pytest.raises(DataError, match="NaN"):
+        FGM(2, loss="squared").fit(frame[["number", "gaps"]], y)
+    judged = FGM(2, loss="squared", schema="judge").fit(frame[["number", "gaps"]], y)
+    assert judged.encoder_.feature_names == ["number", "gaps", "gaps=missing"]
+    assert judged.fit(numbers.to_numpy(dtype=float), y).encoder_ is None
+
+
+def test_a_fit_to_an_array_forgets_the_table_before(problem):
+    frame, y = problem
+    selector = FGM(2, loss="squared").fit(frame, y).fit(frame[["number", "flag"]].to_numpy(dtype=float), y)
+    assert selector.encoder_ is None
+    assert not hasattr(selector, "feature_names_in_")
+    assert not any("judged" in note for note in selector.result_.notes)
+    assert selector.n_features_in_ == len(selector.coef_) == 2
+
+
+def test_columns_of_a_table_can_be_selected_whole(problem):
+    frame, y = problem
+    selector = FGM(3, loss="squared", feature_groups="schema").fit(frame, y)
+    assert set(selector.group_names_) == {"city", "number", "flag=True"}
+    dummies = {"city=lima", "city=oslo", "city=rome"}
+    assert set(selector.get_feature_names_out()) == {*dummies, "number", "flag=True"}
+
+
+@pytest.mark.parametrize("selector", [Message(n_subsets=1), Mission(4, loss="squared", random_state=0)])
+def test_rows_that_come_later_are_encoded_as_the_first(problem, selector):
+    frame, y = problem
+    selector = clone(selector).partial_fit(frame.iloc[: N // 2], y[: N // 2])
+    later = frame.iloc[N // 2 :].assign(city="oslo")
+    selector.partial_fit(later, y[N // 2 :])
+    assert selector.predict(later).shape == (N // 2,)
+    assert "city=rome" in selector.encoder_.feature_names
+
+
+def test_a_selector_of_tables_stands_in_scikit_learns_searches(problem):
+    frame, y = problem
+    search = GridSearchCV(FGM(loss="squared"), {"n_features_to_select": [1, 4]}, cv=3).fit(frame, y)
+    assert search.best_params_ == {"n_features_to_select": 4}
+    assert cross_val_score(OnlineSubstitution(4, loss="squared"), frame, y, cv=3).min() > 0.99
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(frame), search.predict(frame))
+
+
+def test_feature_names_go_through_a_pipeline_with_encoders(problem):
+    frame, y = problem
+    encoders = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["city", "flag"]),
+        (StandardScaler(), ["number"]),
+        verbose_feature_names_out=False,
+    ).set_output(transform="pandas")
+    pipeline = make_pipeline(encoders, FGM(3, loss="squared")).fit(frame, y)
+    names = pipeline.get_feature_names_out()
+    assert {"number", "city_oslo"} < set(names)
+    assert {name.rpartition("_")[0] for name in names} == {"", "city", "flag"}
+    after = make_pipeline(FGM(4, loss="squared"), StandardScaler()).fit(frame, y)
+    assert set(after.get_feature_names_out()) == {"city=oslo", "number", "flag=True", "share"}
+
+
+def test_names_of_a_table_are_checked(problem):
+    frame, y = problem
+    selector = FGM(4, loss="squared").fit(frame, y)
+    np.testing.assert_array_equal(selector.get_feature_names_out(frame.columns), selector.get_feature_names_out())
+    with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
+        selector.get_feature_names_out(["a"] * 7)
+
+
+def test_a_table_without_a_target_or_with_one_of_another_length_is_refused(problem):
+    frame, y = problem
+    with pytest.raises(DataError, match="requires y to be passed"):
+        FGM(loss="squared").fit(frame)
+    with pytest.raises(DataError, match="expected 400 targets as the rows of X"):
+        FGM(loss="squared").fit(frame, y[:10])
+
+
+def test_a_selection_of_nothing_predicts_the_mean_of_arrays_and_tables(problem):
+    frame, _ = problem
+    noise = np.random.default_rng(5).standard_normal(N)
+    with pytest.warns(SelectionWarning, match="no feature was selected"):
+        selector = Message(n_subsets=1, gamma=1.0, loss="squared").fit(frame, noise)
+    np.testing.assert_allclose(selector.predict(frame), noise.mean())
