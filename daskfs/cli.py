@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -167,6 +168,9 @@ def plan(
         str | None, typer.Option(metavar="NxC", help="Also the time on N machines of C cores each, e.g. 100x16.")
     ] = None,
     price: Annotated[float | None, typer.Option(help="With --on: price of an hour of a core.", min=0)] = None,
+    latency: Annotated[
+        float, typer.Option(help="With --on: seconds until the store answers, of an object store.", min=0)
+    ] = 0.0,
 ) -> None:
     """Print the cost of a pipeline without reading data.
 
@@ -186,10 +190,10 @@ def plan(
         planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
         text, document = planned.to_text(), planned.to_document()
         if on is not None:
-            from daskfs.pipeline.cost import Nodes, costs_of, text_of_costs
+            from daskfs.pipeline.cost import MEASURED, Nodes, costs_of, text_of_costs
 
             nodes, methods = Nodes.parse(on), {label: one.method for label, one in pipeline.selections.items()}
-            costs = costs_of(planned, methods, nodes)
+            costs = costs_of(planned, methods, nodes, replace(MEASURED, latency_s=latency))
             text += "\n" + text_of_costs(planned, costs, nodes, price)
             document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
     print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
@@ -676,7 +680,7 @@ def report(
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result or table.")] = "pipeline",
+    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result, model or table.")] = "pipeline",
 ) -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text

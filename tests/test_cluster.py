@@ -99,6 +99,14 @@ def test_small_blocks_are_taken_several_to_a_task(monkeypatch, function, seconds
     assert (len(set(found.values())) < 50) == are_together
 
 
+def test_rounds_of_few_small_blocks_begin_with_tasks_as_large_as_the_last_round_ended(monkeypatch):
+    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", 1e9)
+    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+        for _ in range(2):
+            found = dict(workers.map_blocks(its_task, range(8), name="task"))
+    assert len(set(found.values())) <= 4
+
+
 def test_map_blocks_of_nothing_is_nothing(workers):
     assert list(workers.map_blocks(third_of, [], name="third")) == []
 

@@ -31,6 +31,7 @@ BLOCK_NBYTES = 16 * 2**20
 """Of a block of rows, all features of the columns that are read."""
 BLOCK_ROWS, BLOCK_ENTRIES = 1 << 14, 1 << 20
 OF_TABLES = ("csv", "parquet")
+OF_GENOTYPES = ("plink", "vcf_zarr")
 _NAMED = 8
 
 
@@ -163,7 +164,8 @@ class AppliedRows:
             if self.columns.is_sparse:
                 rows, places = np.nonzero(X)
                 made = Entries(rows, places, X[rows, places])
-            yield self._block(made, block.y, block.weight, len(X))
+            found = self._block(made, block.y, block.weight, len(X))
+            yield found if self._table is not None else found._replace(handed_on=block.labels)
 
     def _sparse_blocks(self) -> Iterator[RowBlock]:
         assert isinstance(self._source, SparseSource)
@@ -227,7 +229,10 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
     if given.kept:
         raise SourceError("expected a table, whose columns can be handed on", str(data), "leave --keep out")
     if kind is not None:
-        source = make_source(kind, path=data, **(encoder["options"] if word == kind else {}) | given.options)
+        options = dict(encoder["options"]) if word == kind else {}
+        if kind in OF_GENOTYPES:  # a mean of other samples is not that of the fit
+            options["missing"] = "error"
+        source = make_source(kind, path=data, **options | given.options)
     else:
         source = as_source(data)
     source.check()

@@ -229,6 +229,8 @@ class OnDask(Workers):
     def __init__(self, client: Client) -> None:
         self.client, self.run_name = client, ""
         self._spans: dict[tuple[str, str], dict[str, Any]] = {}
+        self._n_together: dict[str, int] = {}  # blocks of a task, by what runs: rounds of few go on as the last ended
+        self._n_threads, self._counted = 1, -math.inf
 
     @property
     def n_threads(self) -> int:
@@ -249,21 +251,20 @@ class OnDask(Workers):
         arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
         submit = self._submitter(partial(_each, function), name, arguments)
         waiting: Iterator[tuple[int, Any]] = enumerate(items)
-        n_left, n_together = len(items), 1
+        n_left = len(items)
         in_flight: dict[Any, tuple[list[int], Any, Any]] = {}  # numbers, future, what has submitted it
         completed = as_completed(loop=self.client.loop)
 
-        most, counted = 0, -math.inf
-
         def fill() -> None:
             """Submit as many as the workers there are at present have threads for: some come late, others end."""
-            nonlocal most, counted, n_left
-            if time.monotonic() - counted > _COUNT_S:
-                most, counted = _TASKS_PER_THREAD * self.n_threads, time.monotonic()
+            nonlocal n_left
+            if time.monotonic() - self._counted > _COUNT_S:
+                self._n_threads, self._counted = self.n_threads, time.monotonic()
+            most, n_together = _TASKS_PER_THREAD * self._n_threads, self._n_together.get(name, 1)
             numbers: list[list[int]] = []
             tasks: list[tuple[int, list[Any]]] = []
             while n_left and len(in_flight) + len(tasks) < most:
-                some = [*islice(waiting, min(n_together, max(1, n_left // most)))]  # all end together
+                some = [*islice(waiting, min(n_together, -(-n_left // self._n_threads)))]  # a share for each thread
                 numbers.append([k for k, _ in some])
                 tasks.append((some[0][0], [item for _, item in some]))
                 n_left -= len(some)
@@ -290,7 +291,8 @@ class OnDask(Workers):
                         for one, together in zip(there, found, strict=True)
                     )
                     if found:
-                        losses.n, n_together = 0, min(2 * n_together, found[-1].n_next)
+                        losses.n = 0
+                        self._n_together[name] = min(2 * self._n_together.get(name, 1), found[-1].n_next)
                     released(*there)
                     del found
                     fill()

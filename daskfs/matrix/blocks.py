@@ -13,6 +13,42 @@ Rows: TypeAlias = slice | np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
+class PackedRows:
+    """Ascending row numbers as a bit for each row between the first and the last: see `packed`."""
+
+    start: int
+    n_between: int
+    bits: np.ndarray
+
+    def unpacked(self) -> np.ndarray:
+        """Return the row numbers."""
+        return self.start + np.flatnonzero(np.unpackbits(self.bits, count=self.n_between))
+
+
+def packed(rows: Rows) -> Rows | PackedRows:
+    """Return row numbers in little memory, for what is kept long: as bits, where that is less.
+
+    Examples
+    --------
+    >>> packed(np.arange(0, 1000, 3)).bits.nbytes, packed(np.array([3, 1, 2]))
+    (125, array([3, 1, 2]))
+    """
+    if isinstance(rows, slice) or len(rows) == 0 or np.any(np.diff(rows) <= 0):
+        return rows
+    n_between = int(rows[-1] - rows[0]) + 1
+    if n_between >= 8 * rows.nbytes:
+        return rows
+    is_one = np.zeros(n_between, dtype=bool)
+    is_one[rows - rows[0]] = True
+    return PackedRows(int(rows[0]), n_between, np.packbits(is_one))
+
+
+def unpacked(rows: Rows | PackedRows) -> Rows:
+    """Return what was packed."""
+    return rows.unpacked() if isinstance(rows, PackedRows) else rows
+
+
+@dataclass(frozen=True, slots=True)
 class RowBlock:
     """Consecutive rows of a matrix: X of shape (stop - start, n_columns), y and weight of shape (stop - start,)."""
 

@@ -14,6 +14,10 @@ _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _IN_TEXT = re.compile(
     r"""([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*@)?([^\s?#'"<>]*)(\?(?:[^\s'"<>#]*[^\s'"<>#;,.)])?)?"""
 )
+_ASSIGNED = re.compile(
+    r"""(\b\w*(?:secret|token|passw|credential|signature|_key)\w*=)("[^"]*"|'[^']*'|[^\s"';&|$]+)""", re.IGNORECASE
+)
+"""In a line of a shell."""
 
 
 def is_url(path: Any) -> bool:
@@ -34,7 +38,7 @@ def has_url(paths: Any) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Return a text whose URLs show neither passwords nor queries, which sign requests.
+    """Return a text whose URLs show neither passwords nor queries, which sign requests; nor what a shell keeps secret.
 
     Examples
     --------
@@ -42,8 +46,10 @@ def redacted(text: str) -> str:
     'no answer from https://***@host/a.csv?***; try again'
     >>> redacted("abfs://container@account.dfs.core.windows.net/x.zarr")
     'abfs://container@account.dfs.core.windows.net/x.zarr'
+    >>> redacted('export API_TOKEN="a b"; export HF_TOKEN=$TOKEN N=3')
+    'export API_TOKEN=***; export HF_TOKEN=$TOKEN N=3'
     """
-    return _IN_TEXT.sub(_shown, text)
+    return _ASSIGNED.sub(r"\1***", _IN_TEXT.sub(_shown, text))
 
 
 def _shown(match: re.Match[str]) -> str:

@@ -184,6 +184,7 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Walltime: TypeAlias = Annotated[str, Field(pattern=r"^(\d+-)?\d+(:\d+){0,2}$")]
 
 _OF_MOST_KINDS = ("kind", "n_workers", "memory_limit", "local_directory")
+_TEXTS_OF_JOBS = ("queue", "account", "resource_spec", "prologue", "directives", "python", "interface")
 _OF_JOBS = [field.name for field in fields(JobOptions) if field.name not in _OF_MOST_KINDS]
 _ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some kinds only
     **dict.fromkeys(_OF_JOBS, tuple(JOB_QUEUES)),
@@ -496,8 +497,9 @@ class Pipeline(Section):
 
     @property
     def cluster_jobs(self) -> JobOptions:
-        """What jobs are asked for, where the workers are jobs."""
-        return self.cluster.jobs(f"{self.output_path}.jobs")
+        """What jobs are asked for, where the workers are jobs, as it may be shown: see `to_document`."""
+        jobs, shown = self.cluster.jobs(f"{self.output_path}.jobs"), self.to_document()["cluster"]
+        return replace(jobs, **{key: shown[key] for key in _TEXTS_OF_JOBS if shown[key] is not None})
 
     def to_document(self) -> dict[str, Any]:
         """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds.

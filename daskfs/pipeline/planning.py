@@ -23,11 +23,12 @@ from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.metrics import SELECTION_METRICS
+from daskfs.objects.address import redacted
 from daskfs.objects.ahead import AHEAD_NBYTES
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
-from daskfs.selectors.shared.budget import Budget
+from daskfs.selectors.shared.budget import Budget, Work
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.sources.base import Source
 from daskfs.sources.files import located
@@ -57,6 +58,9 @@ BASE_EXTERNAL_NBYTES = 32 * MIB
 HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
 """The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
 machine is busy; at most 4 MiB above the other terms were measured before there was one."""
+WORKER_ROW_NBYTES = 4 * 8
+"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), these on their way to
+it, and what reading makes of them; 24 bytes measured (``benchmarks/process_memory.py --shape tall``)."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
 EVALUATE_NBYTES = 32 * MIB
@@ -128,6 +132,9 @@ class DataFacts:
     """Of the columns, where a store stands."""
     table_columns: np.ndarray | None = field(default=None, compare=False)
     """Of each column the table's that it was encoded from, where a store stands that says it."""
+
+    are_some_rows: bool = False
+    """Whether the rows to train on are some of those there are: their numbers are sent to the workers."""
 
     ahead_nbytes: int = 0
     """Held of requests that are on their way, by what reads or writes a store that lies in an object store."""
@@ -262,6 +269,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
             dtype=wanted.dtype,
             tile_shape=(BLOCK_ROWS, max(1, min(n_features, 128))),
             n_train=_n_train(pipeline.split, n_samples),
+            are_some_rows=pipeline.split is not None,
             is_estimate=source.n_samples is None or source.n_features is None,
             store_stands=False,
             store_nbytes=_sparse_nbytes(n_samples, n_features, n_entries, wanted.dtype),
@@ -280,6 +288,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         dtype=wanted.dtype,
         tile_shape=layout.tile_shape,
         n_train=_n_train(pipeline.split, n_samples),
+        are_some_rows=pipeline.split is not None,
         is_estimate=source.n_samples is None,
         store_stands=False,
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
@@ -320,6 +329,7 @@ def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -
         dtype=how.dtype.name,
         tile_shape=(shape[0], min(shape[1], how.tile_columns)),
         n_train=_n_train(pipeline.split, shape[0]),
+        are_some_rows=pipeline.split is not None,
         is_estimate=source.n_samples is None,
         store_stands=True,
         store_nbytes=how.nbytes,
@@ -340,6 +350,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         dtype=str(store.dtype),
         tile_shape=store.tile_shape,
         n_train=_n_train(pipeline.split, n_samples),
+        are_some_rows=pipeline.split is not None,
         is_estimate=False,
         store_stands=not is_new,
         store_nbytes=(
@@ -516,6 +527,8 @@ class ProcessLimits(NamedTuple):
             base.add("its dashboard", BASE_EXTERNAL_NBYTES)
         if data is not None and self.ingests_on_workers(data) and not self.ends_after_ingest:
             base.add("what has read the source", BASE_READER_NBYTES)
+        if data is not None and data.are_some_rows:
+            base.add("numbers of the rows", WORKER_ROW_NBYTES * data.n_train)
         return base
 
 
@@ -540,6 +553,7 @@ class PlannedStep:
     text: str
     in_client: str = ""
     """What of it the client process does itself though there are workers, and why."""
+    work: Work | None = None
 
     @property
     def client_nbytes(self) -> int:
@@ -554,6 +568,7 @@ class PlannedStep:
     def to_document(self) -> dict[str, Any]:
         """Return the step as JSON can hold it."""
         document = asdict(self)
+        del document["work"]
         for process in ("client", "worker"):
             budget = document.pop(process)
             document[f"{process}_nbytes"], document[f"{process}_terms"] = getattr(self, process).nbytes, budget["terms"]
@@ -645,6 +660,8 @@ class Plan:
 def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
     """Return how many jobs a pipeline asks a batch system for, and their script; nothing where it asks for none.
 
+    The script is as it will be submitted, but with ``${NAME}`` as written and without what is secret: logs keep it.
+
     Raises
     ------
     ConfigError
@@ -654,7 +671,7 @@ def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
         return {}
     jobs = pipeline.cluster_jobs
     try:
-        return {"n_jobs": jobs.n_jobs, "job_script": job_script(jobs)}
+        return {"n_jobs": jobs.n_jobs, "job_script": redacted(job_script(jobs))}
     except ConfigError as fault:
         if to_run or fault.where != "cluster.kind":
             raise
@@ -835,7 +852,7 @@ def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) 
     else:
         worker = limits.base_of_worker(data) + plan.task
     numbers = (plan.read_nbytes, plan.n_passes, plan.n_tasks)
-    return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client)
+    return PlannedStep(label, *numbers, 0, client, worker, plan.text, plan.in_client, plan.work)
 
 
 def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimits) -> PlannedStep:

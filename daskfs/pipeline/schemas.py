@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from daskfs.applied.model import ModelRecord
 from daskfs.documents import Document
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.pipeline.config import Pipeline
@@ -24,6 +25,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DOCUMENTS: dict[str, tuple[type, str]] = {
     "pipeline": (Pipeline, "A pipeline file of daskfs"),
     "result": (ResultRecord, "result.json in the folder of a run of daskfs"),
+    "model": (ModelRecord, "model.json in the folder of a run of daskfs: what is applied to other rows"),
     "table": (TableSchema, "A table schema: what the columns of a table mean"),
     "store": (StoreHeader, 'The attribute "daskfs" of the Zarr group that is a feature store'),
 }
@@ -34,7 +36,7 @@ def json_schema(name: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    name : {"pipeline", "result", "table", "store"}
+    name : {"pipeline", "result", "model", "table", "store"}
 
     Raises
     ------

@@ -222,11 +222,10 @@ def _with_columns(frame: pd.DataFrame, beside: Mapping[str, Any]) -> pd.DataFram
 
 
 def _of_another_length(name: str, expected: int, found: Any) -> DataError:
-    what = "weights" if name.rstrip("_") == "weight" else "targets"
+    is_weight = name.rstrip("_") == "weight"
     found = f"shape {found}" if isinstance(found, tuple) else found
-    return DataError(
-        f"expected {expected} {what} as the rows of X, found {found}", what[0] if what == "weights" else "y"
-    )
+    problem = f"expected {expected} {'weights' if is_weight else 'targets'} as the rows of X, found {found}"
+    return DataError(problem, "weight" if is_weight else "y")
 
 
 def _hides_types(frame: pd.DataFrame) -> bool:

@@ -64,18 +64,18 @@ class WholeWriter(ABC):
         self.memory_limit, self.progress = memory_limit, progress or Silent()
 
     def __enter__(self) -> Self:
-        is_begun = False
+        is_begun, self._n_rows, self._is_whole = False, 0, True
         try:
-            with interrupts.held():
-                self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
-            self.notes += self._site.notes
-            self._group = self._site.new_group()
-            self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
-            self._keys: list[np.ndarray] = [np.empty(0)]
-            self._n_rows, self._is_whole = 0, True
-            self._workers: Workers = Here()
-            self._prepare()
-            self._rng = np.random.default_rng(self.random_state)
+            with self._explain_disk_full():
+                with interrupts.held():
+                    self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
+                self.notes += self._site.notes
+                self._group = self._site.new_group()
+                self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
+                self._keys: list[np.ndarray] = [np.empty(0)]
+                self._workers: Workers = Here()
+                self._prepare()
+                self._rng = np.random.default_rng(self.random_state)
         except BaseException:
             if is_begun:
                 self._site.remove()

@@ -422,6 +422,8 @@ class StoreWriter(WholeWriter):
 
     def _needed(self) -> str:
         n_rows = self._n_rows if self.n_samples is None else self.n_samples
+        if not n_rows:
+            return ""
         layout = choose_layout(n_rows, self.n_features, self.dtype, self.codec, tile_shape=self.tile_shape)
         nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
         so_far = " for the rows read so far" if self.n_samples is None else ""

@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +19,7 @@ from daskfs.errors import DataError, RunError, SchemaError, SourceError
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.pipeline.run import run_pipeline
+from daskfs.pipeline.schemas import json_schema
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.sparse.libsvm import LibsvmSource
 
@@ -84,6 +86,7 @@ def table(tmp_path_factory):
 def test_a_file_a_frame_and_single_rows_get_the_bits_of_the_run(table):
     folder, frame = table
     model = daskfs.load(folder / "run")
+    jsonschema.validate(model.document, json_schema("model"))
     is_kept = frame.gone.notna().to_numpy()
     expected = in_the_run(folder, model)
     for data in (folder / "t.csv", frame, frame.drop(columns="y").iloc[:, ::-1], pa.Table.from_pandas(frame)):

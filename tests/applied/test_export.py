@@ -42,7 +42,7 @@ def model_of(frame, columns, loss="squared", labels=None, n_classes=1, made=None
     k = len(names) if made is None else len(made.columns)
     coef = rng.normal(size=(n_classes, k) if n_classes > 1 else k)
     intercept = rng.normal(size=n_classes) if n_classes > 1 else 0.5
-    selector.n_features_in_ = len(names)
+    selector.n_features_in_ = selector._n_columns = len(names)
     if made is None:
         selector._set_selection(np.arange(len(names)), rng.random(k), coef, intercept)
     else:

@@ -547,7 +547,7 @@ class Campaign:
         """Yield all trials: n of each job and loss, of some losses a quarter; less those that there were before."""
         had = Counter((one.job, one.loss) for one in before)
         for name in jobs:
-            wanted = {loss: (n if loss in FEW_LOSSES else max(1, n // 4)) - had[name, loss] for loss in losses}
+            wanted = {loss: (n if loss in FEW_LOSSES else -(-n // 4)) - had[name, loss] for loss in losses}
             how_many = {loss: count for loss, count in wanted.items() if count > 0}
             if not name.startswith("async"):
                 how_many.pop("node", None)
@@ -602,7 +602,8 @@ def _threads(name: str) -> Iterator[Any]:
     if name.startswith("async"):
         yield Here()
         return
-    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    how: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+    how |= {"dashboard_address": ":0", "scheduler_kwargs": {"dashboard": False}}
     with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
         yield OnDask(client)
 

@@ -13,13 +13,14 @@ import pytest
 import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from benchmarks import genotypes_real
 from benchmarks.genotypes_real import GenotypeSet
 from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
-from daskfs.matrix.blocks import RowBlock
+from daskfs.matrix.blocks import RowBlock, packed, unpacked
 from daskfs.matrix.names import Names
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
 from daskfs.sources.plink import PlinkSource
@@ -412,3 +413,15 @@ def test_a_store_that_was_replaced_is_told_by_every_view_of_it(tmp_path, shuffle
     ):
         with pytest.raises(StoreError, match="no longer the one that was opened"):
             matrix.verify_unchanged()
+
+
+@given(hnp.arrays(np.int64, st.integers(0, 40), elements=st.integers(0, 300)), st.booleans())
+def test_packed_rows_are_those_that_were_packed(rows, is_sorted):
+    rows = np.unique(rows) if is_sorted else rows
+    np.testing.assert_array_equal(unpacked(packed(rows)), rows)
+    assert unpacked(packed(slice(3, 9))) == slice(3, 9)
+
+
+def test_packed_rows_take_a_bit_for_each_row_between():
+    rows = np.flatnonzero(np.random.default_rng(0).random(100_000) < 0.8)
+    assert len(pickle.dumps(packed(rows))) < 100_000 / 8 + 1000

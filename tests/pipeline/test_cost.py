@@ -3,31 +3,55 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from daskfs.cli import app
 from daskfs.errors import ConfigError
-from daskfs.pipeline.cost import Machine, Nodes, cost_of_step
+from daskfs.methods import METHODS, load
+from daskfs.pipeline.cost import MEASURED, Machine, Nodes, cost_of_step
+from daskfs.selectors.shared.budget import Work
 
-MACHINE = Machine(1e9, {"other": 1e-9}, task_s=1e-3, request_s=0.05, round_trip_s=0.0)
+MACHINE = Machine(1e9, {"other": 1e-9, "fgm: values": 1e-9, "fgm: values selected": 1e-8}, 1e-3, round_trip_s=0.0)
 
 
 def test_cores_share_the_work_until_the_scheduler_or_the_tasks_bound_it():
-    costs = [cost_of_step("fgm", 4e12, 4, 10, 100_000, n, MACHINE) for n in (1, 100, 10**5)]
+    costs = [cost_of_step("lasso", 4e12, 10, 10_000, n, MACHINE) for n in (1, 100, 10**5)]
     assert [one.bound for one in costs] == ["cores", "cores", "scheduler"]
     assert costs[0].seconds == pytest.approx(100 * costs[1].seconds)
-    assert costs[2].seconds == pytest.approx(100_000 * 1e-3)
-    assert cost_of_step("fgm", 4e12, 4, 10, 100, 100, MACHINE).bound == "tasks"
+    assert costs[2].seconds == pytest.approx(10_000 * 1e-3)
+    assert cost_of_step("lasso", 4e12, 10, 100, 100, MACHINE).bound == "tasks"
 
 
-def test_waiting_for_requests_counts():
-    local, far = (
-        cost_of_step("fgm", 4e9, 4, 1, 10, 1, Machine(1e9, {"other": 0.0}, 0.0, request_s, 0.0)).seconds
-        for request_s in (0.0, 0.05)
-    )
-    assert far - local == pytest.approx(4e9 / 2**22 * 0.05)
+def test_no_core_shares_what_one_process_does():
+    work = Work({"values": 1e13}, {"values selected": 1e10})
+    one, many = (cost_of_step("fgm", 0.0, 1, 1000, n, MACHINE, work=work) for n in (1, 1000))
+    assert (one.bound, many.bound) == ("cores", "client")
+    assert one.seconds == pytest.approx(1e4 + 100.0)
+    assert many.seconds == pytest.approx(1e1 + 100.0)
+
+
+def test_few_tasks_at_once_use_few_cores():
+    work = Work({"values": 1e13}, n_at_once=4)
+    found = cost_of_step("fgm", 0.0, 1, 1000, 1000, MACHINE, work=work)
+    assert (found.bound, found.seconds) == ("tasks", pytest.approx(2500.0))
+
+
+def test_requests_are_waited_for_while_cores_work():
+    near, far = (replace(MACHINE, latency_s=latency_s, n_ahead=8.0) for latency_s in (0.001, 10.0))
+    local = cost_of_step("lasso", 4e9, 1, 10, 1, MACHINE)
+    assert cost_of_step("lasso", 4e9, 1, 10, 1, near) == local
+    found = cost_of_step("lasso", 4e9, 1, 10, 1, far)
+    assert (found.bound, found.seconds) == ("requests", pytest.approx(4e9 / 2**22 * 10.0 / 8.0))
+
+
+@pytest.mark.parametrize("name", ["message", "fgm", "online_substitution", "async_online_substitution", "mission"])
+def test_what_every_method_counts_is_measured(name):
+    selector = load(METHODS[name])()
+    work = selector.plan(10_000, 2000, "float32", None).work
+    assert MEASURED.seconds(name, work.by_tasks) + MEASURED.seconds(name, work.in_client) > 0.0
 
 
 @pytest.mark.parametrize("text", ["100", "0x4", "axb", "4x-1"])

@@ -66,6 +66,13 @@ def test_each_kind_of_cluster_says_where_the_memory_goes():
     assert four["client"] - one == 3 * 200 * MIB + BASE_SCHEDULER_NBYTES
 
 
+def test_workers_have_room_for_the_numbers_of_the_rows_to_train_on():
+    limits = ProcessLimits("address", 4, 4 * GIB, 4 * GIB)
+    some, all_rows = (make_plan(replace(DATA, are_some_rows=are), SELECT, limits) for are in (True, False))
+    held = some.promised_nbytes["worker"] - all_rows.promised_nbytes["worker"]
+    assert held == 4 * 8 * DATA.n_train
+
+
 @pytest.mark.parametrize("limit", ["600MiB", "1GiB", "3GiB", "64GiB"])
 def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
     plan = make_plan(DATA, {}, limits_of(Cluster(kind="local", memory_limit=limit)))

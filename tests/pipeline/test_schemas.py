@@ -10,7 +10,7 @@ from daskfs.sources.ingest import ingest
 FOLDER = Path(__file__).parents[2] / "data_schemas"
 
 
-@pytest.mark.parametrize("name", ["pipeline", "result", "store"])
+@pytest.mark.parametrize("name", ["pipeline", "result", "store", "model"])
 def test_the_copies_in_data_schemas_are_what_the_code_says(name):
     text = (FOLDER / f"{name}.schema.json").read_text(encoding="utf-8")
     assert text == json_schema_text(name), "python -m daskfs.pipeline.schemas writes them"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, of_columns
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -194,4 +194,17 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
             f"{shape.capacity * shape.column_nbytes:,} bytes; up to {shape.n_epochs} passes in blocks of {blocks}"
         ),
         in_client="all of it: its workers take turns" if shape.in_turn else "",
+        work=_work(shape, widths.narrowest),
     )
+
+
+def _work(shape: AsyncShape, width: int) -> Work:
+    """Return what is computed: each worker looks at its share of the columns, beside those that it holds.
+
+    Blocks narrower than tiles read each tile several times.
+    """
+    n_values = shape.n_samples * shape.n_features * shape.n_epochs
+    products = of_columns("products with selected columns", shape.n_samples, shape.capacity, shape.itemsize)
+    counts: dict[str, float] = {"values": n_values, products: n_values * shape.capacity}
+    counts["values passed by"] = n_values * max(1.0, min(shape.tile_columns, shape.n_features) / width)
+    return Work(in_client=counts) if shape.in_turn else Work(counts, n_at_once=shape.n_workers)

@@ -23,7 +23,7 @@ from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work, most_within, of_columns
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
@@ -302,6 +302,10 @@ def plan_fgm(
     more_nbytes = n_later * (reads.first_group - reads.later_group)
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
+    # A problem of one pass has the groups of those before it.
+    n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_scored))
+    held = of_columns("values selected", n_rows, sizes.most_columns, max(shape.itemsize, 4))
+    in_client = {held: n_rows * n_held * (1 + n_trials)}
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
         client.add("what the feature map knows of the columns, and a copy that is sent", 2 * cost.sent_nbytes)
@@ -322,6 +326,7 @@ def plan_fgm(
                 f"the columns have alone{fate}"
             ),
             in_client=IN_CLIENT,
+            work=Work({"entries paired": n_passes * (shape.n_entries or n_samples * shape.n_features)}, in_client),
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
@@ -337,4 +342,8 @@ def plan_fgm(
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
         in_client=IN_CLIENT,
+        work=Work(
+            {"values": n_scored * (1 + n_trials) * (shape.n_entries or n_samples * shape.n_features) * n_problems},
+            in_client,
+        ),
     )

@@ -16,11 +16,12 @@ from daskfs.kernels.glm.softmax import softmax_nbytes
 from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbytes
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
+from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work
 from daskfs.selectors.shared.rows import in_random_order
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
@@ -331,7 +332,16 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
             f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
+        work=_work(subsets),
     )
+
+
+def _work(subsets: Subsets) -> Work:
+    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all."""
+    n, p = subsets.data.n_samples, subsets.data.n_features
+    if subsets.settings.loss != "squared":
+        return Work({"values, likelihood": n * p, "rows, likelihood": n})
+    return Work({"values": n * p} | ({"correlations": n * p**2} if wants_whole_gram(subsets.n_rows, p) else {}))
 
 
 def _smaller_subsets(subsets: Subsets, memory_limit: int) -> str:

@@ -15,7 +15,7 @@ from daskfs.cluster.workers import Round
 from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Rows, packed
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
@@ -377,7 +377,7 @@ class Passes:
         in_place = n_models == 1 and self.run.workers.client is None
         return [
             RowRange(
-                tuple(self.run.rows(*block) for block in blocks),
+                tuple(packed(self.run.rows(*block)) for block in blocks),
                 rows_seen,
                 n_models,
                 i,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, most_within
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, Work, most_within
 
 REPORTS = 8  # lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
@@ -252,7 +252,19 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
             f"mission: {shape.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
             f"cells; {n_passes} passes over all columns{refit}"
         ),
+        work=_work(shape, n_passes),
     )
+
+
+def _work(shape: MissionShape, n_passes: int) -> Work:
+    """Return what is computed: one model learns from one row after the other, of which candidates are chosen once."""
+    data, model, n_replicas = shape.data, shape.model, shape.settings.n_replicas
+    n_values = data.n_samples * (shape.nnz_per_row or data.n_features)
+    by_tasks = {"values": n_passes * n_values * model.n_outputs, "rows": n_passes * data.n_samples}
+    by_tasks["values surveyed"] = n_values  # before the first pass, and after the last one
+    if shape.has_choice:
+        by_tasks["products of candidates"] = data.n_samples * model.n_selected**2
+    return Work(by_tasks, n_at_once=n_replicas)
 
 
 def _n_tasks_of_pass(settings: Settings, n_samples: int) -> int:

@@ -5,7 +5,7 @@ Imported by workers, hence light: numpy and the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from daskfs.kernels.linear.column_sums import add_column_sums, add_moments, row_
 from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows, SparseRows
+from daskfs.matrix.blocks import PackedRows, Rows, SparseRows, unpacked
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
 from daskfs.selectors.shared.record import Record
@@ -98,8 +98,8 @@ class SgdSettings:
 class RowRange:
     """Blocks of rows that one model takes in their order, while others take others."""
 
-    blocks: tuple[Rows, ...]
-    """Rows of the base matrix; after each block comes a selection."""
+    blocks: tuple[Rows | PackedRows, ...]
+    """Rows of the base matrix; after each block comes a selection. Packed: Dask keeps them as long as the chain."""
     rows_seen: float
     """By all models, before these."""
     n_replicas: int = 1
@@ -142,7 +142,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     rule = settings.rule(part.n_replicas)
     sums = np.zeros((len(state.keys), 3)) if part.with_sums else None
     n_seen = 0
-    for piece in _pieces(matrix, settings, part.blocks):
+    for piece in _pieces(matrix, settings, [unpacked(rows) for rows in part.blocks]):
         entries, weight = piece.entries, piece.weight
         try:
             model.train(entries, piece.y, weight, rule, part.frozen)
@@ -167,7 +167,7 @@ class _Piece(NamedTuple):
     ends_block: bool
 
 
-def _pieces(matrix: Matrix, settings: SgdSettings, blocks: tuple[Rows, ...]) -> Iterator[_Piece]:
+def _pieces(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[_Piece]:
     """Yield blocks of rows piece by piece, read ahead by one."""
 
     def read(piece: tuple[Rows, bool]) -> _Piece:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, most_within
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, most_within, of_columns
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
@@ -225,4 +226,20 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
             f"up to {shape.n_epochs} passes over all columns in {how}"
         ),
         in_client=in_client,
+        work=_work(shape),
     )
+
+
+def _work(shape: SubstitutionShape) -> Work:
+    """Return what is computed: each column's products with the selected ones, and exchanges.
+
+    With a screen the workers make the products with those of all columns, the client exchanges candidates: of columns
+    in random order the k-th is among the best s so far with probability s / k.
+    """
+    n, p, s = shape.n_samples, shape.n_features * shape.n_epochs, shape.n_selected
+    products = of_columns("products with selected columns", n, s, shape.itemsize)
+    seen: dict[str, float] = {"values": n * p, products: n * p * s}
+    if not shape.n_screened:
+        return Work(in_client=seen)
+    n_exchanged = s * (1.0 + math.log(max(1.0, p / s)))
+    return Work({f"{name}, screened": count for name, count in seen.items()}, {"values exchanged": n * s * n_exchanged})

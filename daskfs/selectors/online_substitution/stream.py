@@ -248,7 +248,7 @@ class SubstitutionStream:
 
     def _round(self, parts: list[np.ndarray]) -> int:
         """Screen columns where tasks run, all against the members of now; exchange with those that they return."""
-        shared = (self.settings, self.weight, self.engine.screen(max(1, self.plan.batch // 2)))
+        shared = (self.settings, self.run.keep(self.weight), self.engine.screen(max(1, self.plan.batch // 2)))
         found = self._screened(parts, shared)
         with self.run.timed("select"):
             for screened in found:

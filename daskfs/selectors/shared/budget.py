@@ -14,8 +14,9 @@ A plan prints the terms, a refusal names the largest, and tests hold each agains
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -212,6 +213,28 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a fit computes, for a forecast of its time: how many operations of each kind, by names of the method's own.
+
+    How long one takes is measured: `daskfs.pipeline.cost.MEASURED`.
+    """
+
+    by_tasks: Mapping[str, float] = field(default_factory=dict)
+    in_client: Mapping[str, float] = field(default_factory=dict)
+    """What one process does, however many workers there are."""
+    n_at_once: float = math.inf
+    """Most tasks of a pass that can run at the same time."""
+
+
+CACHE_NBYTES = 16 << 20  # of a core's share, about: what is larger is fetched from memory each time
+
+
+def of_columns(unit: str, n_samples: int, n_columns: int, itemsize: int) -> str:
+    """Return the unit of operations on columns that are held: other ones where these are too many for the cache."""
+    return unit if n_samples * n_columns * itemsize <= CACHE_NBYTES else f"{unit} beyond the cache"
+
+
+@dataclass(frozen=True, slots=True)
 class SelectorPlan:
     """What a selector will read and hold."""
 
@@ -228,6 +251,8 @@ class SelectorPlan:
     """The plan in words."""
     in_client: str = ""
     """What the client process does itself where there are workers, in words."""
+    work: Work | None = None
+    """None where nobody has measured it."""
 
     @property
     def task_nbytes(self) -> int:
