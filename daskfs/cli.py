@@ -234,10 +234,17 @@ def init(
     """Look at a table; write a pipeline and a table schema for it.
 
     What each column is taken for stands beside it, and what is suspicious: identifiers, copies, constants, columns
-    that know the target.
+    that know the target. The name of a pipeline that comes along (quickstart, message, fgm, ...) copies that one.
     """
-    from daskfs.pipeline.drafting import draft
+    from daskfs.bundled import pipelines
+    from daskfs.pipeline.drafting import copy_of_bundled, draft
 
+    if file in pipelines() and not Path(file).exists():
+        written = copy_of_bundled(file, output, force=force)
+        print(json.dumps([str(path) for path in written]) if as_json else f"wrote {' and '.join(map(str, written))}")
+        if not as_json:
+            print(f"next: daskfs run {written[0]}")
+        return
     drafted = draft(file, target, output, force=force)
     print(json.dumps(drafted.to_document(), indent=2) if as_json else drafted.to_text())
 

@@ -208,7 +208,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "run-folders": Topic(
         "Folders of runs",
-        ("pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
+        ("cli:RunError", "pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
         """
         A run's folder holds one run. A finished one is not replaced without `--force`; an interrupted one goes
         on with `daskfs run FILE --resume FOLDER`, by the same version and with the same pipeline, so that the
@@ -218,7 +218,15 @@ TOPICS: dict[str, Topic] = {
     ),
     "formats": Topic(
         "Files that are missing, or of a format that is not read",
-        ("sources.files", "sources.registry", "sources.looking", "sources.options", "sources.parts", "sources.ingest"),
+        (
+            "sources.files",
+            "sources.registry",
+            "sources.looking",
+            "sources.options",
+            "sources.parts",
+            "sources.ingest",
+            "sources.other_formats",
+        ),
         """
         The path, the pattern or the ending. Read are CSV and its relatives (`.gz .bz2 .xz .zst` too), Parquet,
         `.npz`, `.npy`, Zarr, AnnData, LIBSVM, Vowpal Wabbit, texts, FASTA, PLINK and VCF Zarr: the page of
@@ -257,7 +265,14 @@ TOPICS: dict[str, Topic] = {
     ),
     "frames": Topic(
         "Parquet files and frames",
-        ("sources.parquet", "sources.arrow_table:SourceError", "sources.dataframe", "sources.table"),
+        (
+            "sources.parquet",
+            "sources.arrow_table:SourceError",
+            "sources.dataframe",
+            "sources.arrow_files",
+            "selectors.tables",
+            "sources.table",
+        ),
         """
         Columns that are not numbers, dates, truths or categories (lists, structs, objects) have no place among
         features: drop them, or make columns of them. Lazy frames of polars are collected first. Partitions of
@@ -266,7 +281,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "arrays": Topic(
         "Array files and Dask arrays",
-        ("sources.npy", "sources.zarr_array", "sources.dask_array", "store.foreign:SourceError"),
+        ("sources.npy", "sources.npy_array", "sources.zarr_array", "sources.dask_array", "store.foreign:SourceError"),
         """
         Expected is a matrix of numbers, rows by columns, with one target for each row. `.npz` files hold X and
         y under these names, or those given. Dask arrays need known chunk sizes (`compute_chunk_sizes()`). Zarr

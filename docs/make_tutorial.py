@@ -52,14 +52,14 @@ SESSIONS = {
         Session(
             "kddcup99",
             "kddcup99/kddcup.data_10_percent.gz",
-            ("daskfs init kddcup.data_10_percent.gz", "daskfs run kddcup.yaml"),
+            ("daskfs init kddcup.data_10_percent.gz", "daskfs run kddcup-data_10_percent.yaml"),
         ),
         Session(
             "power",
             "power_hourly/clean_household_power_consumption.csv.gz",
             (
                 "daskfs init clean_household_power_consumption.csv.gz --target Global_active_power",
-                "daskfs run clean_household_power_consumption.yaml",
+                "daskfs run clean_household_power_con.yaml",
             ),
         ),
     )
@@ -76,6 +76,7 @@ def messy_table(path: Path, n_rows: int = 6_000) -> None:
     day = np.datetime64("2023-01-01") + rng.integers(0, 730, n_rows)
     weekday = (day.astype("datetime64[D]").view("int64") - 4) % 7  # 0 is a Monday... of 1970-01-05
     town = rng.choice(900, n_rows, p=(weights := 1 / np.arange(1, 901)) / weights.sum())
+    town[:900] = rng.permutation(900)  # each at least once
     kind = rng.choice(["Markt", "Filiale", "Kiosk"], n_rows, p=[0.2, 0.5, 0.3])
     revenue = (
         120 + 1.8 * visits - 14.0 * discount + 2.5 * area + 260 * (kind == "Markt") + 190 * (weekday == 5)
@@ -161,10 +162,10 @@ def main() -> None:
     chosen = [one for one in SESSIONS.values() if one.data is None or "DASKFS_DATA" in os.environ]
     if sys.argv[1:]:
         chosen = [one for one in chosen if one.name in sys.argv[1:]]
-    PAGE.write_text(
-        with_transcripts(PAGE.read_text(encoding="utf-8"), {one.name: transcript(one) for one in chosen}),
-        encoding="utf-8",
-    )
+    for one in chosen:
+        text = transcript(one)
+        PAGE.write_text(with_transcripts(PAGE.read_text(encoding="utf-8"), {one.name: text}), encoding="utf-8")
+        print(one.name)
 
 
 if __name__ == "__main__":

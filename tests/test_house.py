@@ -28,10 +28,11 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"cluster", "kernels", "result", "metrics"},
     {"cells", "evidence", "methods", "parameters", "watching"},
     {"losses"},
-    {"documents", "files"},
+    {"bundled", "documents", "files"},
     {"objects"},
     {"errors", "interrupts"},
     {"error_topics", "version"},
+    {"_version"},  # made when installed
 ]
 FLOOR_OF = {room: height for height, rooms in enumerate(reversed(FLOORS)) for room in rooms}
 

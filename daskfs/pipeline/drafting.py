@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from daskfs.bundled import copied, editor_line
 from daskfs.documents import dump_line
 from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
@@ -99,24 +100,42 @@ def draft(
     look = look_at(path, target)
     folder = Path(folder)
     if folder.suffix in (".yaml", ".yml") and not folder.is_dir():
-        pipeline, folder = folder, folder.parent
-        name = _plain(pipeline.stem)
+        file, folder = folder, folder.parent
+        name = _plain(file.stem)
     else:
         name = _name_of(look.files, location(path))
-        pipeline = folder / f"{name}.yaml"
-    drafted = Draft(pipeline, folder / f"{name}.schema.yaml", look)
-    for file in (drafted.pipeline, drafted.schema):
+        file = folder / f"{name}.yaml"
+    drafted = Draft(file, folder / f"{name}.schema.yaml", look)
+    schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, location(path))
+    _write({drafted.schema: schema, drafted.pipeline: pipeline}, force)
+    load_table_schema(drafted.schema)
+    return drafted
+
+
+def copy_of_bundled(name: str, folder: str | os.PathLike[str] = ".", *, force: bool = False) -> list[Path]:
+    """Write a pipeline that comes along with daskfs, and the table schema that it names, to a folder.
+
+    Raises
+    ------
+    ConfigError
+        The files exist.
+    """
+    texts = {Path(folder) / file: text for file, text in copied(name).items()}
+    _write(texts, force)
+    return [*texts]
+
+
+def _write(texts: dict[Path, str], force: bool) -> None:
+    """Write files, none before it is known that none is replaced that should not be."""
+    for file in texts:
         if file.exists() and not force:
             raise ConfigError(
                 "a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it"
             )
-    schema, pipeline = schema_text(name, look), _pipeline_text(name, drafted, location(path))
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in ((drafted.schema, schema), (drafted.pipeline, pipeline)):
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(file) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    load_table_schema(drafted.schema)
-    return drafted
 
 
 def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[str, dict[str, Any], list[str]]:
@@ -169,6 +188,7 @@ def schema_text(name: str, look: Look) -> str:
     judgement = look.judgement
     seen = "" if look.is_whole else f", from its first {judgement.n_rows:,} rows"
     lines = [
+        editor_line("table"),
         f"# Table schema of {look.files[0].name}, as daskfs init took it{seen}.",
         "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing.",
         "version: 1",
@@ -216,6 +236,7 @@ def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
         why = f"# {look.n_rows:,} rows and {n_features} columns; n_features_to_select is a first guess"
     return "\n".join(
         [
+            editor_line("pipeline"),
             f"# Selects the columns of {look.files[0].name} that predict {judgement.target!r}.",
             f"#   daskfs plan {drafted.pipeline}    daskfs run {drafted.pipeline}",
             "version: 1",

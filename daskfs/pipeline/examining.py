@@ -7,6 +7,7 @@ small, and from a sample: the first test rows of the first selected columns, 4 M
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ MOST_NEAR_MISSES = 20
 MOST_CLASSES = 30
 """Of a confusion matrix."""
 N_BINS = 10
+MOST_DRAWN, PIECE_ROWS = 100_000, 1 << 20
+"""Test rows that figures are drawn of, and training rows that are read at once."""
 N_STEPS = 12
 COMMAND = "daskfs run pipeline.yaml --set output=again"
 
@@ -80,6 +83,19 @@ class Predicted(NamedTuple):
             return self.probability
         return self.predictor if metric in METRICS_OF_SCORES else self.prediction
 
+    def some(self, n_rows: int) -> Predicted:
+        """Return rows at equal distances, about so many at most."""
+        at = slice(None, None, -(-len(self.y) // n_rows) or 1)
+        weight = None if self.weight is None else self.weight[at]
+        probability = None if self.probability is None else self.probability[at]
+        return self._replace(
+            y=self.y[at],
+            weight=weight,
+            predictor=self.predictor[at],
+            prediction=self.prediction[at],
+            probability=probability,
+        )
+
     def metric(self, name: str) -> float:
         """Return a metric of predictions."""
         return metric_of(name, self.y, self.of(name), self.weight, self.classes)
@@ -92,7 +108,7 @@ class Predicted(NamedTuple):
         """Return the metric of whoever predicts one value for each row; NaN of probabilities, of which it has none."""
         if metric in METRICS_OF_PROBABILITIES:
             return float("nan")
-        given = np.full(len(self.y), 0.0 if metric in METRICS_OF_SCORES else value)
+        given = np.broadcast_to(0.0 if metric in METRICS_OF_SCORES else value, len(self.y))
         return metric_of(metric, self.y, given, self.weight, self.classes)
 
 
@@ -305,13 +321,19 @@ def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
 
 
 def _baseline(train: Matrix, tested: Predicted) -> float:
-    """Return the mean, or the most frequent label, of the training rows."""
-    y, weight = train.read_target(), train.read_weight()
-    assert y is not None
-    if not tested.loss.is_classifier:
-        return float(np.average(y, weights=weight))
-    labels, codes = np.unique(y, return_inverse=True)
-    return float(labels[np.argmax(np.bincount(codes, weights=weight))])
+    """Return the mean, or the most frequent label, of the training rows, which are read piece by piece."""
+    total: Counter[float] = Counter()
+    of_numbers = of_rows = 0.0
+    for start in range(0, train.shape[0], PIECE_ROWS):
+        rows = slice(start, min(start + PIECE_ROWS, train.shape[0]))
+        y, weight = train.read_target(rows), train.read_weight(rows)
+        assert y is not None
+        w = np.ones(len(y)) if weight is None else weight
+        if tested.loss.is_classifier:
+            labels, codes = np.unique(y, return_inverse=True)
+            total.update(dict(zip(labels.tolist(), np.bincount(codes, weights=w).tolist(), strict=True)))
+        of_numbers, of_rows = of_numbers + float(y @ w), of_rows + float(w.sum())
+    return max(total, key=lambda label: total[label]) if total else of_numbers / of_rows
 
 
 def record_of_test(
@@ -337,6 +359,7 @@ def record_of_test(
     """
     y, weight = tested.y, tested.weight
     known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
+    drawn = tested.some(MOST_DRAWN)
     found = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
@@ -344,7 +367,7 @@ def record_of_test(
         intervals={
             name: list(bootstrap_interval(name, y, tested.of(name), weight, classes=tested.classes)) for name in known
         },
-        calibration=_calibration(tested),
+        calibration=_calibration(drawn),
         residual_edges=[],
         residual_counts=[],
         labels=[],
@@ -354,7 +377,7 @@ def record_of_test(
         values=by_size[2],
     )
     if not tested.loss.is_classifier:
-        residuals = y - tested.prediction
+        residuals = drawn.y - drawn.prediction
         low, high = np.quantile(residuals, [0.005, 0.995])
         counts, edges = np.histogram(np.clip(residuals, low, high), bins=31 if high > low else 1)
         found.residual_edges.extend(edges.tolist())
@@ -427,7 +450,7 @@ def doubts_of_test(
     if n_rows >= FEW_ROWS and value >= 0.9999:
         how = f"the predictions are perfect or nearly so ({name} {value:.6g})"
         yield f"possible leak: {how}: is a feature known only after the target?"
-    baseline = PREDICTION_METRICS[name](tested.y, np.full(n_rows, _constant(record, tested)), tested.weight)
+    baseline = PREDICTION_METRICS[name](tested.y, np.broadcast_to(_constant(tested), n_rows), tested.weight)
     low = bootstrap_interval(name, tested.y, tested.prediction, tested.weight)[0] if n_rows > 1 else np.nan
     if low <= (baseline if np.isfinite(baseline) else 0.0):
         yield f"no better than always predicting {record.baseline}, as far as these {n_rows:,} test rows tell"
@@ -441,8 +464,8 @@ def doubts_of_test(
             yield f"one row makes {share:.0%} of the squared error of the test rows: row {at} of the source ({found})"
 
 
-def _constant(record: QualityRecord, tested: Predicted) -> float:
-    """Return a constant that has the baseline's metric: the mean of the test rows where it is the best there is."""
+def _constant(tested: Predicted) -> float:
+    """Return the best constant prediction of the test rows."""
     if not tested.loss.is_classifier:
         return float(np.average(tested.y, weights=tested.weight))
     labels, codes = np.unique(tested.y, return_inverse=True)

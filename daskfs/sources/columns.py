@@ -178,6 +178,19 @@ class NumberEncoder:
             )
 
 
+def name_beside(word: str, categories: Sequence[str]) -> str:
+    """Return the name of a level that is made, unlike those of the categories that are there.
+
+    Examples
+    --------
+    >>> name_beside("other", ["a", "b"]), name_beside("other", ["a", "other"])
+    ('other', '(other)')
+    """
+    while word in categories:
+        word = f"({word})"
+    return word
+
+
 @dataclass
 class CategoryEncoder:
     """A category as dummies.
@@ -187,7 +200,7 @@ class CategoryEncoder:
     categories : sequence of str
         Those with a dummy of their own.
     pooled : frozenset of str
-        Rare ones, that share the dummy called other.
+        Rare ones, that share the dummy called other; (other) where a category is called so.
     unseen : {"error", "zero", "other"}
         What any other text becomes.
     missing : {"error", "zero", "category", "drop"}
@@ -207,10 +220,10 @@ class CategoryEncoder:
         self._other = self._missing = -1
         if self.pooled or self.unseen == "other":
             self._other = len(self.levels)
-            self.levels.append(OTHER)
+            self.levels.append(name_beside(OTHER, self.categories))
         if self.missing == "category":
             self._missing = len(self.levels)
-            self.levels.append(MISSING)
+            self.levels.append(name_beside(MISSING, self.categories))
         self._value_set = pa.array(self.categories, pa.string())
         self._pooled_set = pa.array(sorted(self.pooled), pa.string())
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError
 from daskfs.sources.columns import (
+    OTHER,
     CategoryEncoder,
     CountEncoder,
     DateEncoder,
@@ -19,6 +20,7 @@ from daskfs.sources.columns import (
     NumberEncoder,
     checked_dates,
     checked_numbers,
+    name_beside,
 )
 from daskfs.sources.dates import years_of
 from daskfs.sources.table_schema import ColumnSchema, DateEncoding, HashedEncoding
@@ -236,7 +238,8 @@ def _choose_categories(
         listed = [repr(text) for text in by_frequency if text in pooled]
         more = f" and {len(listed) - _NAMED_IN_A_NOTE} more" if len(listed) > _NAMED_IN_A_NOTE else ""
         notes.append(
-            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into '{name}=other': "
+            f"column '{name}': {len(pooled)} rare categories ({n_rows:,} rows) are pooled into "
+            f"'{name}={name_beside(OTHER, kept)}': "
             f"{', '.join(listed[:_NAMED_IN_A_NOTE])}{more}"
         )
     return _in_order(kept), pooled

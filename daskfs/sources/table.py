@@ -20,7 +20,15 @@ from daskfs.errors import DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
-from daskfs.sources.columns import BadValue, CategoryEncoder, DateEncoder, Encoder, checked_numbers
+from daskfs.sources.columns import (
+    OTHER,
+    BadValue,
+    CategoryEncoder,
+    DateEncoder,
+    Encoder,
+    checked_numbers,
+    name_beside,
+)
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
@@ -404,7 +412,8 @@ class TableSource(Source):
             notes.append(f"{n_dropped:,} rows dropped because of missing values ({which})")
         for encoder in self._counting:
             if encoder.n_unseen:
-                became = f"'{encoder.name}=other'" if encoder.unseen == "other" else "zeros"
+                other = name_beside(OTHER, encoder.categories) if isinstance(encoder, CategoryEncoder) else OTHER
+                became = f"'{encoder.name}={other}'" if encoder.unseen == "other" else "zeros"
                 what = "categories" if isinstance(encoder, CategoryEncoder) else "years"
                 notes.append(f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}")
                 encoder.n_unseen = 0

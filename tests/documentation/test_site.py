@@ -88,9 +88,9 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(si
 @pytest.mark.slow
 def test_every_topic_of_errors_is_an_anchor_of_the_page_of_errors(site):
     text = (site / "errors.html").read_text(encoding="utf-8")
-    for name, topic in TOPICS.items():
+    for name in TOPICS:
         assert f'id="{name}"' in text
-        assert topic.title in text
+        assert f"daskfs explain {name}" in re.sub("<[^>]+>", "", text)
 
 
 @needs_tools

@@ -49,7 +49,7 @@ def test_an_interval_of_a_sample_of_rows_is_as_wide_as_one_of_all():
 
 def test_metrics_stand_beside_those_of_a_constant(numbers):
     one = predicted(*numbers)
-    record = record_of_test(one, 0.25, {"mse": one.metric("mse"), "r2": one.metric("r2"), "recall": 1.0})
+    record = record_of_test(one, 0.25, {"mse": one.metric("mse"), "r2": one.metric("r2"), "selection_recall": 1.0})
     assert record.baseline_metrics["mse"] == pytest.approx(np.mean((one.y - 0.25) ** 2))
     assert record.baseline_metrics.keys() == record.intervals.keys() == {"mse", "r2"}
     for name, (low, high) in record.intervals.items():

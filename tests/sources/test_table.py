@@ -275,10 +275,15 @@ def test_more_than_a_thousand_categories_need_a_word(write):
         CsvSource(write(text), target="y").feature_names  # noqa: B018
 
 
+def test_rare_and_missing_levels_have_names_beside_categories_that_are_called_so(write):
+    columns = {"c": {"dtype": "string", "min_count": 2, "missing": "category"}}
+    table = "c,y\nother,1\nother,2\nb,3\nmissing,4\nmissing,5\n,6\n"
+    assert list(encode(write, table, columns)[0]) == ["c=missing", "c=other", "c=(other)", "c=(missing)"]
+
+
 def test_two_features_of_one_name_are_refused(write):
-    columns = {"c": {"dtype": "string", "min_count": 2}}
-    with pytest.raises(DataError, match=r"two features are called 'c=other'.*rename"):
-        encode(write, "c,y\nother,1\nother,2\nb,3\n", columns)
+    with pytest.raises(DataError, match=r"two features are called 'c=a'.*rename"):
+        encode(write, "c,c=a,y\na,1,1\nb,2,2\na,3,3\n", {"c": {"dtype": "string"}, "c=a": {}})
 
 
 def test_all_rows_dropped_is_an_error(write):
