@@ -182,7 +182,7 @@ def plan(
 
     jobs = jobs_of(pipeline)
     if pipeline.is_stream:
-        from daskfs.pipeline.stream_run import plan_of_stream
+        from daskfs.pipeline.stream_plan import plan_of_stream
 
         text = plan_of_stream(pipeline)
         document: dict[str, Any] = {"text": text}
@@ -207,7 +207,7 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
     """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline
-    from daskfs.pipeline.stream_run import check_stream
+    from daskfs.pipeline.stream_plan import check_stream
 
     (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
     print(f"{pipeline_file}: valid")

@@ -357,6 +357,7 @@ TOPICS: dict[str, Topic] = {
     "streams": Topic(
         "Streams and runs without a store",
         (
+            "pipeline.stream_plan",
             "pipeline.stream_run",
             "sources.sparse.streams",
             "sources.sparse.bags",

@@ -43,7 +43,8 @@ from daskfs.pipeline.planning import (
 )
 from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_by_ridge
-from daskfs.pipeline.stream_run import StreamRun, check_selections, check_stream
+from daskfs.pipeline.stream_plan import check_selections, check_stream
+from daskfs.pipeline.stream_run import StreamRun
 from daskfs.report.html import draw_figures, render_report
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult

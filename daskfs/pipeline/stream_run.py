@@ -22,13 +22,13 @@ from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.methods import find_method
-from daskfs.metrics import SELECTION_METRICS
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Pipeline, Split
 from daskfs.pipeline.examining import Predicted
 from daskfs.pipeline.folder import RunFolder
-from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
+from daskfs.pipeline.planning import limits_of
+from daskfs.pipeline.stream_plan import available_nbytes
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
@@ -39,28 +39,6 @@ MODEL = "model.npz"
 """In a run's folder: what was learnt, with which `daskfs.Mission.load` goes on."""
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-def check_stream(pipeline: Pipeline) -> SparseSource:
-    """Check a pipeline without a store; return its source, its header checked.
-
-    Raises
-    ------
-    ConfigError
-        What needs a store.
-    """
-    check_selections(pipeline)
-    source = open_source(pipeline)
-    if source is None:
-        raise ConfigError("expected a source, found none", "source", "add it: there is no store")
-    if not isinstance(source, SparseSource):
-        problem = f"a {source.kind} source cannot be learnt from without a store"
-        raise ConfigError(problem, "store", "leave `store: none` out, or take a sparse source (libsvm, vw)")
-    split = pipeline.split
-    if split is not None and split.by != "random" and split.by not in source.label_names:
-        problem = f"rows of a stream cannot be split by {split.by!r}"
-        raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
-    return source
 
 
 def load_model(path: Path) -> tuple[Any, dict[str, Any]]:
@@ -74,47 +52,6 @@ def load_model(path: Path) -> tuple[Any, dict[str, Any]]:
     model = find_method("mission").load(path)
     found = model.get_params(deep=False)
     return model, {name: found[name] for name, one in parameters_of(type(model)).items() if one.in_yaml is not None}
-
-
-def check_selections(pipeline: Pipeline) -> None:
-    """Refuse methods, refits and clusters that need a store."""
-    for label, selection in pipeline.selections.items():
-        if not hasattr(selection.selector, "fit_source"):
-            problem = f"{selection.method} reads its rows more than once, and needs a store"
-            raise ConfigError(problem, f"select ({label})", "take method: mission, or leave `store: none` out")
-        n_replicas = getattr(selection, "n_replicas", 1)
-        if n_replicas > 1 and pipeline.split is not None:
-            problem = "models that learn side by side from parts of a source take all of its rows"
-            raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
-        if n_replicas == 1 and pipeline.cluster.kind != "none":
-            problem = f"one model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
-            raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
-    if pipeline.refit.by != "method":
-        raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
-    if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
-        problem = "selection_recall and selection_precision need a source that knows its true features"
-        raise ConfigError(problem, "evaluate.metrics", "drop them")
-
-
-def plan_of_stream(pipeline: Pipeline) -> str:
-    """Return in words what a run without a store will hold."""
-    source = check_stream(pipeline)
-    n_samples, _ = source.estimate_shape()
-    available, base = _available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
-    lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
-    for selection in pipeline.selections.values():
-        planned = selection.make_selector(available, to_plan=True).plan_source(source)
-        n_models = getattr(selection, "n_replicas", 1) if pipeline.cluster.kind == "none" else 1
-        whole = base + planned.client + planned.task.times(n_models)
-        terms = sorted(whole.terms.items(), key=lambda term: -term[1])
-        shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
-        lines += [planned.text, f"memory of this process {shown_nbytes(whole.nbytes)}: {shown}"]
-    return "\n".join(lines)
-
-
-def _available_nbytes(pipeline: Pipeline) -> int:
-    limits = limits_of(pipeline.cluster)
-    return max(limits.client - limits.base_of_client(0).nbytes, 1)
 
 
 class StreamRun:
@@ -170,7 +107,7 @@ class StreamRun:
 
     def _select(self, label: str, folder: Path) -> SelectionResult:
         pipeline = self.pipeline
-        selector = self.before or pipeline.selections[label].make_selector(_available_nbytes(pipeline))
+        selector = self.before or pipeline.selections[label].make_selector(available_nbytes(pipeline))
         holdout = None if pipeline.split is None else Holdout(pipeline.split)
         keep = None if holdout is None else holdout.is_kept
         self.steps.say(f"{label}: learning")

@@ -91,7 +91,7 @@ def test_parquet_tables_and_folders_of_them_are_looked_at(tmp_path: Path) -> Non
     for k in range(2):
         table = pa.table(
             {
-                "when": pa.array([datetime.datetime(2020, 1 + i % 12, 1) for i in range(40)]),
+                "when": pa.array([datetime.datetime(2020, 1 + i % 12, 1, i % 5) for i in range(40)]),
                 "x": pa.array([float(i * i % 7) if i % 9 else None for i in range(40)]),
                 "colour": pa.array(["red", "blue"] * 20).dictionary_encode(),
                 "y": pa.array([float(i) for i in range(40)]),

@@ -16,7 +16,8 @@ import pytest
 from daskfs.errors import ConfigError, PlanError, RunError
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
-from daskfs.pipeline.stream_run import Holdout, check_stream, plan_of_stream
+from daskfs.pipeline.stream_plan import check_stream, plan_of_stream
+from daskfs.pipeline.stream_run import Holdout
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.mission.stream import Learner
 from daskfs.sources.sparse.streams import LineStream

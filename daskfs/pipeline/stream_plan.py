@@ -1,0 +1,73 @@
+"""What a run without a store may ask for, and what it will hold: checked before anything is learnt."""
+
+from __future__ import annotations
+
+from daskfs.errors import ConfigError
+from daskfs.metrics import SELECTION_METRICS
+from daskfs.pipeline.config import Pipeline
+from daskfs.pipeline.planning import limits_of, open_source, shown_nbytes
+from daskfs.sources.sparse.base import SparseSource
+
+
+def check_stream(pipeline: Pipeline) -> SparseSource:
+    """Check a pipeline without a store; return its source, its header checked.
+
+    Raises
+    ------
+    ConfigError
+        What needs a store.
+    """
+    check_selections(pipeline)
+    source = open_source(pipeline)
+    if source is None:
+        raise ConfigError("expected a source, found none", "source", "add it: there is no store")
+    if not isinstance(source, SparseSource):
+        problem = f"a {source.kind} source cannot be learnt from without a store"
+        raise ConfigError(problem, "store", "leave `store: none` out, or take a sparse source (libsvm, vw)")
+    split = pipeline.split
+    if split is not None and split.by != "random" and split.by not in source.label_names:
+        problem = f"rows of a stream cannot be split by {split.by!r}"
+        raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
+    return source
+
+
+def check_selections(pipeline: Pipeline) -> None:
+    """Refuse methods, refits and clusters that need a store."""
+    for label, selection in pipeline.selections.items():
+        if not hasattr(selection.selector, "fit_source"):
+            problem = f"{selection.method} reads its rows more than once, and needs a store"
+            raise ConfigError(problem, f"select ({label})", "take method: mission, or leave `store: none` out")
+        n_replicas = getattr(selection, "n_replicas", 1)
+        if n_replicas > 1 and pipeline.split is not None:
+            problem = "models that learn side by side from parts of a source take all of its rows"
+            raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
+        if n_replicas == 1 and pipeline.cluster.kind != "none":
+            problem = f"one model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
+            raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
+    if pipeline.refit.by != "method":
+        raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
+    if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
+        problem = "selection_recall and selection_precision need a source that knows its true features"
+        raise ConfigError(problem, "evaluate.metrics", "drop them")
+
+
+def plan_of_stream(pipeline: Pipeline) -> str:
+    """Return in words what a run without a store will hold."""
+    source = check_stream(pipeline)
+    n_samples, _ = source.estimate_shape()
+    available, base = available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
+    lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
+    for selection in pipeline.selections.values():
+        planned = selection.make_selector(available, to_plan=True).plan_source(source)
+        n_models = getattr(selection, "n_replicas", 1) if pipeline.cluster.kind == "none" else 1
+        whole = base + planned.client + planned.task.times(n_models)
+        terms = sorted(whole.terms.items(), key=lambda term: -term[1])
+        shown = ", ".join(f"{name} {shown_nbytes(nbytes)}" for name, nbytes in terms if nbytes)
+        lines += [planned.text, f"memory of this process {shown_nbytes(whole.nbytes)}: {shown}"]
+    return "\n".join(lines)
+
+
+def available_nbytes(pipeline: Pipeline) -> int:
+    """Return what this process leaves to a model."""
+    limits = limits_of(pipeline.cluster)
+    return max(limits.client - limits.base_of_client(0).nbytes, 1)
