@@ -36,7 +36,7 @@ name: out-of-core
 source: {{kind: synthetic, n_samples: {n_samples}, n_features: {n_features}, correlation: 0.5, noise_scale: 0.5}}
 store: {{path: store.zarr}}
 select: {{method: message, subset_size: {subset_size}}}
-evaluate: {{metrics: [mse, r2, recall, precision]}}
+evaluate: {{metrics: [mse, r2, selection_recall, selection_precision]}}
 cluster: {{kind: local, n_workers: {n_workers}, memory_limit: {memory_limit}}}
 output: run
 """
@@ -136,7 +136,7 @@ def check(measured: dict) -> list[str]:
     if measured["promised_nbytes"]["worker"] > measured["memory_limit_nbytes"]:
         broken.append("the plan promises more than the limit")
     metrics = measured["result"]["metrics"]
-    if metrics["recall"] < 1 or metrics["precision"] < 1:
+    if metrics["selection_recall"] < 1 or metrics["selection_precision"] < 1:
         broken.append(f"the selected features are not the true ones: {metrics}")
     return broken
 

@@ -24,12 +24,12 @@ def test_all_of_them_run_in_a_pipeline(tmp_path):
         "store": {"path": str(tmp_path / "s.zarr")},
         "split": {"test": 0.2, "by": "order"},
         "select": [{"method": name, "label": name, "n_features_to_select": 8} for name in NAMES],
-        "evaluate": {"metrics": ["mse", "r2", "recall"]},
+        "evaluate": {"metrics": ["mse", "r2", "selection_recall"]},
         "cluster": {"kind": "none", "memory_limit": "2GiB"},
         "output": str(tmp_path / "run"),
     }
     outcome = run_pipeline(build_pipeline(document, "competitors.yaml", tmp_path))
     assert list(outcome.results) == NAMES
-    recalls = {name: result.metrics["recall"] for name, result in outcome.results.items()}
+    recalls = {name: result.metrics["selection_recall"] for name, result in outcome.results.items()}
     assert min(value for name, value in recalls.items() if name != "alpha_investing") >= 0.5
     assert "largest product with the residual" in outcome.report.read_text(encoding="utf-8")

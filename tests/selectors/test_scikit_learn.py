@@ -71,6 +71,6 @@ def test_no_target_is_refused(problem):
         Message().fit(problem[0])
 
 
-def test_text_is_refused(problem, frame):
+def test_text_in_an_array_is_refused(problem, frame):
     with pytest.raises((DataError, ValueError), match="could not convert"):
-        Message().fit(frame.assign(gene0="a"), problem[1])
+        Message().fit(frame.assign(gene0="a").to_numpy(), problem[1])
