@@ -143,7 +143,7 @@ PowerOfTwo: TypeAlias = Annotated[int, Kind("int", _is_power_of_two, "a power of
 RandomState: TypeAlias = Annotated[Any, Kind("int, RandomState or None", in_yaml=Annotated[int, Ge(0)])]
 MemoryLimit: TypeAlias = Annotated[int | str | None, Kind("int or str")]
 Client: TypeAlias = Annotated[Any, Kind("distributed.Client")]
-TableSchemaGiven: TypeAlias = Annotated[Any, Kind("path, mapping, TableSchema, 'judge' or None")]
+TableSchemaGiven: TypeAlias = Annotated[Any, Kind('path, mapping, TableSchema, "judge" or None')]
 Verbose: TypeAlias = Annotated[Any, Kind("bool", lambda value: isinstance(value, int), "True or False")]
 Estimator: TypeAlias = Annotated[Any, Kind("scikit-learn estimator")]
 Columns: TypeAlias = Annotated[Any, Kind("array of int or str", in_yaml=list[Annotated[int, Ge(0)] | str])]

@@ -39,8 +39,9 @@ class Ended:
 
     @property
     def complaints(self) -> list[str]:
-        """The lines on stderr, without those of steps that are done."""
-        return [line for line in self.errors.splitlines() if not PROGRESS.fullmatch(line)]
+        """The lines on stderr, without those of steps that are done, and the one that names a topic."""
+        lines = [line for line in self.errors.splitlines() if not PROGRESS.fullmatch(line)]
+        return [line for line in lines if not line.startswith("more: daskfs explain ")]
 
 
 class Workshop:
