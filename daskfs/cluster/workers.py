@@ -45,7 +45,7 @@ _LEGS_AHEAD = 1
 _POLL_S = 0.005
 """How often finished tasks are looked for."""
 
-_TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 4 * 2**20, 64
+_TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 2**18, 64
 """Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that comes back."""
 
 

@@ -437,6 +437,11 @@ class _View(Matrix):
         """Those of the base."""
         return self._matrix.table_columns
 
+    @property
+    def of_table(self) -> Any:  # type: ignore[override]
+        """That of the base."""
+        return self._matrix.of_table
+
     def source_row(self, row: int) -> int:
         """Return the row of the source that a row came from."""
         return self._matrix.source_row(row)

@@ -266,7 +266,11 @@ BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text
         "split: {test: 2}\noutput",
         ["split: test: expected a proportion", "found 2", "split: null"],
     ),
-    "no true features": ("output", "evaluate: {metrics: [selection_recall]}\noutput", ["evaluate.metrics: ", "synthetic source"]),
+    "no true features": (
+        "output",
+        "evaluate: {metrics: [selection_recall]}\noutput",
+        ["evaluate.metrics: ", "synthetic source"],
+    ),
     "size": (
         "output",
         "cluster: {memory_limit: lots}\noutput",

@@ -174,11 +174,12 @@ def test_a_gigabyte_on_workers_of_216_mib_keeps_every_promise(tmp_path):
 @pytest.mark.parametrize("kind", ["threads", "local", "address"])
 def test_processes_take_no_more_than_promised_where_there_are_few_data(kind, tmp_path):
     """The promise is that of processes alone, ours and those that others have started as Dask's documentation says."""
-    cluster = process_memory.CLUSTERS[kind]
-    with process_memory.running_cluster(tmp_path) if kind == "address" else nullcontext() as address:
+    limit = 2048 * process_memory.MIB
+    with process_memory.running_cluster(tmp_path, limit) if kind == "address" else nullcontext() as address:
+        options = process_memory.CLUSTERS[kind] | {"memory_limit": limit} | ({"address": address} if address else {})
         for method in ("screen", "message"):
-            options = cluster | ({"address": address} if address else {})
-            for process, (measured, promised) in process_memory.peaks(
-                tmp_path, options, process_memory.METHODS[method]
-            ).items():
+            found = process_memory.peaks(tmp_path, "few", method, options)
+            assert "error" not in found, found
+            for process, measured in found["measured_nbytes"].items():
+                promised = found["promised_nbytes"]["client" if process == "client" else "worker"]
                 assert measured <= promised, (method, process)

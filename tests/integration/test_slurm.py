@@ -146,7 +146,7 @@ def test_a_job_that_dies_at_its_start_ends_the_run_with_its_state_and_the_last_l
     said = ended.errors.splitlines()
     assert any("ended before its worker came (FAILED, exit code 3)" in line for line in said)
     assert any("cluster.prologue" in line and "daskfs plan" in line for line in said)
-    assert said[-1] == "  no such module: nothing"
+    assert ended.complaints[-1] == "  no such module: nothing"
     assert "Traceback" not in ended.errors
     assert jobs() == []
 
@@ -408,5 +408,5 @@ def test_a_job_of_pbs_that_dies_at_its_start_shows_its_log(pbs, workshop):
     ended = workshop.daskfs("run", workshop.pipeline(cluster=bad))
     assert ended.code == 2
     assert "ended before its worker came (complete)" in ended.errors
-    assert ended.errors.splitlines()[-1] == "  no such module: nothing"
+    assert ended.complaints[-1] == "  no such module: nothing"
     assert jobs() == []

@@ -317,6 +317,9 @@ class Examination:
         found = self.matrix.table_columns
         assert (None if found is None else found.tolist()) == expected
 
+    def of_table(self):
+        assert self.matrix.of_table is self.root.of_table
+
     def exists(self):
         assert self.matrix.exists() is self.root.exists() is True
 

@@ -78,7 +78,13 @@ def test_lazy_input_that_cannot_be_fitted_is_refused(problem):
     frame = lazy_inputs(X, y)["frame"][0]
     with pytest.raises(DataError, match="requires y"):
         Message().fit(frame)
-    with pytest.raises(DataError, match=r"column 'x0'.*ingest it"):
-        Message().fit(frame.assign(x0="a"), y)
-    with pytest.raises(DataError, match="weights of a Dask collection"):
-        Message().fit(frame, y, np.ones(len(y)))
+
+
+def test_weights_in_memory_and_lazy_ones_weigh_the_rows_of_lazy_input_alike(problem):
+    X, y = problem
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    lazy = da.from_array(X, chunks=(500, 7))
+    given = (weight, da.from_array(weight, chunks=500), None)
+    in_memory, of_dask, none = (Message(n_subsets=3).fit(lazy, y, one).coef_ for one in given)
+    np.testing.assert_array_equal(in_memory, of_dask)
+    assert (in_memory != none).any()
