@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import signal
+import time
 
 import dask
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from daskfs.cluster import presence
+from daskfs.cluster.client import kept_on, released
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import OnDask, Round
@@ -105,3 +107,25 @@ def test_what_is_kept_is_sent_though_the_scheduler_does_not_know_yet_that_a_work
             os.kill(workers.client.cluster.workers[0].process.pid, signal.SIGKILL)
             kept = workers.keep(LARGE)
         assert np.array_equal(kept.result(), LARGE)
+
+
+def test_what_was_sent_to_all_leaves_all_when_it_is_released(processes):
+    """The scheduler releases what it knows of: workers that fetched from each other have told it."""
+    client = processes.client
+    for _ in range(3):
+        kept = kept_on(client, np.zeros(100_000))
+        held = client.run(_holds, kept.key)
+        assert len(held) == 2
+        assert all(held.values())
+        key = kept.key
+        released(kept)
+        for _ in range(200):
+            if not any(client.run(_holds, key).values()):
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("workers still hold what was released")
+
+
+def _holds(key, dask_worker):
+    return key in dask_worker.data

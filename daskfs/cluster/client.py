@@ -124,8 +124,13 @@ def _spread(client: Client, kept: Any) -> None:
 
 
 async def _fetch(key: Any, holders: Sequence[str], dask_worker: Any) -> None:
-    """Fetch what is kept; one that cannot will do so with its first task."""
+    """Fetch what is kept; one that cannot will do so with its first task.
+
+    The scheduler is told: what it does not know of it would not release.
+    """
     await dask_worker.gather(who_has={key: holders})
+    if key in dask_worker.data:
+        dask_worker.batched_send({"op": "add-keys", "keys": [key], "stimulus_id": f"fetched-{key}"})
 
 
 def pickled_nbytes(argument: Any) -> int:
