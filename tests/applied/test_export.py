@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,7 @@ CASES = {
 
 
 def in_sqlite(text, frame):
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         base.create_function("EXP", 1, lambda x: None if x is None else math.exp(x))
         frame.assign(when=frame.when.dt.strftime("%Y-%m-%d")).to_sql("data", base, index=False)
         return pd.read_sql(text, base)

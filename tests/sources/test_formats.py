@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ def write(path, ending):
         case ".pkl" | ".pickle":
             FRAME.to_pickle(path)
         case ".db" | ".sqlite" | ".sqlite3":
-            with sqlite3.connect(path) as connection:
+            with closing(sqlite3.connect(path)) as connection:
                 FRAME.to_sql("X", connection, index=False)
         case ".mat":
             pytest.importorskip("scipy.io").savemat(path, {"X": MATRIX})
