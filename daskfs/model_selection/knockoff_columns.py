@@ -1,0 +1,201 @@
+"""Columns beside their knockoffs, as a matrix: knockoffs are made when they are read, and stored nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from daskfs.kernels.linear.knockoffs import make_knockoffs
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows, as_slice
+from daskfs.matrix.names import Names
+from daskfs.model_selection.second_order import BlockLaw, ColumnGroups
+
+KNOCKOFF = "{} (knockoff)"
+
+
+class KnockoffMatrix(Matrix):
+    """A matrix of p columns beside their p knockoffs: columns 2j and 2j + 1 are column j and its knockoff.
+
+    Which of the two comes first is drawn, alike for all columns of a group: a selector that treats columns by their
+    places, the first of equal ones say, must not know which are knockoffs.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    blocks : sequence of ColumnGroups
+        Every column once.
+    laws : sequence of BlockLaw
+        How knockoffs of each block are made.
+    seed : int
+        Of the draw. The noise of a knockoff depends on it, on the row of the source and on the column, so that every
+        part of a draw can be read again, by any block and in any process.
+
+    Notes
+    -----
+    Reading a knockoff reads all columns of its block, in these rows; a tile is therefore a block. The laws hold
+    ``16 * w * p`` bytes, with w columns to a block, and travel with the matrix.
+    """
+
+    def __init__(self, matrix: Matrix, blocks: Sequence[ColumnGroups], laws: Sequence[BlockLaw], seed: int) -> None:
+        n, p = matrix.shape
+        self._matrix, self._blocks, self._laws, self.seed = matrix, list(blocks), list(laws), seed
+        self.shape = (n, 2 * p)
+        self.dtype = np.dtype(matrix.dtype if matrix.dtype.kind == "f" else np.float32)
+        self._key = np.uint64(seed)
+        self._block_of, self._place = np.empty(p, np.int64), np.empty(p, np.int64)
+        self.is_swapped = np.zeros(p, bool)
+        coins = np.random.default_rng([seed, 1])
+        for k, block in enumerate(self._blocks):
+            self._block_of[block.columns], self._place[block.columns] = k, np.arange(len(block.columns))
+            starts = np.flatnonzero(np.r_[True, np.diff(block.groups) != 0])
+            coin = coins.random(len(starts)) < 0.5
+            self.is_swapped[block.columns] = np.repeat(coin, np.diff(np.r_[starts, len(block.columns)]))
+
+    def parted(self, of_columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what is known of each column, shape (..., 2p), as that of the features and of their knockoffs."""
+        first, second = of_columns[..., 0::2], of_columns[..., 1::2]
+        return np.where(self.is_swapped, second, first), np.where(self.is_swapped, first, second)
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+        chosen = np.arange(self.shape[1])[columns]
+        features = chosen // 2
+        is_knockoff = (chosen % 2 == 1) != self.is_swapped[features]
+        keys = self._row_keys[rows]
+        if out is None:
+            out = np.empty((len(keys), len(chosen)), self.dtype)
+        for k in np.unique(self._block_of[features]).tolist():
+            here = np.flatnonzero(self._block_of[features] == k)
+            made = is_knockoff[here]
+            if not made.any():
+                out[:, here] = self._matrix.read(rows, as_slice(features[here]))
+                continue
+            X = np.ascontiguousarray(self._matrix.read(rows, as_slice(self._blocks[k].columns)))
+            at = self._place[features[here]]
+            out[:, here[~made]] = X[:, at[~made]]
+            out[:, here[made]] = self._knockoffs(X, keys, k, at[made])
+        return out
+
+    def _knockoffs(self, X: np.ndarray, keys: np.ndarray, k: int, wanted: np.ndarray) -> np.ndarray:
+        law, features = self._laws[k], self._blocks[k].columns.astype(np.uint64)
+        found = np.empty((len(X), len(wanted)))
+        make_knockoffs(X, keys, features, law.mean, law.scale, law.transform, self._key, wanted, found)
+        return found
+
+    @cached_property
+    def _row_keys(self) -> np.ndarray:
+        source = self._matrix.source_rows
+        return (np.arange(self.shape[0]) if source is None else source).astype(np.uint64)
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self._matrix.read_target(rows)
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, or None."""
+        return self._matrix.read_weight(rows)
+
+    @property
+    def names(self) -> Names:
+        """Those of the columns, and what says that a column is a knockoff."""
+        return Names(self.shape[1], self._names)
+
+    def _names(self) -> np.ndarray:
+        of_columns = self._matrix.names.array()
+        of_knockoffs = np.array([KNOCKOFF.format(name) for name in of_columns], dtype=object)
+        found = np.empty(self.shape[1], dtype=object)
+        found[0::2] = np.where(self.is_swapped, of_knockoffs, of_columns)
+        found[1::2] = np.where(self.is_swapped, of_columns, of_knockoffs)
+        return found
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows as of the matrix, columns as of a block."""
+        return (self._matrix.tile_shape[0], 2 * max(len(block.columns) for block in self._blocks))
+
+    @property
+    def ahead_nbytes(self) -> int:
+        """That of the matrix."""
+        return self._matrix.ahead_nbytes
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether those of the matrix are."""
+        return self._matrix.rows_are_random
+
+    @property
+    def identity(self) -> str | None:
+        """That of the matrix."""
+        return self._matrix.identity
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        return self._matrix.source_rows
+
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Those of the matrix."""
+        return self._matrix.target_classes
+
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Those of the columns, a knockoff's the same."""
+        of_columns = self._matrix.table_columns
+        return None if of_columns is None else np.repeat(of_columns, 2)
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self._matrix.labels(name)
+
+    def exists(self) -> bool:
+        """Return whether the matrix can still be read."""
+        return self._matrix.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the matrix was replaced since it was opened."""
+        self._matrix.verify_unchanged()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_row_keys"}
+
+    def __repr__(self) -> str:
+        return f"<KnockoffMatrix: {self.shape[1] // 2:,} columns of {self._matrix!r} and their knockoffs>"
+
+
+def column_blocks(groups: Sequence[np.ndarray], width: int) -> list[ColumnGroups]:
+    """Return blocks of about `width` columns, of whole groups in the order of their first columns.
+
+    Parameters
+    ----------
+    groups : sequence of int64 arrays
+        Every column once.
+    width : int
+        A group with more columns is a block of its own.
+
+    Examples
+    --------
+    >>> [block.columns.tolist() for block in column_blocks([np.array([0, 4]), np.array([1]), np.array([2, 3])], 3)]
+    [[0, 4, 1], [2, 3]]
+    """
+    order = sorted(range(len(groups)), key=lambda g: int(groups[g][0]))
+    found: list[list[int]] = [[]]
+    size = 0
+    for g in order:
+        if size and size + len(groups[g]) > width:
+            found.append([])
+            size = 0
+        found[-1].append(g)
+        size += len(groups[g])
+    return [
+        ColumnGroups(
+            f"{k}",
+            np.concatenate([groups[g] for g in members]).astype(np.int64),
+            np.repeat(members, [len(groups[g]) for g in members]).astype(np.int64),
+        )
+        for k, members in enumerate(found)
+    ]
