@@ -19,6 +19,7 @@ FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where thi
     {"pipeline"},
     {"report"},
     {"applied"},
+    {"model_selection"},
     {"baselines"},
     {"selectors"},
     {"feature_maps", "sources"},

@@ -1,0 +1,1 @@
+"""Which features would come back, and how many: for every selector."""
