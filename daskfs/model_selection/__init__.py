@@ -1,1 +1,1 @@
-"""Selectors about a selector: how many features, and how sure. Open to others: `daskfs.SelectionCV` and its like."""
+"""How many features, how sure, and which would come back: selectors about a selector, for every one."""
