@@ -1,1 +1,1 @@
-"""Which features would come back, and how many: for every selector."""
+"""How many features, how sure, and which would come back: selectors about a selector, for every one."""
