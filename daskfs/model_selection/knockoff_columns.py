@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,7 @@ class KnockoffMatrix(Matrix):
     laws : sequence of BlockLaw
         How knockoffs of each block are made.
     seed : int
-        Of the draw. The noise of a knockoff depends on it, on the row of the source and on the column, so that every
+        Of the draw. The noise of a knockoff depends on it, on the row's and the column's numbers, so that every
         part of a draw can be read again, by any block and in any process.
 
     Notes
@@ -65,7 +63,7 @@ class KnockoffMatrix(Matrix):
         chosen = np.arange(self.shape[1])[columns]
         features = chosen // 2
         is_knockoff = (chosen % 2 == 1) != self.is_swapped[features]
-        keys = self._row_keys[rows]
+        keys = np.arange(self.shape[0], dtype=np.uint64)[rows]
         if out is None:
             out = np.empty((len(keys), len(chosen)), self.dtype)
         for k in np.unique(self._block_of[features]).tolist():
@@ -85,11 +83,6 @@ class KnockoffMatrix(Matrix):
         found = np.empty((len(X), len(wanted)))
         make_knockoffs(X, keys, features, law.mean, law.scale, law.transform, self._key, wanted, found)
         return found
-
-    @cached_property
-    def _row_keys(self) -> np.ndarray:
-        source = self._matrix.source_rows
-        return (np.arange(self.shape[0]) if source is None else source).astype(np.uint64)
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""
@@ -159,9 +152,6 @@ class KnockoffMatrix(Matrix):
     def verify_unchanged(self) -> None:
         """Raise an error where the matrix was replaced since it was opened."""
         self._matrix.verify_unchanged()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_row_keys"}
 
     def __repr__(self) -> str:
         return f"<KnockoffMatrix: {self.shape[1] // 2:,} columns of {self._matrix!r} and their knockoffs>"

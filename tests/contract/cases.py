@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.linear_model import Lasso
 
 import daskfs
+import daskfs.baselines
 
 
 @dataclass(frozen=True)
@@ -179,4 +180,16 @@ def _baselines() -> Iterator[Case]:
     yield Case("identity_mission", "IdentityMission", six | {"n_steps": 40}, unfit=begins_anew)
 
 
-CASES = [*_selectors(), *_baselines()]
+def _of_a_selector() -> Iterator[Case]:
+    no_name = {"runs_in_a_pipeline": "a pipeline file names the selector inside, and has a section of its own for it"}
+    inside: dict[str, Any] = {"n_features_to_select": 6, "loss": "squared"}
+    pursuit = daskfs.baselines.OrthogonalMatchingPursuit(**inside)
+    yield Case("stability", "StabilitySelection", {"selector": pursuit, "n_pairs": 3}, unfit=no_name)
+    of_classes = daskfs.FGM(6, loss="logistic")
+    options = {"selector": of_classes, "n_pairs": 2}
+    yield Case("stability-classes", "StabilitySelection", options, "three classes", unfit=no_name, **OF_FGM)
+    votes = {"selector": daskfs.Message(n_subsets=20, loss="squared")}
+    yield Case("stability-votes", "StabilitySelection", votes, unfit=no_name)
+
+
+CASES = [*_selectors(), *_baselines(), *_of_a_selector()]
