@@ -54,6 +54,7 @@ BASELINES = {
 METHODS = {**SELECTORS, **BASELINES}
 
 MODEL_SELECTION = {
+    "knockoffs": "daskfs.model_selection.knockoffs:Knockoffs",
     "stability": "daskfs.model_selection.stability:StabilitySelection",
 }
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says

@@ -13,6 +13,8 @@ from daskfs.matrix.names import Names
 from daskfs.model_selection.second_order import BlockLaw, ColumnGroups
 
 KNOCKOFF = "{} (knockoff)"
+PIECE_NBYTES = 8 << 20
+"""Of a block's columns and knockoffs that are made at a time, beside what they are written into."""
 
 
 class KnockoffMatrix(Matrix):
@@ -31,6 +33,8 @@ class KnockoffMatrix(Matrix):
     seed : int
         Of the draw. The noise of a knockoff depends on it, on the row's and the column's numbers, so that every
         part of a draw can be read again, by any block and in any process.
+    is_shuffled : bool
+        Whether the rows were put in random order here.
 
     Notes
     -----
@@ -38,20 +42,36 @@ class KnockoffMatrix(Matrix):
     ``16 * w * p`` bytes, with w columns to a block, and travel with the matrix.
     """
 
-    def __init__(self, matrix: Matrix, blocks: Sequence[ColumnGroups], laws: Sequence[BlockLaw], seed: int) -> None:
+    def __init__(
+        self,
+        matrix: Matrix,
+        blocks: Sequence[ColumnGroups],
+        laws: Sequence[BlockLaw],
+        seed: int,
+        is_shuffled: bool = False,
+    ) -> None:
         n, p = matrix.shape
+        self._is_shuffled = is_shuffled
         self._matrix, self._blocks, self._laws, self.seed = matrix, list(blocks), list(laws), seed
         self.shape = (n, 2 * p)
-        self.dtype = np.dtype(matrix.dtype if matrix.dtype.kind == "f" else np.float32)
-        self._key = np.uint64(seed)
+        self.dtype = dtype_of(matrix.dtype)
         self._block_of, self._place = np.empty(p, np.int64), np.empty(p, np.int64)
-        self.is_swapped = np.zeros(p, bool)
-        coins = np.random.default_rng([seed, 1])
         for k, block in enumerate(self._blocks):
             self._block_of[block.columns], self._place[block.columns] = k, np.arange(len(block.columns))
+        coins = np.random.default_rng([seed, 1])
+        self.is_swapped = np.zeros(p, bool)
+        for block in self._blocks:
             starts = np.flatnonzero(np.r_[True, np.diff(block.groups) != 0])
             coin = coins.random(len(starts)) < 0.5
             self.is_swapped[block.columns] = np.repeat(coin, np.diff(np.r_[starts, len(block.columns)]))
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """Standard deviations of the p columns, and so of their knockoffs."""
+        found = np.empty(self.shape[1] // 2)
+        for block, law in zip(self._blocks, self._laws, strict=True):
+            found[block.columns] = law.scale
+        return found
 
     def parted(self, of_columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what is known of each column, shape (..., 2p), as that of the features and of their knockoffs."""
@@ -66,23 +86,33 @@ class KnockoffMatrix(Matrix):
         keys = np.arange(self.shape[0], dtype=np.uint64)[rows]
         if out is None:
             out = np.empty((len(keys), len(chosen)), self.dtype)
-        for k in np.unique(self._block_of[features]).tolist():
-            here = np.flatnonzero(self._block_of[features] == k)
-            made = is_knockoff[here]
-            if not made.any():
+        of = self._block_of[features]
+        for k in np.unique(of).tolist():
+            here = np.flatnonzero(of == k)
+            if is_knockoff[here].any():
+                self._read_block(k, rows, keys, features[here], is_knockoff[here], here, out)
+            else:
                 out[:, here] = self._matrix.read(rows, as_slice(features[here]))
-                continue
-            X = np.ascontiguousarray(self._matrix.read(rows, as_slice(self._blocks[k].columns)))
-            at = self._place[features[here]]
-            out[:, here[~made]] = X[:, at[~made]]
-            out[:, here[made]] = self._knockoffs(X, keys, k, at[made])
         return out
 
-    def _knockoffs(self, X: np.ndarray, keys: np.ndarray, k: int, wanted: np.ndarray) -> np.ndarray:
-        law, features = self._laws[k], self._blocks[k].columns.astype(np.uint64)
-        found = np.empty((len(X), len(wanted)))
-        make_knockoffs(X, keys, features, law.mean, law.scale, law.transform, self._key, wanted, found)
-        return found
+    def _read_block(
+        self, k: int, rows: Rows, keys: np.ndarray, features: np.ndarray, made: np.ndarray, here: np.ndarray,
+        out: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Write columns of a block, some of them knockoffs, a few rows at a time."""
+        block, law, at = self._blocks[k], self._laws[k], self._place[features]
+        columns, numbers, key = as_slice(block.columns), block.columns.astype(np.uint64), np.uint64(self.seed)
+        chosen = np.arange(self.shape[0])[rows] if not isinstance(rows, slice) else rows
+        first = rows.indices(self.shape[0])[0] if isinstance(rows, slice) else 0
+        piece = max(1, PIECE_NBYTES // (len(block.columns) * (self.dtype.itemsize + 8)))
+        for start in range(0, len(keys), piece):
+            stop = min(start + piece, len(keys))
+            some = slice(first + start, first + stop) if isinstance(chosen, slice) else chosen[start:stop]
+            X = np.ascontiguousarray(self._matrix.read(some, columns))
+            found = np.empty((len(X), int(made.sum())))
+            make_knockoffs(X, keys[start:stop], numbers, law.mean, law.scale, law.transform, key, at[made], found)
+            out[start:stop, here[~made]] = X[:, at[~made]]
+            out[start:stop, here[made]] = found
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""
@@ -118,7 +148,7 @@ class KnockoffMatrix(Matrix):
     @property
     def rows_are_random(self) -> bool:
         """Whether those of the matrix are."""
-        return self._matrix.rows_are_random
+        return self._is_shuffled or self._matrix.rows_are_random
 
     @property
     def identity(self) -> str | None:
@@ -155,6 +185,11 @@ class KnockoffMatrix(Matrix):
 
     def __repr__(self) -> str:
         return f"<KnockoffMatrix: {self.shape[1] // 2:,} columns of {self._matrix!r} and their knockoffs>"
+
+
+def dtype_of(dtype: np.dtype) -> np.dtype:
+    """Return the type of knockoffs: whole numbers have knockoffs that are not."""
+    return np.dtype(dtype if dtype.kind == "f" else np.float32)
 
 
 def column_blocks(groups: Sequence[np.ndarray], width: int) -> list[ColumnGroups]:

@@ -188,8 +188,15 @@ def _of_a_selector() -> Iterator[Case]:
     of_classes = daskfs.FGM(6, loss="logistic")
     options = {"selector": of_classes, "n_pairs": 2}
     yield Case("stability-classes", "StabilitySelection", options, "three classes", unfit=no_name, **OF_FGM)
-    votes = {"selector": daskfs.Message(n_subsets=20, loss="squared")}
+    votes = {"selector": daskfs.Message(n_subsets=6, loss="squared"), "subsamples": "own", "threshold": 0.8}
     yield Case("stability-votes", "StabilitySelection", votes, unfit=no_name)
+    knockoffs = {"selector": daskfs.OnlineSubstitution(10, loss="squared"), "fdr": 0.5}
+    yield Case("knockoffs", "Knockoffs", knockoffs, unfit=no_name)
+    drawn = {"selector": of_classes, "fdr": 0.6, "n_draws": 3, "block_columns": 20}
+    yield Case("knockoffs-draws", "Knockoffs", drawn, "three classes", unfit=no_name, **OF_FGM)
+    some = {"one": [0, 7, 8], "two": [2, 5, 4, 9], "three": [11, 16]}
+    in_groups = knockoffs | {"feature_groups": some}
+    yield Case("knockoffs-groups", "Knockoffs", in_groups, unfit=no_name)
 
 
 CASES = [*_selectors(), *_baselines(), *_of_a_selector()]

@@ -149,6 +149,11 @@ class Run:
         return run
 
     @property
+    def is_part(self) -> bool:
+        """Whether this is inside a step that is reported or timed: one of many fits."""
+        return bool(self._reported or self._timed)
+
+    @property
     def shape(self) -> DataShape:
         """Shape of the matrix, as plans take it."""
         return DataShape.of(self.matrix)
@@ -303,7 +308,7 @@ class Run:
         What stands inside another step that is reported or timed is a part of it, of which those alone hear who hear
         of parts.
         """
-        is_part = bool(self._reported or self._timed)
+        is_part = self.is_part
         self._reported.append(step)
         try:
             if self.progress is None:
