@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from daskfs.kernels.linear.knockoffs import make_knockoffs
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows, as_slice
+from daskfs.matrix.blocks import Rows, Strip, as_slice
 from daskfs.matrix.names import Names
 from daskfs.model_selection.second_order import BlockLaw, ColumnGroups
 
@@ -113,6 +113,14 @@ class KnockoffMatrix(Matrix):
             make_knockoffs(X, keys[start:stop], numbers, law.mean, law.scale, law.transform, key, at[made], found)
             out[start:stop, here[~made]] = X[:, at[~made]]
             out[start:stop, here[made]] = found
+
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip]:
+        """Return an iterator over a few rows of all these columns at a time."""
+        numbers, n_columns = np.arange(self.shape[0])[rows], len(range(*columns.indices(self.shape[1])))
+        piece = max(1, PIECE_NBYTES // (max(1, n_columns) * self.dtype.itemsize))
+        for start in range(0, len(numbers) if n_columns else 0, piece):
+            some = as_slice(numbers[start : start + piece])
+            yield Strip(start, slice(0, n_columns), self.read(some, columns))
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
         """Return y[rows]."""

@@ -291,7 +291,7 @@ class _Sizes(NamedTuple):
         law = Budget({"correlations of a block of columns": block_nbytes(width, piece_rows, shape.itemsize)})
         law_nbytes = 16 * shape.n_features * width + 32 * shape.n_features
         beside = Budget({"how knockoffs are made": law_nbytes})
-        beside.add("columns that knockoffs are made of", 2 * PIECE_NBYTES)
+        beside.add("columns that knockoffs are made of", 3 * PIECE_NBYTES)
         left = None if limit is None else max(1, limit - beside.nbytes)
         return cls(width, double, law.add("tiles", shape.tiles_nbytes), piece_rows, beside, law_nbytes, left)
 
