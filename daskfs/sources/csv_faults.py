@@ -25,6 +25,7 @@ from daskfs.sources.text import not_utf8, reader_options
 
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+_READING = re.compile(r" \(it is then [^)]*\)")
 _LONGEST_SHOWN = 60
 MOST_TOLD, MOST_ALIKE = 20, 3
 """Places in all, and of one column."""
@@ -107,13 +108,17 @@ class _Found:
         self._known = known
         self._told: list[SourceError] = []
         self._counts: dict[str, int] = {}
+        self._remedies: set[tuple[str, str]] = set()
+        """Told already, of a column."""
         self._n_records = 0
 
     def add(self, column: str, error: SourceError) -> None:
         """Take a fault of a column; "" of a whole line."""
         self._counts[column] = self._counts.get(column, 0) + 1
         if self._counts[column] <= MOST_ALIKE and len(self._told) < MOST_TOLD:
-            self._told.append(error)
+            remedy = column, _READING.sub("", error.remedy)
+            self._told.append(SourceError(error.problem, error.where) if remedy in self._remedies else error)
+            self._remedies.add(remedy)
 
     def looked_enough(self) -> bool:
         """Whether enough has been looked at, after each record."""
