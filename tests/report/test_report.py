@@ -298,3 +298,17 @@ def test_what_features_are_made_of_is_a_table_of_its_own():
     assert rows[1][1:] == ["0.5", html.escape(EVIL), "0.25", "1", "größe", "0", "1,204"]
     assert rows[2][1:] == ["0.125", "日本", "", "2", "", "", ""]
     assert "parent 1" not in page
+
+
+def test_intervals_of_coefficients_stand_beside_them():
+    result = make_result()
+    ends = {"lower": np.linspace(0.5, 1.5, len(result.table)), "upper": 2.25}
+    result.table = result.table.assign(std_error=0.5, **ends)
+    result.table.loc[0, "lower"] = np.nan
+    page = render_report("intervals", {"message": result})
+    checked(page)
+    assert "95 % interval" in page
+    assert "1.5 to 2.25" in page
+    assert page.count("to 2.25") == len(result.table) - 1, "a coefficient without a standard error has none"
+    assert "std error" in page
+    assert ">lower<" not in page
