@@ -72,6 +72,7 @@ TOPICS: dict[str, Topic] = {
             "methods",
             "selectors:ConfigError",
             "baselines:ConfigError",
+            "model_selection:ConfigError",
             "matrix.split",
             "pipeline.explaining",
         ),

@@ -53,6 +53,10 @@ BASELINES = {
 
 METHODS = {**SELECTORS, **BASELINES}
 
+MODEL_SELECTION: dict[str, str] = {}
+"""Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
+``method:`` of them, for their sections stand beside the selector's."""
+
 
 def find_method(name: str) -> Any:
     """Return the class of a method.

@@ -146,6 +146,7 @@ Client: TypeAlias = Annotated[Any, Kind("distributed.Client")]
 TableSchemaGiven: TypeAlias = Annotated[Any, Kind('path, mapping, TableSchema, "judge" or None')]
 Verbose: TypeAlias = Annotated[Any, Kind("bool", lambda value: isinstance(value, int), "True or False")]
 Estimator: TypeAlias = Annotated[Any, Kind("scikit-learn estimator")]
+Selector: TypeAlias = Annotated[Any, Kind("selector")]
 Columns: TypeAlias = Annotated[Any, Kind("array of int or str", in_yaml=list[Annotated[int, Ge(0)] | str])]
 _ORDER = Kind("array of int", lambda value: not isinstance(value, str), "column numbers", list[Annotated[int, Ge(0)]])
 ColumnOrder: TypeAlias = Annotated[Any, _ORDER]

@@ -190,6 +190,11 @@ class ObjectPath:
         """Return where parts of it are kept on this machine, of one version; None where no folder was declared."""
         return None if self.root.startswith("memory") else cache_of(dict(self.options), version)
 
+    @property
+    def has_cache(self) -> bool:
+        """Whether a folder was declared where parts of it are kept."""
+        return self.cache_for("any") is not None
+
     def without_cache(self) -> ObjectPath:
         """Return it as what is read over the network alone."""
         return replace(self, options=(*self._of_client, ("cache", "none")))

@@ -586,12 +586,15 @@ class Plan:
     limits : ProcessLimits
     available_nbytes : int
         Bytes for one task: the `memory_limit` of each selector.
+    is_fetched_anew : bool
+        Whether each pass fetches the store over the network, nothing of it being kept on this machine.
     """
 
     data: DataFacts
     steps: list[PlannedStep]
     limits: ProcessLimits
     available_nbytes: int
+    is_fetched_anew: bool = False
 
     @property
     def promised_nbytes(self) -> dict[str, int]:
@@ -631,6 +634,10 @@ class Plan:
             passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")
             read = f"{step.name:<8} reads {shown_nbytes(step.read_nbytes)} in {passes}, {tasks}"
             lines.append("; ".join(part for part in (read, step.text) if part))
+        n_passes = sum(step.n_passes for step in self.steps if step.name not in ("ingest", "evaluate"))
+        if self.is_fetched_anew and n_passes > 1:
+            keeps = "DASKFS_CACHE=FOLDER keeps it on the local disk"
+            lines.append(f"network  fetches the store {n_passes:,} times; {keeps}")
         where = {"none": "in this process", "threads": f"on {limits.n_workers} threads"}
         runs = where.get(limits.kind, f"on {limits.n_workers} workers ({limits.kind})")
         peaks = ", ".join(
@@ -739,7 +746,9 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
         steps = [_select_step(label, plan, facts, limits) for label, plan in plans.items()]
         excess = max(getattr(step, limits.of_tasks).nbytes for step in steps) - limits.for_tasks
         if excess <= 0 or excess >= available:
-            return make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
+            whole = make_plan(facts, plans, limits, available, _n_refitted(pipeline, facts))
+            store = pipeline.store_path
+            return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and not store.has_cache)
         available -= -(-excess // limits.n_tasks_in_process)
 
 
@@ -816,7 +825,8 @@ def make_plan(
     if n_refitted:
         steps.append(_refit_step(n_refitted, len(selector_plans), data, limits))
     steps.append(_evaluate_step(data, limits))
-    whole = Plan(data, steps, limits, limits.available_nbytes(data) if available is None else available)
+    available = limits.available_nbytes(data) if available is None else available
+    whole = Plan(data, steps, limits, available)
     for process, nbytes in whole.promised_nbytes.items():
         limit = limits.by_process[process]
         if nbytes > limit:

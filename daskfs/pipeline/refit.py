@@ -12,14 +12,10 @@ import numpy as np
 
 from daskfs.errors import Caution
 from daskfs.feature_maps.base import MadeMatrix
-from daskfs.losses import find_loss
 from daskfs.result import RefitRecord, coefficient_norm
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.refit import fit_each_class
 from daskfs.selectors.shared.run import Run
-
-FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
-"""What is fitted for a loss that has no minimum over all rows of its own; each class is then told from the rest."""
 
 
 def refit_by_ridge(selector: BaseSelector, run: Run, ridge: float | None = None) -> BaseSelector:
@@ -42,16 +38,8 @@ def refit_by_ridge(selector: BaseSelector, run: Run, ridge: float | None = None)
     fitted, columns, made = copy(selector), selector.selected_, selector.made_
     if made is not None:
         run, columns = run.over(MadeMatrix(run.matrix, made)), np.argsort(np.argsort(columns))
-    fitted.loss_ = loss = FITTED_INSTEAD.get(selector.loss_, selector.loss_)
-    positives: list[float | None] = [None]
-    if find_loss(loss).is_classifier:
-        classes = [float(label) for label in selector.classes_]
-        positives = list(classes[1:] if len(classes) == 2 else classes)
-    with run.reported("refit", len(positives)) as advance:
-        fits = []
-        for positive in positives:
-            fits.append(refit_selected(run, columns, MeanLoss(loss, positive, ridge=ridge)))
-            advance()
+    found = fit_each_class(run, columns, selector.loss_, ridge, getattr(selector, "classes_", None))
+    fitted.loss_, fits = found.loss, found.fits
     coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
     every = coef
     if made is None:
@@ -60,7 +48,7 @@ def refit_by_ridge(selector: BaseSelector, run: Run, ridge: float | None = None)
     fitted.coef_, fitted.intercept_ = (every, intercept) if len(fits) > 1 else (every[0], float(intercept[0]))
     result = selector.result_
     result.table["refit_coef"] = coefficient_norm(coef) if len(fits) > 1 else coef[0]
-    result.refit = RefitRecord(loss, [fit.ridge for fit in fits], intercept.tolist(), coef.tolist())
+    result.refit = RefitRecord(found.loss, [fit.ridge for fit in fits], intercept.tolist(), coef.tolist())
     result.time["refit"] = result.time.get("refit", 0.0) + run.seconds["refit"]
     if "refit" in run.nbytes:  # the columns were not kept here
         result.communication["refit"] = result.communication.get("refit", 0) + run.nbytes["refit"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -72,6 +72,8 @@ from daskfs.selectors.tables import (
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
 
+SILENT: Any = None
+"""In the place of the result of one of many fits."""
 SEPARATED = (
     "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
     "quasi-complete separation); a weak ridge bounds the coefficients"
@@ -82,13 +84,9 @@ NORMS = "the table's coefficients are their norms over the classes; coef_ has th
 def _possible(selector: BaseSelector) -> list[Loss]:
     """Return the loss of a selector; before a fit with "auto" those that it may become."""
     name = selector.loss if selector.loss != AUTO else getattr(selector, "loss_", AUTO)
-    names = _loss_parameter(selector).by_default if name == AUTO else (name,)
+    choice = selector.loss_choice
+    names = choice.by_default if name == AUTO and choice is not None else (name,)
     return [LOSSES[one] for one in names if one in LOSSES]
-
-
-def _loss_parameter(selector: BaseSelector) -> LossOf:
-    kind = parameters_of(type(selector))["loss"].kinds[0]
-    return kind if isinstance(kind, LossOf) else LossOf()
 
 
 def _may_classify(selector: BaseSelector) -> bool:
@@ -241,6 +239,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     schema: TableSchemaGiven = None
     verbose: Verbose = False
 
+    is_silent: ClassVar[bool] = False
+    """Whether this is one of many fits, which make no result and warn of nothing."""
     _loss_note = ""  # what is to be said of the choice of the loss
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
@@ -256,15 +256,26 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
 
+    @property
+    def loss_choice(self) -> LossOf | None:
+        """The losses that can be asked for; None where the method has one."""
+        parameter = parameters_of(type(self)).get("loss")
+        if parameter is None:
+            return None
+        return parameter.kinds[0] if isinstance(parameter.kinds[0], LossOf) else LossOf()
+
+    def _setting(self, name: str) -> Any:
+        """Return where or how a fit runs: `client`, `memory_limit`, `schema` or `verbose`."""
+        return getattr(self, name)
+
     def _check_loss(self, loss: Loss) -> None:
         """Refuse other parameters with this loss; of ``loss="auto"`` asked once the target is known."""
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         """Set ``loss_``: the loss that is named, or the one that the target calls for, with a word where it may err."""
-        self._loss_note, self.loss_ = "", self.loss
-        if "loss" not in self._parameter_owners:
+        self._loss_note, self.loss_, parameter = "", self.loss, self.loss_choice
+        if parameter is None:
             return
-        parameter = _loss_parameter(self)
         self.loss_ = parameter.of(type(self).__name__, self.loss, kind)
         if self.loss != AUTO:
             return
@@ -423,13 +434,18 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         checkpoint: Checkpoint | None = None,
     ) -> None:
         """Select features of a matrix for whose target the loss is settled."""
-        self._take_names(matrix)
         with ExitStack() as stack:
-            if self.verbose and progress is None:
-                workers = workers_of(self.client) if workers is None else workers
+            if self._setting("verbose") and progress is None:
+                workers = workers_of(self._setting("client")) if workers is None else workers
                 progress = stack.enter_context(shown(name=type(self).__name__, is_compiling=is_compiling))
                 stack.enter_context(on_dashboard(workers, progress))
-            self._fit(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
+            self.fit_run(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
+
+    def fit_run(self, run: Run) -> Self:
+        """Select on the matrix of a run, for whose target the loss is settled."""
+        self._take_names(run.matrix)
+        self._fit(run)
+        return self
 
     def _run(
         self,
@@ -439,8 +455,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         checkpoint: Checkpoint | None = None,
     ) -> Run:
         """Return the run of one fit, by default where ``client`` says."""
-        limit = None if self.memory_limit is None else parse_bytes(self.memory_limit) - matrix.ahead_nbytes
-        workers = workers_of(self.client) if workers is None else workers
+        limit = self._setting("memory_limit")
+        limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
+        workers = workers_of(self._setting("client")) if workers is None else workers
         return Run(matrix, self.method, workers, progress, checkpoint, limit)
 
     @contextmanager
@@ -484,7 +501,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
                 into = Path(folder) / "fit.zarr", seed_of(self.random_state)
                 if self._is_encoded(X, is_first):
                     matrix, self._table_notes = ingested_table(
-                        X, y, sample_weight, self.schema, given, type(self).__name__, *into
+                        X, y, sample_weight, self._setting("schema"), given, type(self).__name__, *into
                     )
                     yield matrix, labels
                 else:
@@ -499,7 +516,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         self._table_notes = ()
         if not is_first:
             return self.encoder_ is not None
-        return is_table(X) and (self.schema is not None or has_more_than_numbers(X))
+        return is_table(X) and (self._setting("schema") is not None or has_more_than_numbers(X))
 
     def _of_table(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
@@ -518,7 +535,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         if not is_first:
             columns = np.arange(self._n_columns)
             return ArrayMatrix(self._columns_of(X, columns), coded, weight, self.encoder_.feature_names), labels
-        matrix, self._table_notes = begun(X, y, weight, self.schema, coded, type(self).__name__)
+        matrix, self._table_notes = begun(X, y, weight, self._setting("schema"), coded, type(self).__name__)
         return matrix, labels
 
     def _in_memory(
@@ -628,9 +645,11 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         StoreError
             Another store has taken the place of the one that was read.
         """
+        run.matrix.verify_unchanged()
+        if self.is_silent:
+            return SILENT
         from pandas import DataFrame
 
-        run.matrix.verify_unchanged()
         given, intercept = run.matrix.names.given, self.intercept_
         if coef is None:
             coef = self.coef_ if self.made_ is not None else self.coef_[..., self.selected_]
@@ -652,10 +671,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         table = selection_table(self.selected_, coef, scores, run.matrix.names if names is None else names)
         for name, column in (columns or {}).items():
             table[name] = column
-        parameters = {**self.get_params(deep=False), **(chosen or {})}
-        if "loss" in parameters:
-            parameters["loss"] = self.loss_
-        del parameters["client"], parameters["verbose"], parameters["schema"]
+        parameters = {**self.resolved_parameters(), **(chosen or {})}
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(
             method=self.method,
@@ -675,6 +691,13 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             time=run.seconds,
             notes=list(notes),
         )
+
+    def resolved_parameters(self) -> dict[str, Any]:
+        """Return the parameters as a result has them: with the loss of the fit, without where it runs."""
+        found = {name: getattr(self, name) for name in sorted(self._parameter_owners)}
+        if "loss" in found:
+            found["loss"] = self.loss_
+        return {name: value for name, value in found.items() if name not in ("client", "verbose", "schema")}
 
     @property
     def _n_asked(self) -> int | None:
@@ -867,7 +890,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         losses = _possible(self)
         classifies = [loss.is_classifier for loss in losses]
         if any(classifies):
-            several = "loss" in self._parameter_owners and _loss_parameter(self).several
+            several = self.loss_choice is not None and self.loss_choice.several
             tags.classifier_tags = ClassifierTags(
                 multi_class=several or any(loss.target == "classes" for loss in losses)
             )

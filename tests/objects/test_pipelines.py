@@ -58,6 +58,19 @@ def test_a_pipeline_from_objects_to_objects(write, tmp_path, server):
     assert again.store_path == pipeline.store_path
 
 
+def test_a_plan_names_the_cache_where_several_passes_fetch_a_store(write, tmp_path, server, monkeypatch):
+    several = {"method": "fgm", "n_features_to_select": 2, "n_features_per_pass": 1}
+    pipeline = load_pipeline(write(document(select=several)))
+    monkeypatch.delenv("DASKFS_CACHE", raising=False)
+    (told,) = [line for line in plan_pipeline(pipeline, facts_of(pipeline)).to_text().splitlines() if "network" in line]
+    assert told == "network  fetches the store 3 times; DASKFS_CACHE=FOLDER keeps it on the local disk"
+    monkeypatch.setenv("DASKFS_CACHE", str(tmp_path / "cache"))  # the remedy
+    assert "network" not in plan_pipeline(pipeline, facts_of(pipeline)).to_text()
+    monkeypatch.delenv("DASKFS_CACHE")
+    local = load_pipeline(write(document(select=several, store={}), "local.yaml"))
+    assert "network" not in plan_pipeline(local, facts_of(local)).to_text()
+
+
 def test_variables_stay_as_they_were_written_in_a_run_s_folder(write, tmp_path, server, monkeypatch):
     monkeypatch.setenv("WHERE", f"{server.url}/bucket/in/x.csv?X-Amz-Signature=kept-dark1")
     monkeypatch.setenv("SECRET", "kept-dark2")

@@ -28,7 +28,7 @@ from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import null_intercept
+from daskfs.selectors.shared.targets import classes_of, null_intercept
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
@@ -135,6 +135,70 @@ def refit_selected(
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
     return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge)
+
+
+FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
+"""What is fitted for a loss that has no minimum over all rows of its own; each class is then told from the rest."""
+
+
+class ClassFits(NamedTuple):
+    """The fit of some columns; of several classes one for each, told from the rest."""
+
+    loss: str
+    """What was fitted: see `FITTED_INSTEAD`."""
+    fits: list[SelectedFit]
+    classes: np.ndarray | None
+    """Values that a target of classes takes, ascending."""
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Shape (n_columns,), with more than two classes (n_classes, n_columns)."""
+        return self.fits[0].coef if len(self.fits) == 1 else np.array([fit.coef for fit in self.fits])
+
+    @property
+    def intercept(self) -> float | np.ndarray:
+        """A number, with more than two classes one for each."""
+        intercept = [fit.intercept for fit in self.fits]
+        return intercept[0] if len(intercept) == 1 else np.array(intercept)
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether any fit has no finite minimum without a ridge."""
+        return any(fit.is_separable for fit in self.fits)
+
+
+def fit_each_class(
+    run: Run, columns: np.ndarray, loss: str, ridge: float | None = None, classes: np.ndarray | None = None
+) -> ClassFits:
+    """Fit a loss, of classes too, on some columns: see `refit_selected`.
+
+    Parameters
+    ----------
+    run : Run
+    columns : ndarray of shape (n_columns,), int64
+    loss : str
+        Any; see `FITTED_INSTEAD`.
+    ridge : float, optional
+        By default chosen from the data.
+    classes : ndarray of shape (n_classes,), optional
+        Values that the target takes, where they are known.
+    """
+    positives: list[float | None] = [None]
+    loss = FITTED_INSTEAD.get(loss, loss)
+    if not find_loss(loss).is_classifier:
+        classes = None
+    else:
+        if classes is None:
+            y, weight = run.matrix.read_target(slice(None)), run.matrix.read_weight(slice(None))
+            y = as_vector(y)
+            classes = classes_of(y if weight is None else y[weight > 0.0], None, many=True)
+        positives = [float(label) for label in (classes[1:] if len(classes) == 2 else classes)]
+    fits = []
+    with run.reported("refit", len(positives)) as advance:
+        for positive in positives:
+            fits.append(refit_selected(run, columns, MeanLoss(loss, positive, ridge=ridge)))
+            advance()
+    return ClassFits(loss, fits, classes)
 
 
 class Terms(NamedTuple):

@@ -1,0 +1,151 @@
+"""A selector about a selector: it fits another one many times, on views of the rows, and selects by what it sees.
+
+A subclass declares its own parameters and defines `_fit` and `_plan`. In both ``selector_`` is a selector like the one
+it was given, whose loss is settled and that was not fitted; `_fit` fits it on all rows and takes its selection
+(`_take`), or selects columns by scores of its own and has them fitted (`_take_columns`). Many fits on samples of the
+rows are those of `daskfs.selectors.shared.samples.on_samples`.
+
+What is declared twice, here and inside, is decided here for all subclasses:
+
+- The loss is that of the selector inside: there is no parameter `loss`.
+- `client`, `memory_limit`, `schema` and `verbose` are those given here, or else those of the selector inside; one
+  limit holds for every task, whoever asked for it.
+- `random_state` draws rows here, and inside what the selector draws: the same in every fit.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from daskfs.errors import ConfigError
+from daskfs.losses import AUTO, TargetKind
+from daskfs.parameters import LossOf, Selector
+from daskfs.selectors.base import SEPARATED, BaseSelector
+from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import FITTED_INSTEAD, fit_each_class
+from daskfs.selectors.shared.responses import Response
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import Recipe
+
+
+class MetaSelector(BaseSelector):
+    """Base of selectors about a selector: see the module.
+
+    Parameters
+    ----------
+    selector : selector
+        Of daskfs, not fitted; a copy of it is. Its loss is that of the whole.
+    random_state : int, RandomState or None
+        Of the rows that are drawn here; what the selector draws has the selector's own.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example; by default the selector's own.
+    client : distributed.Client, optional
+        Where the work runs; by default where the selector's own says.
+    schema : path, mapping, TableSchema, "judge" or None
+        What the columns of a table mean; by default the selector's own.
+    verbose : bool
+        Show how a fit goes on; so it is where the selector's own says so.
+    """
+
+    _takes_selection: ClassVar[bool] = True
+    """Whether the selection is one of a fitted `selector_`, and not of columns fitted here."""
+    selector_: BaseSelector
+    selector: Selector = None
+
+    def _check_combination(self) -> None:
+        if not isinstance(self.selector, BaseSelector):
+            problem = f"expected a selector of daskfs, found {self.selector!r}"
+            raise ConfigError(problem, "selector", "pass one, FGM() for example")
+        self.selector.check_parameters()
+
+    @property
+    def loss(self) -> str:
+        """The loss of the selector inside."""
+        return AUTO if self.selector is None else str(self.selector.loss)
+
+    @property
+    def loss_choice(self) -> LossOf | None:
+        """The losses that the selector inside takes."""
+        return LossOf() if self.selector is None else self.selector.loss_choice
+
+    def _setting(self, name: str) -> Any:
+        return getattr(self, name) or getattr(self.selector, name)
+
+    def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
+        """Make the selector inside, and have it settle the loss."""
+        given, made = self.selector, type(self.selector).to_plan_with
+        parameters = {name: getattr(given, name) for name in given._parameter_owners}
+        self.selector_ = made(**{**parameters, "random_state": seed_of(given.random_state)})
+        self.selector_._settle_loss(kind, is_plan)
+        self.loss_, self._loss_note, self._n_classes = self.selector_.loss_, self.selector_._loss_note, kind.n_classes
+
+    def _shape_of(self, run: Run) -> DataShape:
+        """Return the shape of a run's matrix, with all that `plan` is told of it."""
+        matrix = run.matrix
+        return replace(run.shape, n_classes=self._n_classes, names=matrix.names, table_columns=matrix.table_columns)
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the selector inside is made where a task fits it."""
+        return Recipe.of(self.selector_)
+
+    @abstractmethod
+    def _fit(self, run: Run) -> None:
+        """Select on the matrix of a run."""
+
+    @abstractmethod
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        """Return what all fits will read and hold."""
+
+    def _take(self, fitted: BaseSelector) -> None:
+        """Select what a fitted selector has selected, with its coefficients and scores."""
+        self.selector_ = fitted
+        for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+
+    def _take_columns(self, run: Run, columns: np.ndarray, scores: np.ndarray) -> list[str]:
+        """Select columns, and fit the loss on them with a ridge that the data choose; return what is to be said of it.
+
+        Parameters
+        ----------
+        run : Run
+            Over all rows.
+        columns : ndarray of shape (n_selected,), int64
+        scores : ndarray of shape (n_features,)
+            Of every column, selected or not.
+        """
+        columns = np.sort(np.asarray(columns, dtype=np.int64))
+        fits = fit_each_class(run, columns, self.loss_)
+        if fits.classes is not None:
+            self.classes_ = fits.classes
+        self._set_selection(columns, scores[columns], fits.coef, fits.intercept)
+        self.scores_ = np.array(scores, dtype=np.float64)
+        return [SEPARATED] if fits.is_separable else []
+
+    @property
+    def score_kind(self) -> str:  # type: ignore[override]
+        """What `scores_` are: by default those of the selector inside."""
+        return self.selector_.score_kind
+
+    @property
+    def response_losses(self) -> tuple[str, str]:
+        """By which the linear predictor becomes a mean or a label, and probabilities."""
+        if self._takes_selection:
+            return self.selector_.response_losses
+        loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
+        return loss, loss
+
+    @property
+    def _probabilities(self) -> Response:
+        return self.selector_._probabilities if self._takes_selection else super()._probabilities
+
+    def resolved_parameters(self) -> dict[str, Any]:
+        """Return the parameters as a result has them; the selector's own as a mapping, with its method."""
+        inside = self.selector_.resolved_parameters()
+        return super().resolved_parameters() | {"selector": {"method": self.selector_.method, **inside}}

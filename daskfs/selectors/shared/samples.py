@@ -1,0 +1,128 @@
+"""Many fits of one selector, each on some rows of one matrix: folds, subsamples, bootstraps.
+
+Rows are views: nothing is copied. Where a whole fit is small, it is one task, made where the workers are; where it is
+not, the fits are made one after the other, and each maps tasks of its own. Either way the answers are the same, each is
+kept in the checkpoint under its sample's name, and none of the fits makes a result or warns of anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.run import Run
+
+FIT_NBYTES = 512 << 20
+"""Of a whole fit that is one task where nobody has set a limit."""
+
+
+class Sample(Protocol):
+    """Some rows of a matrix; small, for it travels."""
+
+    @property
+    def name(self) -> str:
+        """Under which a checkpoint keeps what was found on it."""
+
+    def of(self, matrix: Matrix) -> Matrix:
+        """Return these rows, a view."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a selector is made where a task runs: its class, its parameters, and the loss that the target called for."""
+
+    kind: Any
+    parameters: dict[str, Any]
+    loss: str
+
+    @classmethod
+    def of(cls, selector: Any, **changed: Any) -> Self:
+        """Return the recipe of a selector whose loss is settled, with some parameters changed."""
+        parameters = {name: getattr(selector, name) for name in selector._parameter_owners}
+        return cls(type(selector), {**parameters, "client": None, "verbose": False, **changed}, selector.loss_)
+
+    def make(self) -> Any:
+        """Return a selector that was not fitted, and that will be silent."""
+        selector = self.kind.to_plan_with(**self.parameters)
+        selector.loss_, selector.is_silent = self.loss, True
+        return selector
+
+
+Answer = Callable[..., dict[str, np.ndarray]]
+"""``answer(selector, run, sample, *shared)``: fits, and returns what is kept of it. Importable by name."""
+
+
+def on_samples(
+    run: Run, step: str, answer: Answer, recipe: Recipe, samples: Sequence[Any], *shared: Any
+) -> list[dict[str, np.ndarray]]:
+    """Return what a selector answers on every sample, in their order.
+
+    Parameters
+    ----------
+    run : Run
+        Over the matrix that the samples are of.
+    step : str
+    answer : callable
+    recipe : Recipe
+    samples : sequence of Sample
+    *shared
+        Further arguments of `answer`, which travel.
+    """
+    if run.workers.client is not None and is_a_task(recipe, run.shape, run.limits, run.matrix.is_resident):
+        whole = run.over(run.matrix, by="columns")
+        return whole.map(step, _in_a_task, samples, answer, recipe, run.name, run.task_limit, *shared, record=dict)
+    kept = {sample.name: run.load(f"{step}-{sample.name}", dict) for sample in samples}
+    found = {name: one for name, one in kept.items() if one is not None}
+    with run.reported(step, len(samples), len(found)) as advance, run.timed(step):
+        for sample in samples:
+            if sample.name not in found:
+                own = run.over(sample.of(run.matrix)).within(f"{step}-{sample.name}")
+                found[sample.name] = answer(recipe.make(), own, sample, *shared)
+                run.save(f"{step}-{sample.name}", found[sample.name])
+                advance()
+    return [found[sample.name] for sample in samples]
+
+
+def is_a_task(recipe: Recipe, shape: DataShape, limits: Limits, is_resident: bool = False) -> bool:
+    """Return whether a whole fit on rows of this shape is small enough to be one task."""
+    most = FIT_NBYTES if limits.task_nbytes is None else limits.task_nbytes
+    if limits.task_nbytes is None and is_resident:
+        return True
+    plan = recipe.make()._plan(shape, limits)
+    return bool((plan.task + plan.client).nbytes <= most)
+
+
+def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, what: str) -> SelectorPlan:
+    """Return what so many fits will read and hold, each on no more rows than there are.
+
+    Raises
+    ------
+    PlanError
+        One fit does not keep the limit.
+    """
+    one = recipe.make()._plan(shape, limits)
+    whole = one.task + one.client
+    is_task = limits.task_nbytes is None or whole.nbytes <= limits.task_nbytes
+    return SelectorPlan(
+        n_tasks=n_fits * one.n_tasks,
+        n_passes=n_fits * one.n_passes,
+        read_nbytes=n_fits * one.read_nbytes,
+        task=whole if is_task else one.task,
+        client=Budget().include(one.client),
+        text=f"{what}, each: {one.text}",
+        in_client=one.in_client,
+    )
+
+
+def _in_a_task(
+    matrix: Matrix, answer: Answer, recipe: Recipe, name: str, task_limit: int | None, *more: Any
+) -> dict[str, np.ndarray]:
+    """Fit where the rows are: all of the fit in one task."""
+    *shared, sample = more
+    with Run(sample.of(matrix), name, task_limit=task_limit) as run:
+        return answer(recipe.make(), run, sample, *shared)

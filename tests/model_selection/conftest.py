@@ -1,0 +1,1 @@
+from tests.contract.conftest import lab as lab
