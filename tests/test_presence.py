@@ -13,7 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from daskfs.cluster import presence
-from daskfs.cluster.client import kept_on, released
+from daskfs.cluster.client import cluster_errors, kept_on, released
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import OnDask, Round
@@ -129,3 +129,18 @@ def test_what_was_sent_to_all_leaves_all_when_it_is_released(processes):
 
 def _holds(key, dask_worker):
     return key in dask_worker.data
+
+
+def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
+    how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
+        given = client.scatter(LARGE)
+        for address in client.nthreads():
+            cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="killed")
+        with pytest.raises(RunError, match="blocks: what workers held was lost") as found, cluster_errors("blocks"):
+            client.submit(total, given, 1.0).result()
+        assert "scheduler" not in str(found.value)
+        waiting = client.submit(total, 1.0, 2.0)
+        cluster.sync(cluster.scheduler.close)
+        with pytest.raises(RunError, match="blocks: the scheduler was lost"), cluster_errors("blocks"):
+            waiting.result()

@@ -22,6 +22,8 @@ _INLINE_NBYTES = 64 * 2**10
 _MOST_TRIES = 5
 _MOST_LOSSES = 4
 """As Dask has it of a task: the third death is the last that is repaired."""
+_REASONS_OF_LOST_DATA = ("already forgotten", "lost dependencies")
+"""As a scheduler that is there gives them."""
 _COPIES_OF_EACH = 2
 """How many workers fetch what is kept from each that has it: a tree, and nobody sends it to all."""
 
@@ -165,7 +167,12 @@ def cluster_errors(name: str) -> Iterator[None]:
         raise RunError(
             f"the workers died {fault.allowed_failures + 1} times on the task {_shown(fault.task)}", name, REMEDY
         ) from fault
-    except (CancelledError, CommClosedError, TimeoutError) as fault:
+    except CancelledError as fault:
+        if any(reason in str(fault) for reason in _REASONS_OF_LOST_DATA):
+            problem = "what workers held was lost with the last of them that had it"
+            raise RunError(problem, name, REMEDY) from fault
+        raise scheduler_lost(name, fault) from fault
+    except (CommClosedError, TimeoutError) as fault:
         raise scheduler_lost(name, fault) from fault
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from daskfs import interrupts
-from daskfs.errors import ConfigError, StorageError
+from daskfs.errors import ConfigError, StorageError, did_you_mean
 from daskfs.objects.address import redacted
 
 MOST_AT_ONCE = 32
@@ -28,6 +28,7 @@ TIMEOUT_S, CONNECT_TIMEOUT_S = 60.0, 10.0
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 _KIND = re.compile(r"kind: (\w+)")
+_KEY = re.compile(r"Configuration key: '(\w+)'")
 _CREDENTIALS = {
     *("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "ExpiredAuthenticationToken"),
     *("InvalidAccessKeyId", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"),
@@ -142,9 +143,13 @@ _AUTHORISE = {
 
 
 def _how_to_authorise(shown: str) -> str:
-    scheme = shown.partition(":")[0].lower()
-    short = {"s3a": "s3", "abfs": "az", "abfss": "az", "https": "http"}.get(scheme, scheme)
-    return _AUTHORISE.get(short, "check the address")
+    return _AUTHORISE.get(_short(shown), "check the address")
+
+
+def _short(address: str) -> str:
+    """Return the kind of an address: "s3" of s3a://."""
+    scheme = address.partition(":")[0].lower()
+    return {"s3a": "s3", "abfs": "az", "abfss": "az", "https": "http"}.get(scheme, scheme)
 
 
 _making = threading.Lock()
@@ -181,6 +186,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
     if root.startswith("memory"):
         return obstore.store.MemoryStore()
     given = dict(options)
+    _refuse_options_of_connections(root, given)
     more: dict[str, Any] = {"config": given} if given else {}
     if root.startswith("s3") and (provider := _profile(given)) is not None:
         more["credential_provider"] = provider
@@ -195,12 +201,64 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=TIMEOUT_S)},  # `answered` does
             **more,
         )
-    except Exception as fault:
-        if not isinstance(fault, (_base_error(), ValueError, TypeError)):
+    except BaseException as fault:
+        if not isinstance(fault, (_base_error(), ValueError, TypeError)) and type(fault).__name__ != "PanicException":
             raise
+        unknown = _KEY.search(str(fault)) if type(fault).__name__ == "UnknownConfigurationKeyError" else None
+        if unknown:
+            shown = f"storage_options.{unknown[1]}"
+            bare = _bare(unknown[1])
+            near = did_you_mean(_OF_OTHERS.get(bare, bare), _OPTIONS.get(_short(root), ()))
+            raise ConfigError(f"unknown storage option of {redacted(root)}", shown, _REMEDY_OF_OPTIONS + near) from None
         problem = f"cannot be used as an address or with these storage options ({type(fault).__name__})"
         remedy = f"the options are obstore's: {', '.join(sorted(given)) or 'none were given'}"
         raise ConfigError(problem, redacted(root), remedy) from None
+
+
+def _refuse_options_of_connections(root: str, given: Mapping[str, str]) -> None:
+    """Refuse by name what obstore takes for an option of the connection, upon which it ends the process's thread.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for name in given:
+        if (bare := _bare(name)) in _OF_CONNECTIONS:
+            remedy = _OF_CONNECTIONS[bare] or "take it out: daskfs sets up the connections itself"
+            raise ConfigError(f"no storage option of {redacted(root)}", f"storage_options.{name}", remedy)
+
+
+def _bare(name: str) -> str:
+    """Return an option's name without the store's."""
+    return re.sub("^(aws|azure|google)_", "", name.lower())
+
+
+_TIME = "take it out: a try takes a minute at most, and DASKFS_REQUEST_PATIENCE_S says how long it is tried again"
+_PROXY = "take it out, and set HTTPS_PROXY or HTTP_PROXY (NO_PROXY) where it runs, on workers too"
+_OF_CONNECTIONS = {
+    "allow_http": "take it out: an endpoint that begins with http:// is enough",
+    **dict.fromkeys(("timeout", "connect_timeout", "read_timeout", "pool_idle_timeout"), _TIME),
+    **dict.fromkeys(("proxy_url", "proxy_excludes", "proxy_ca_certificate"), _PROXY),
+    **dict.fromkeys(("allow_invalid_certificates", "default_content_type", "http1_only", "http2_only"), ""),
+    **dict.fromkeys(("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"), ""),
+    **dict.fromkeys(("pool_max_idle_per_host", "randomize_addresses", "user_agent"), ""),
+}
+_OPTIONS = {
+    "s3": (
+        *("access_key_id", "secret_access_key", "session_token", "region", "default_region", "endpoint", "bucket"),
+        *("skip_signature", "virtual_hosted_style_request", "unsigned_payload", "request_payer", "role_arn"),
+        *("role_session_name", "web_identity_token_file", "server_side_encryption", "sse_kms_key_id"),
+    ),
+    "gs": ("service_account", "service_account_key", "application_credentials", "bucket", "skip_signature"),
+    "az": (
+        *("account_name", "account_key", "client_id", "client_secret", "tenant_id", "sas_key", "token", "endpoint"),
+        *("use_emulator", "use_fabric_endpoint", "container_name", "skip_signature", "federated_token_file"),
+    ),
+}
+"""The most frequent ones: for what is meant by a name that no store knows. obstore itself says which it knows."""
+_OF_OTHERS = {"key": "access_key_id", "secret": "secret_access_key", "anon": "skip_signature"}
+"""Names that fsspec has."""
+_REMEDY_OF_OPTIONS = "storage options are obstore's: see docs/object_stores.md"
 
 
 _ENDPOINTS = (

@@ -5,6 +5,7 @@ import pytest
 
 from daskfs.errors import ConfigError
 from daskfs.files import location
+from daskfs.objects import requests
 from daskfs.objects.address import redacted
 from daskfs.objects.path import ObjectPath
 
@@ -32,6 +33,39 @@ def test_paths_stay_paths():
 def test_what_is_no_address_is_refused_by_name(url, word):
     with pytest.raises(ConfigError, match=word):
         location(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "option", "words"),
+    [
+        ("s3://bucket/x", "allow_http", "begins with http://"),
+        ("s3://bucket/x", "timeout", "DASKFS_REQUEST_PATIENCE_S"),
+        ("s3://bucket/x", "aws_proxy_url", "HTTPS_PROXY"),
+        ("az://bucket/x", "user_agent", "take it out"),
+        ("s3://bucket/x", "secret", "did you mean 'secret_access_key'"),
+        ("s3://bucket/x", "aws_secret_key", "did you mean 'secret_access_key'"),
+        ("gs://bucket/x", "service_acount", "did you mean 'service_account'"),
+        ("az://bucket/x", "acount_key", "did you mean 'account_key'"),
+    ],
+)
+def test_a_storage_option_that_is_none_is_named_with_the_right_one(url, option, words):
+    with pytest.raises(ConfigError, match=rf"storage_options\.{option}: .*{words}") as found:
+        ObjectPath.of(url, {option: "hidden"}).client  # noqa: B018
+    assert "hidden" not in str(found.value)
+
+
+def test_options_that_the_library_knows_are_those_that_are_suggested():
+    import obstore.exceptions
+    import obstore.store
+
+    for scheme, names in requests._OPTIONS.items():
+        for name in names:
+            try:
+                obstore.store.from_url(f"{scheme}://bucket", config={name: "true"})
+            except obstore.exceptions.UnknownConfigurationKeyError:
+                raise AssertionError(f"{scheme}: {name}") from None
+            except obstore.exceptions.BaseError:
+                pass  # it needs others beside it
 
 
 def test_what_is_secret_in_an_address_is_never_shown():
