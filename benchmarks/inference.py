@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
-from daskfs import Message
+from daskfs import FGM, Message, OnlineSubstitution, SplitInference
 from daskfs.errors import SelectionWarning
 
 N_SAMPLES, N_FEATURES, N_SUBSETS, RHO = 2_000, 100, 5, 0.5
@@ -72,6 +73,16 @@ def intervals_of_message(**options: Any) -> Callable[[Drawn, str], tuple[np.ndar
     return fitted
 
 
+def intervals_of_split(selector: Any) -> Callable[[Drawn, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the same of one half of the rows, where a selector has selected on the other."""
+
+    def fitted(data: Drawn, loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        inside = clone(selector).set_params(loss=loss)
+        return in_order(SplitInference(inside).fit(data.X, data.y).result_.table)
+
+    return fitted
+
+
 def in_order(table: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return coefficients, lower and upper ends of the true columns of a result's table; NaN where not selected."""
     found = table.set_index("index").reindex(TRUE)
@@ -108,6 +119,9 @@ def main() -> None:
         jobs.append((f"message, {loss}, {noise}", intervals_of_message(), loss, noise))
         by_subsets = intervals_of_message(std_errors="subsets")
         jobs.append((f'message, {loss}, {noise}, `std_errors="subsets"`', by_subsets, loss, noise))
+    for selector in (Message(n_subsets=N_SUBSETS), FGM(10), OnlineSubstitution(10)):
+        for loss in LOSSES[:2]:
+            jobs.append((f"SplitInference, {selector.method}, {loss}", intervals_of_split(selector), loss, ""))
     heads = " | ".join(f"{strength:g}" for strength in STRENGTHS)
     print(f"| selected / coefficient ÷ truth / covered, at × threshold | {heads} | covered in all |")
     print("|---|" + "---|" * (len(STRENGTHS) + 1))
