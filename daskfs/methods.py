@@ -56,6 +56,7 @@ METHODS = {**SELECTORS, **BASELINES}
 MODEL_SELECTION = {
     "knockoffs": "daskfs.model_selection.knockoffs:Knockoffs",
     "stability": "daskfs.model_selection.stability:StabilitySelection",
+    "split_inference": "daskfs.model_selection.split_inference:SplitInference",
 }
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
 ``method:`` of them, for their sections stand beside the selector's."""
