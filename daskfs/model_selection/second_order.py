@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import DataError
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, padded
 from daskfs.kernels.linear.knockoffs import add_sums, minimum_variance, smallest_eigenvalue, transform_of
 from daskfs.matrix.base import Matrix
@@ -101,8 +100,8 @@ def correlations(
             origin = X[0].astype(np.float64)
         add_sums(X, weight, origin, sums)
         total += float(weight.sum())
-    if not np.isfinite(sums).all():
-        raise DataError("values are too large to be squared", "columns that knockoffs are made of", "rescale them")
+    for place in np.flatnonzero(~np.isfinite(np.diag(sums)[:w])):
+        raise matrix.bad_column(int(columns[place]))
     shift = sums[:w, w + 1] / total
     covariance = np.triu(sums[:w, :w]) / total
     covariance += np.triu(covariance, 1).T
