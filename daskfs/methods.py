@@ -53,7 +53,9 @@ BASELINES = {
 
 METHODS = {**SELECTORS, **BASELINES}
 
-MODEL_SELECTION: dict[str, str] = {}
+MODEL_SELECTION = {
+    "split_inference": "daskfs.model_selection.split_inference:SplitInference",
+}
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
 ``method:`` of them, for their sections stand beside the selector's."""
 

@@ -345,6 +345,7 @@ class _Run:
         train: Matrix = store
         test: Matrix | None = None
         tested: Predicted | None = None
+        retested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -363,13 +364,15 @@ class _Run:
             tested = self._tested(selector, testing)
             result.metrics = self._evaluate(selector, store, tested)
             if refitted is not None:
-                own = self._evaluate(refitted, store, self._tested(refitted, testing))
+                retested = self._tested(refitted, testing)
+                own = self._evaluate(refitted, store, retested)
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
         encoder = self._encoder_of(store)
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
-        result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
+        words = _words_of(pipeline.split)
+        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {
