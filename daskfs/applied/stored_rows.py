@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from daskfs.applied.rows import BLOCK_NBYTES, Columns, Entries, RowBlock, lacking_columns
 from daskfs.files import location
@@ -84,7 +83,7 @@ class StoredRows:
                 np.zeros(n_rows, bool),
                 np.asarray(y, np.float64) if codes is None else codes[y.astype(np.int64)],
                 np.ones(n_rows) if block.weight is None else block.weight,
-                {name: pa.array(part[here]) for name, part in handed_on.items()},
+                {name: part[here] for name, part in handed_on.items()},
             )
 
     def _codes(self) -> np.ndarray | None:
