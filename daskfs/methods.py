@@ -53,7 +53,9 @@ BASELINES = {
 
 METHODS = {**SELECTORS, **BASELINES}
 
-MODEL_SELECTION: dict[str, str] = {}
+MODEL_SELECTION = {
+    "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",
+}
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
 ``method:`` of them, for their sections stand beside the selector's."""
 

@@ -67,6 +67,7 @@ class AlphaInvesting(ColumnBaseline):
     """
 
     method = "alpha_investing"
+    joins_for_good = True
     history_columns: ClassVar = {"index": int, "test": int, "price": float, "wealth": float}
 
     wealth: PositiveShare = 0.5
