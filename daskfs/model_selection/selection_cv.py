@@ -136,7 +136,7 @@ class SelectionCV(MetaSelector):
         self.n_features_to_select_, self.cv_results_ = int(curve.sizes[place]), curve.results()
         chosen = {"n_features_to_select": self.n_features_to_select_, "metric": metric, "sizes": sizes}
         notes = [curve.note(place, self.rule)]
-        self.result_ = self._result_of(run, notes=notes, history=curve.columns(), chosen=chosen)
+        self.result_ = self._result_of(run, notes=notes, history=curve.columns(place), chosen=chosen)
 
     def _groups_of(self, matrix: Matrix) -> np.ndarray | None:
         """Return the group of every row of a matrix."""

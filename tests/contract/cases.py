@@ -98,6 +98,9 @@ def _selectors() -> Iterator[Case]:
     logistic = simulated | {"rule": "os", "loss": "logistic"}
     name = "async_online_substitution-logistic"
     yield Case(name, "AsyncOnlineSubstitution", logistic, "classes")
+    chosen = substitution | {"n_features_to_select": "cv"}
+    in_blocks = {"blocks_one_after_the_other_give_the_bits_of_fit": "cross-validation reads all rows several times"}
+    yield Case("online_substitution-cv", "OnlineSubstitution", chosen, unfit=in_blocks)
     fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
     yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
     for loss in ("squared_hinge", "logistic", "squared"):
@@ -179,4 +182,16 @@ def _baselines() -> Iterator[Case]:
     yield Case("identity_mission", "IdentityMission", six | {"n_steps": 40}, unfit=begins_anew)
 
 
-CASES = [*_selectors(), *_baselines()]
+def _model_selection() -> Iterator[Case]:
+    outside = "its selector is an object: in a pipeline file it stands beside the selector"
+    unfit = {"runs_in_a_pipeline": outside}
+    sizes: dict[str, Any] = {"sizes": [2, 6], "cv": 3}
+    substitution = daskfs.OnlineSubstitution(loss="squared")
+    yield Case("selection_cv", "SelectionCV", sizes | {"selector": substitution}, unfit=unfit)
+    fgm, three = daskfs.FGM(loss="logistic"), {"target": "three classes", "unfit": unfit, **OF_FGM}
+    yield Case("selection_cv-fgm", "SelectionCV", sizes | {"selector": fgm}, **three)
+    each = sizes | {"selector": daskfs.baselines.LassoCut(loss="squared")}
+    yield Case("selection_cv-each", "SelectionCV", each, unfit=unfit)
+
+
+CASES = [*_selectors(), *_baselines(), *_model_selection()]

@@ -167,7 +167,8 @@ class ColumnBaseline(BaseSelector):
         with run.timed("select"):
             chosen = run.load("", Selection)
             if chosen is None:
-                told = Run(rows, self.method, progress=run.progress)  # pass by pass; their time is that of one step
+                progress = None if run.is_part else run.progress
+                told = Run(rows, self.method, progress=progress)  # pass by pass; their time is that of one step
                 columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
                 problem = Problem(self._loss.code, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)

@@ -11,7 +11,7 @@ What was judged is a path of so many sizes; so the selection is that of the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -54,9 +54,12 @@ class Fold:
 
     number: int
     train: np.ndarray
-    """Rows of the matrix."""
     test: np.ndarray
-    """Rows of its base."""
+    """In the run of a path, of the base of its matrix."""
+    weight: np.ndarray | None
+    """Of the rows to judge on; None: they weigh the same."""
+    in_place: bool = False
+    """Whether rows to judge on weigh nothing, instead of being left out of a view: of methods that read all rows."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,11 @@ class Fold:
 
     def of(self, matrix: Matrix) -> Matrix:
         """Return the rows to fit on."""
-        return matrix.take(self.train)
+        if not self.in_place:
+            return matrix.take(self.train)
+        given, weight = matrix.read_weight(), np.zeros(matrix.shape[0])
+        weight[self.train] = 1.0 if given is None else given[self.train]
+        return matrix.weighted(weight)
 
 
 def folds_of(
@@ -107,15 +114,24 @@ def folds_of(
     else:
         splitter = (StratifiedKFold if is_classifier else KFold)(int(cv))
         at = np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
-    labels = np.asarray(y)[at] if is_classifier else None
+    labels, weight = np.asarray(y)[at] if is_classifier else None, matrix.read_weight()
     try:
-        found = list(splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else groups[at]))
+        found = list(
+            splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else _numbered(groups[at]))
+        )
     except ValueError as fault:
         raise ConfigError(str(fault), "cv", "ask for fewer folds") from None
-    return [
-        Fold(number, np.sort(at[train]), matrix.take(np.sort(at[test])).rows)
-        for number, (train, test) in enumerate(found, 1)
-    ]
+    folds = []
+    for number, (train, test) in enumerate(found, 1):
+        judged = np.sort(at[test])
+        folds.append(Fold(number, np.sort(at[train]), judged, None if weight is None else weight[judged]))
+    return folds
+
+
+def _numbered(groups: np.ndarray) -> np.ndarray:
+    """Return groups as numbers in the order in which they come, so that folds do not depend on what they are called."""
+    _, first, place = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[place]
 
 
 class SizeCurve(NamedTuple):
@@ -151,10 +167,11 @@ class SizeCurve(NamedTuple):
             return best
         return int(np.flatnonzero(mean >= mean[best] - self.standard_error[best])[0])
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """Return the curve as the history of a result."""
+    def columns(self, place: int) -> dict[str, np.ndarray]:
+        """Return the curve as the history of a result, with the place of the size that was chosen."""
         folds = {f"fold_{k}": scores for k, scores in enumerate(self.by_fold, 1)}
-        return {"features": self.sizes, self.metric: self.mean, "standard_error": self.standard_error, **folds}
+        means = {self.metric: self.mean, "standard_error": self.standard_error}
+        return {"features": self.sizes, **means, "chosen": np.arange(len(self.sizes)) == place, **folds}
 
     def results(self) -> dict[str, Any]:
         """Return the curve as scikit-learn's searches have theirs."""
@@ -187,6 +204,10 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     metric : str
         A key of `daskfs.metrics.PREDICTION_METRICS`.
     """
+    if recipe.kind.takes_weights_in_place:
+        folds = [replace(fold, in_place=True) for fold in folds]
+    else:  # a view's rows are those of its base
+        folds = [replace(fold, test=_of_base(run.matrix, fold.test)) for fold in folds]
     found = on_samples(run, "fold", path_on_fold, recipe, folds, list(sizes), metric)
     by_fold, weight = (
         np.array([one["scores"] for one in found]),
@@ -202,8 +223,8 @@ def fit_chosen_size(
     curve = size_curve(run, recipe, sizes, folds, metric)
     place = curve.chosen(rule)
     selector = recipe.make()
-    path = list(sizes) if selector.is_nested else [sizes[place]]
-    return selector.fit_path(run.within("all"), path)[place if selector.is_nested else 0], curve, place
+    path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
+    return selector.fit_path(run.within("all"), path)[0], curve, place
 
 
 def plan_sizes(recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int) -> SelectorPlan:
@@ -218,11 +239,15 @@ def plan_sizes(recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence
 def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
     """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
     path = selector.fit_path(run, sizes)
-    test = run.matrix.base.take(fold.test)
-    y, weight = test.read_target(), test.read_weight()
+    test, weight = run.matrix.base.take(fold.test), fold.weight
+    y = test.read_target()
     given = _predictions(path, test)
     scores = [_metric(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
     return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
+
+
+def _of_base(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
+    return matrix.take(rows).rows
 
 
 def default_metric(loss: str) -> str:
