@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import sys
 import warnings
@@ -27,23 +28,31 @@ if TYPE_CHECKING:
     from daskfs.watching.watch import Watch
 
 EXIT_INTERRUPTED = 130
+_UsageError: Any = typer.BadParameter.__base__
+_CHOICE = re.compile(r"'(.*)' is not one of (.*?)\.?")
 
 
 class _Commands(TyperGroup):
-    """Turns an error of the user's into its message and exit code 2, an interrupt into 130."""
+    """Turns an error of the user's into its message and exit code 2, an interrupt into 130, in JSON if asked."""
 
     def invoke(self, ctx: Any) -> Any:
         from daskfs.errors import DaskfsError
 
+        as_json = "--json" in ctx.args
         try:
             with interrupts.guard(command=True), _warnings_in_a_line(), _without_swallowed_interrupts():
                 return super().invoke(ctx)
         except DaskfsError as fault:
-            _say(str(fault), *getattr(fault, "__notes__", ()))
+            _tell(fault, str(fault), fault.exit_code, as_json)
             raise typer.Exit(fault.exit_code) from None
+        except _UsageError as fault:
+            fault.message = _with_the_nearest(fault.message)
+            if as_json:
+                _print_json(_error(fault, fault.format_message(), fault.exit_code))
+            raise
         except KeyboardInterrupt as fault:
             sys.unraisablehook = lambda _: None  # objects that are torn down half-way complain
-            _say("interrupted", *getattr(fault, "__notes__", ()))
+            _tell(fault, "interrupted", EXIT_INTERRUPTED, as_json)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
@@ -53,6 +62,29 @@ class _Commands(TyperGroup):
                 raise
             _say(f"{str(fault.filename)[:40]}...: no file can have so long a name; shorten it")
             raise typer.Exit(2) from None
+
+
+def _tell(fault: BaseException, message: str, exit_code: int, as_json: bool) -> None:
+    """Say what has ended a command on stderr, and with --json on stdout."""
+    _say(message, *getattr(fault, "__notes__", ()))
+    if as_json:
+        _print_json(_error(fault, message, exit_code))
+
+
+def _error(fault: BaseException, message: str, exit_code: int) -> dict[str, Any]:
+    """Return an error as --json prints it: a message for each place."""
+    known = {"kind": type(fault).__name__, "messages": message.splitlines(), "topic": getattr(fault, "topic", None)}
+    return {"error": known | {"notes": list(getattr(fault, "__notes__", ())), "exit_code": exit_code}}
+
+
+def _with_the_nearest(message: str) -> str:
+    """Return what is said of a wrong word among a few, with the nearest right one."""
+    from daskfs.errors import did_you_mean
+
+    message = message.removeprefix("Value error, ")
+    if found := _CHOICE.fullmatch(message):
+        message = message.removesuffix(".") + did_you_mean(found[1], re.findall("'([^']*)'", found[2]))
+    return message
 
 
 @contextmanager
@@ -94,7 +126,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Select the few features that matter from data larger than memory.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -114,14 +145,39 @@ FinishedRun = Annotated[
         metavar="RUN_DIR", help="Folder of a finished run, or in it of one of its selections.", show_default=False
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, also of errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress; warnings and errors only.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
 RandomState = Annotated[int, typer.Option(help="Random seed.", min=0)]
-Force = Annotated[bool, typer.Option("--force", help="Replace a finished run.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a finished run, and a store of another content.")]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")]
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786.")
 ]
+
+
+def _known_methods() -> list[str]:
+    from daskfs.methods import METHODS
+
+    return [*METHODS]
+
+
+def _known_topics() -> list[str]:
+    from daskfs.error_topics import TOPICS
+
+    return [*_known_methods(), *TOPICS]
+
+
+def _known_kinds() -> list[str]:
+    from daskfs.sources.registry import SOURCES
+
+    return [*SOURCES]
+
+
+def _known_documents() -> list[str]:
+    from daskfs.pipeline.schemas import DOCUMENTS
+
+    return [*DOCUMENTS]
 
 
 @app.callback(invoke_without_command=True)
@@ -144,6 +200,8 @@ def run(
         typer.Option(help="This is one of the tasks of srun or mpirun: scheduler, client or worker, by its number."),
     ] = None,
     force: Force = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a pipeline: source, store, selection, evaluation, report."""
     pipeline = _load(pipeline_file, overrides, scheduler, resume)
@@ -154,9 +212,9 @@ def run(
             return
         from daskfs.pipeline.run import run_pipeline
 
-        with _shown_progress() as progress:
+        with _shown_progress(quiet) as progress:
             outcome = run_pipeline(led, resume=resume is not None, force=force, progress=progress)
-    _print_outcome(outcome)
+    _print_outcome(outcome, as_json, quiet)
 
 
 @app.command()
@@ -196,11 +254,11 @@ def plan(
             costs = costs_of(planned, methods, nodes, replace(MEASURED, latency_s=latency))
             text += "\n" + text_of_costs(planned, costs, nodes, price)
             document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
-    print(json.dumps(document | jobs, indent=2) if as_json else "\n".join(filter(None, (text, text_of_jobs(jobs)))))
+    _print(document | jobs, "\n".join(filter(None, (text, text_of_jobs(jobs)))), as_json)
 
 
 @app.command()
-def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
+def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a pipeline file without computing.
 
     Its keys, its table schema and the header of its source or store are checked.
@@ -210,7 +268,7 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None) -> None:
     from daskfs.pipeline.stream_plan import check_stream
 
     (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
-    print(f"{pipeline_file}: valid")
+    _print({"pipeline": str(pipeline_file), "is_valid": True}, f"{pipeline_file}: valid", as_json)
 
 
 @app.command()
@@ -237,16 +295,20 @@ def init(
     that know the target. The name of a pipeline that comes along (quickstart, message, fgm, ...) copies that one.
     """
     from daskfs.bundled import pipelines
+    from daskfs.errors import ConfigError, did_you_mean
     from daskfs.pipeline.drafting import copy_of_bundled, draft
 
-    if file in pipelines() and not Path(file).exists():
-        written = copy_of_bundled(file, output, force=force)
-        print(json.dumps([str(path) for path in written]) if as_json else f"wrote {' and '.join(map(str, written))}")
-        if not as_json:
-            print(f"next: daskfs run {written[0]}")
+    is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
+    if is_word and file not in pipelines() and (near := did_you_mean(file, pipelines())):
+        raise ConfigError(f"expected a file, or a pipeline that comes along, found neither{near}", file)
+    if is_word and file in pipelines():
+        names = [str(path) for path in copy_of_bundled(file, output, force=force)]
+        _print({"pipeline": names[0], "schemas": names[1:]}, f"wrote {' and '.join(names)}", as_json)
+        _suggest(f"daskfs run {shlex.quote(names[0])}", as_json)
         return
     drafted = draft(file, target, output, force=force)
-    print(json.dumps(drafted.to_document(), indent=2) if as_json else drafted.to_text())
+    _print(drafted.to_document(), drafted.to_text(), as_json)
+    _suggest(f"daskfs run {shlex.quote(str(drafted.pipeline))}", as_json)
 
 
 @app.command()
@@ -266,7 +328,9 @@ def ingest(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of source, where its name does not say it: libsvm, vw, clicks, text ...", metavar="KIND"
+            help="Kind of source, where its name does not say it: libsvm, vw, clicks, text ...",
+            metavar="KIND",
+            autocompletion=_known_kinds,
         ),
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter of a text table.")] = None,
@@ -286,6 +350,9 @@ def ingest(
     workers: Annotated[
         int, typer.Option(min=0, help="Processes that read large text and Parquet files; 0: this one.")
     ] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Make the store anew where there is one.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a source to a feature store."""
     from daskfs.cluster.open import open_cluster
@@ -295,7 +362,7 @@ def ingest(
     options |= {"delimiter": delimiter, "one_hot": one_hot}
     with (
         interrupts.concluding(),
-        _shown_progress() as progress,
+        _shown_progress(quiet) as progress,
         open_cluster("local" if workers else "none", workers) as cluster,
     ):
         made = ingest_source(
@@ -307,12 +374,15 @@ def ingest(
             shuffle=shuffle,
             random_state=random_state,
             memory_limit=memory_limit or "1GiB",
+            on_exists="replace" if force else "reuse",
             progress=progress,
             client=cluster.client,
         )
-    print(f"{store}: {made.shape[0]:,} samples x {made.shape[1]:,} features, {made.dtype}")
-    for note in made.notes:
-        print(f"  {note}")
+    n_samples, n_features = made.shape
+    text = f"{store}: {n_samples:,} samples x {n_features:,} features, {made.dtype}"
+    document = {"store": str(store), "n_samples": n_samples, "n_features": n_features, "dtype": str(made.dtype)}
+    _print(document | {"notes": list(made.notes)}, "\n  ".join([text, *made.notes]), as_json)
+    _suggest(f"daskfs select {shlex.quote(str(store))}", as_json or quiet)
 
 
 @app.command()
@@ -321,11 +391,7 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
     from daskfs.store.feature_store import open_store
 
     facts = open_store(store).info()
-    if as_json:
-        print(json.dumps(facts, indent=2, default=str))
-        return
-    for name, value in facts.items():
-        print(f"{name:<16} {value}")
+    _print(facts, "\n".join(f"{name:<16} {value}" for name, value in facts.items()), as_json)
 
 
 @app.command()
@@ -335,6 +401,8 @@ def verify(
         bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
     ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that read the store; 0: this one.")] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check every checksum of a feature store.
 
@@ -344,7 +412,7 @@ def verify(
     from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store, verify_store
 
-    with _shown_progress() as progress, open_cluster("local" if workers else "none", workers) as cluster:
+    with _shown_progress(quiet) as progress, open_cluster("local" if workers else "none", workers) as cluster:
         damaged = verify_store(store, progress, cluster)
     if damaged:
         count = f"{len(damaged)} damaged {'part' if len(damaged) == 1 else 'parts'}"
@@ -352,9 +420,9 @@ def verify(
     opened = open_store(store)
     if seal and not opened.is_sealed:
         opened = opened.sealed()
-    print(f"{store}: whole")
-    if not opened.is_sealed:
-        print("  its manifest has no checksums, so chunks that changed places are not told; --seal notes them")
+    unsealed = "\n  its manifest has no checksums, so chunks that changed places are not told; --seal notes them"
+    text = f"{store}: whole{'' if opened.is_sealed else unsealed}"
+    _print({"store": str(store), "is_whole": True, "is_sealed": opened.is_sealed}, text, as_json)
 
 
 @app.command()
@@ -374,7 +442,9 @@ def select(
             help="Of a file: column to predict; by default one called target, label, class or y, or the last."
         ),
     ] = None,
-    method: Annotated[str, typer.Option(help="Method, by its name in a pipeline file.")] = "message",
+    method: Annotated[
+        str, typer.Option(help="Method, by its name in a pipeline file.", autocompletion=_known_methods)
+    ] = "message",
     n_features: Annotated[
         int | None,
         typer.Option(help="Number of features to select; for message the most per subset.", min=1),
@@ -424,6 +494,8 @@ def select(
         Path | None,
         typer.Option(metavar="MODEL.npz", help="With -: a model of a run to go on from; it keeps its parameters."),
     ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Select features from a store or a file, without a pipeline file; or from a pipe: - with --method mission.
 
@@ -439,10 +511,10 @@ def select(
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     source, stem = None, "stream" if stream else store.resolve().stem
     if stream is None and store.suffix != ".zarr" and store.is_file():
-        from daskfs.pipeline.drafting import source_of_file
+        from daskfs.pipeline.drafting import LOOK_AT, source_of_file
 
         stem, source, said = source_of_file(store, target, Path("runs"))
-        _say(*said)
+        _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
         store = Path("runs") / f"{stem}.zarr"
     elif target is not None or dtype is not None:
         option = "--target" if target is not None else "--dtype"
@@ -482,11 +554,11 @@ def select(
     pipeline = build_pipeline(document, "daskfs select", Path.cwd())
     from daskfs.pipeline.run import run_pipeline
 
-    with _shown_progress() as progress:
+    with _shown_progress(quiet) as progress:
         outcome = run_pipeline(
             pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
         )
-    _print_outcome(outcome)
+    _print_outcome(outcome, as_json, quiet)
 
 
 def _features(text: str) -> Any:
@@ -552,6 +624,7 @@ def apply(
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter, where it is not that of the fit.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Encode new rows as a run's were, and predict them with what it selected.
@@ -566,21 +639,24 @@ def apply(
     from daskfs.applied.apply import STANDARD_OUTPUT, spooled
     from daskfs.applied.apply import apply as apply_model
     from daskfs.applied.model import Model
+    from daskfs.errors import ConfigError
 
+    if as_json and output == STANDARD_OUTPUT:
+        raise ConfigError("the predictions are printed where the document would be", "--json", "name a file with -o")
     model = Model.load(run_dir, refit=refit)
     options = {} if delimiter is None else {"delimiter": delimiter}
     with (
         interrupts.concluding(),
         tempfile.TemporaryDirectory(prefix="daskfs-") as folder,
-        _shown_progress() as progress,
+        _shown_progress(quiet) as progress,
     ):
         source = spooled(kind, folder) if data == "-" else data
         how: dict[str, Any] = {"kind": kind, "options": options, "kept": keep or (), "unseen": unseen}
         applied = apply_model(model, source, output, features=features, force=force, progress=progress, **how)
-    if output == STANDARD_OUTPUT:
+    if output != STANDARD_OUTPUT:
+        _print(vars(applied), applied.to_text(), as_json)
+    elif not quiet:
         _say(*applied.to_text().splitlines())
-    else:
-        print(json.dumps(vars(applied), indent=2) if as_json else applied.to_text())
 
 
 @app.command()
@@ -602,6 +678,7 @@ def export(
     ] = "standard",
     refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write what a run has found as a list, as SQL, or as a scikit-learn pipeline.
 
@@ -613,14 +690,16 @@ def export(
     from daskfs.files import written_whole
 
     text = export_model(Model.load(run_dir, refit=refit), form, table=table, dialect=dialect)
+    document: dict[str, Any] = {"as": form, "file": None if output is None else str(output)}
+    document |= {"names": text.splitlines()} if form in ("list", "columns") else {"text": text}
     if output is None:
-        print(text, end="")
+        _print(document, text.removesuffix("\n"), as_json)
         return
     if output.exists() and not force:
         raise RunError("a file of this name exists", str(output), "choose another, or --force replaces it")
     with written_whole(output) as path:
         path.write_text(text, encoding="utf-8")
-    print(output)
+    _print(document, str(output), as_json)
 
 
 @app.command()
@@ -654,21 +733,27 @@ def methods(as_json: AsJson = False) -> None:
     """List the methods: selectors and baselines."""
     from daskfs.pipeline.explaining import all_methods, methods_text
 
-    print(json.dumps(all_methods(), indent=2) if as_json else methods_text())
+    _print(all_methods(), methods_text(), as_json)
+    _suggest("daskfs explain METHOD", as_json)
 
 
 @app.command()
 def explain(
     method: Annotated[
         str,
-        typer.Argument(metavar="METHOD|TOPIC", help="Method, or the topic that an error names.", show_default=False),
+        typer.Argument(
+            metavar="METHOD|TOPIC",
+            help="Method, or the topic that an error names.",
+            show_default=False,
+            autocompletion=_known_topics,
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
     """Explain a method (algorithm, parameters, how it is run), or what an error is about and what to do."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
-    print(json.dumps(explanation(method), indent=2) if as_json else explanation_text(method))
+    _print(explanation(method), explanation_text(method), as_json)
 
 
 @app.command()
@@ -682,12 +767,18 @@ def report(
     """Write the HTML report of a run, or of several to compare; with --json print what it shows."""
     from daskfs.report.runs import report_as_json, write_report
 
-    print(json.dumps(report_as_json(run_dirs), indent=2) if as_json else write_report(run_dirs, output))
+    if as_json:
+        _print_json(report_as_json(run_dirs))
+    else:
+        print(write_report(run_dirs, output))
 
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="Document: pipeline, store, result, model or table.")] = "pipeline",
+    name: Annotated[
+        str,
+        typer.Argument(help="Document: pipeline, store, result, model or table.", autocompletion=_known_documents),
+    ] = "pipeline",
 ) -> None:
     """Print a JSON Schema."""
     from daskfs.pipeline.schemas import json_schema_text
@@ -697,24 +788,31 @@ def schema(
 
 @app.command()
 def warmup(
-    method: Annotated[list[str] | None, typer.Option(help="Method to compile for. Repeatable.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Method to compile for. Repeatable.", autocompletion=_known_methods),
+    ] = None,
     loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
-    dtype: Annotated[str, typer.Option(help="dtype of the matrix.")] = "float32",
+    dtype: Annotated[Literal["float32", "float64", "int8"], typer.Option(help="dtype of the matrix.")] = "float32",
+    as_json: AsJson = False,
 ) -> None:
     """Compile the kernels ahead of the first run.
 
     By default those of the five selectors and those that read text. They are kept on disk, so that later commands start
     without delay.
     """
+    from daskfs.losses import find_loss
     from daskfs.methods import SELECTORS, find_method
     from daskfs.pipeline.compile_ahead import TEXTS, compile_ahead, kinds_of
 
     names = method or list(SELECTORS)
     for name in names:
         find_method(name)
+    if loss is not None:
+        find_loss(loss)
     kinds = [kind for name in names for kind in kinds_of(name, loss)]
     compile_ahead(kinds if method else [*kinds, *({"text": text} for text in TEXTS)], dtype)
-    print("the kernels are compiled")
+    _print({"methods": names, "dtype": dtype}, "the kernels are compiled", as_json)
 
 
 def main() -> None:
@@ -739,14 +837,22 @@ def _run_dir(resume: Path) -> str:
     return str(resume.resolve()).removesuffix(".unfinished")
 
 
-def _print_outcome(outcome: RunOutcome) -> None:
+def _print_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        _print_json(outcome.to_document())
+        return
     for label, result in outcome.results.items():
         if len(outcome.results) > 1:
             print(f"{label}:")
         _print_result(result)
+    if len(outcome.results) > 1:
+        from daskfs.report.comparison import differences, sentences
+
+        for said in sentences(differences(outcome.results)):
+            print(said)
     print(f"report: {outcome.report}")
     if (outcome.folder / "model.json").exists():
-        _suggest(f"daskfs apply {shlex.quote(os.path.relpath(outcome.folder))} NEW.csv -o predictions.csv")
+        _suggest(f"daskfs apply {shlex.quote(os.path.relpath(outcome.folder))} NEW.csv -o predictions.csv", quiet)
 
 
 def _print_result(result: SelectionResult) -> None:
@@ -760,9 +866,21 @@ def _print_result(result: SelectionResult) -> None:
         print("on the test rows: " + ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items()))
 
 
-def _suggest(command: str) -> None:
+def _print(document: Any, text: str, as_json: bool) -> None:
+    """Print what a command has found: a document for programs, or a text for people."""
+    if as_json:
+        _print_json(document)
+    else:
+        print(text)
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, default=str))
+
+
+def _suggest(command: str, is_unasked: bool = False) -> None:
     """Say what comes next, to who looks at a terminal."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not is_unasked:
         print(f"next: {command}")
 
 
@@ -772,9 +890,10 @@ def _say(*lines: str) -> None:
 
 
 @contextmanager
-def _shown_progress() -> Iterator[Watch]:
-    """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines."""
+def _shown_progress(quiet: bool = False) -> Iterator[Watch]:
+    """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines; or nothing."""
     from daskfs.watching.terminal import shown
+    from daskfs.watching.watch import Watch
 
-    with shown() as watch:
+    with nullcontext(Watch()) if quiet else shown() as watch:
         yield watch

@@ -89,6 +89,10 @@ class QualityRecord:
     sizes: list[int]
     values: list[float]
     """A metric of the model's first features, those after them held at their means."""
+    rows: str = ""
+    """Digest of their targets and weights: results with the same are of the same rows."""
+    drawn: dict[str, list[float | None]] = field(default_factory=dict)
+    """Of each metric its values on rows drawn again and again, the same rows for results of the same rows."""
 
 
 @dataclass(frozen=True)

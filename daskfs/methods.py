@@ -55,6 +55,7 @@ METHODS = {**SELECTORS, **BASELINES}
 
 MODEL_SELECTION = {
     "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",
+    "split_inference": "daskfs.model_selection.split_inference:SplitInference",
 }
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
 ``method:`` of them, for their sections stand beside the selector's."""

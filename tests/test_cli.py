@@ -1,7 +1,10 @@
+import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import dask
@@ -16,6 +19,7 @@ import daskfs
 from daskfs import __version__
 from daskfs.cli import _without_swallowed_interrupts, app
 from daskfs.pipeline.schemas import json_schema
+from daskfs.watching.terminal import Lines
 from tests.integration.workshop import PROGRESS
 
 COMMANDS = ["run", "plan", "validate", "ingest", "info", "verify", "select", "report", "schema", "warmup"]
@@ -327,6 +331,190 @@ def test_a_fault_of_ours_keeps_its_traceback_and_exit_code_1(pipeline):
     done = subprocess.run([sys.executable, "-c", code, "run", str(pipeline)], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+KEYS = {
+    "plan quick.yaml": {"data", "steps", "promised_nbytes", "limits_nbytes"},
+    "validate quick.yaml": {"pipeline", "is_valid"},
+    "run quick.yaml --force": {"run", "report", "model", "selections"},
+    "init table.csv --output drafts": {"pipeline", "schema", "target", "columns"},
+    "init quickstart --output drafts": {"pipeline", "schemas"},
+    "ingest table.csv t.zarr --target y --delimiter ;": {"store", "n_samples", "n_features", "dtype", "notes"},
+    "info d.zarr": {"shape", "dtype", "target_names", "digest", "notes"},
+    "verify d.zarr": {"store", "is_whole", "is_sealed"},
+    "select d.zarr --n-subsets 1 --output other": {"run", "report", "model", "selections"},
+    "apply done table.csv -o out.csv": {"output", "n_rows", "metrics"},
+    "export done": {"as", "file", "names"},
+    "export done --as sql -o q.sql": {"as", "file", "text"},
+    "watch done": {"run", "kind", "message", "exit_code", "status"},
+    "explain fgm": {"name", "class", "summary", "algorithm", "parameters"},
+    "explain streams": {"name", "title", "text"},
+    "report done": {"results", "jaccard"},
+    "warmup --method iht": {"methods", "dtype"},
+}
+
+
+@pytest.fixture
+def workplace(run, pipeline, csv):
+    """A folder with a table, a store and a run."""
+    assert run("ingest", "sklearn:diabetes", "d.zarr")[0] == 0
+    code, _, errors = run("select", csv, "--target", "y", "--n-subsets", 1, "--output", "done")
+    assert code == 0, errors
+    return run
+
+
+def test_each_command_prints_one_document_with_the_keys_that_programs_ask_for(workplace):
+    for command, keys in KEYS.items():
+        code, text, errors = workplace(*command.split(), "--json")
+        assert code == 0, errors
+        assert {*json.loads(text)} >= keys, command
+    assert {*json.loads(workplace("methods", "--json")[1])[0]} == {"name", "class", "summary"}
+    document = json.loads(workplace("run", "quick.yaml", "--force", "--json")[1])
+    (selection,) = document["selections"].values()
+    assert {*selection} == {"method", "n_samples", "n_features", "selected", "metrics", "notes", "result"}
+    assert "bmi" in selection["selected"]
+    assert json.loads(Path(selection["result"]).read_text())["n_samples"] == 353
+
+
+def test_the_page_of_the_command_line_names_these_keys():
+    page = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    rows = {match[1]: match[2] for match in re.finditer(r"^\| (`[a-z`, ]+`) \| (.*) \|$", page, re.MULTILINE)}
+    for command, keys in KEYS.items():
+        (row,) = (text for names, text in rows.items() if f"`{command.split()[0]}`" in names)
+        assert keys <= {*re.findall(r"`(\w+)`", row)}, command
+
+
+def test_every_command_that_has_something_to_tell_tells_it_in_json():
+    silent = {"schema"}  # prints a document anyway
+    without = {one.callback.__name__ for one in app.registered_commands} - silent
+    assert without - {command.split()[0] for command in KEYS} == {"methods"}
+    for one in app.registered_commands:
+        assert ("as_json" in inspect.signature(one.callback).parameters) == (one.callback.__name__ not in silent)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["validate", "nowhere.yaml"], "ConfigError", "nowhere.yaml: no such file"),
+        (["explain", "mision"], "ConfigError", "did you mean 'mission'?"),
+        (["ingest", "table.csv", "n.zarr", "--dtype", "floar32"], "BadParameter", "did you mean 'float32'?"),
+        (["info", "--resme"], "NoSuchOption", "--resme"),
+        (["apply", "done", "table.csv"], "ConfigError", "name a file with -o"),
+    ],
+)
+def test_errors_are_documents_too(run, csv, arguments, kind, message):
+    code, text, errors = run(*arguments, "--json")
+    assert code == 2
+    error = json.loads(text)["error"]
+    assert {*error} == {"kind", "messages", "topic", "notes", "exit_code"}
+    assert (error["kind"], error["exit_code"]) == (kind, 2)
+    assert message in error["messages"][0]
+    assert message in errors
+
+
+def test_a_document_has_a_message_for_each_fault_of_a_file(run, pipeline):
+    code, text, _ = run("validate", pipeline, "--set", "select.gama=1", "--set", "split.test=x", "--json")
+    assert code == 2
+    error = json.loads(text)["error"]
+    assert len(error["messages"]) == 2
+    for message, key in zip(error["messages"], ("split: test", "select.gama"), strict=True):
+        assert f": {key}: " in message
+    assert error["topic"] == "yaml-files"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["ingst"], "ingest"),
+        (["run", "quick.yaml", "--resme", "x"], "--resume"),
+        (["explain", "onlin_substitution"], "online_substitution"),
+        (["explain", "yaml-file"], "yaml-files"),
+        (["validate", "quick.yaml", "--set", "selct.method=fgm"], "select"),
+        (["validate", "quick.yaml", "--set", "select.method=mesage"], "message"),
+        (["validate", "quick.yaml", "--set", "select.loss=squard"], "squared"),
+        (["validate", "quick.yaml", "--set", "evaluate.metrics=[acuracy]"], "accuracy"),
+        (["validate", "quick.yaml", "--set", "source.kind=sklern"], "sklearn"),
+        (["warmup", "--method", "fgn"], "fgm"),
+        (["warmup", "--method", "fgm", "--loss", "squard"], "squared"),
+        (["warmup", "--method", "fgm", "--dtype", "float23"], "float32"),
+        (["export", "done", "--as", "sklern"], "sklearn"),
+        (["schema", "pipline"], "pipeline"),
+        (["init", "quikstart"], "quickstart"),
+        (["init", "table.csv", "--target", "yy"], "y"),
+        (["ingest", "table.csv", "t.zarr", "--kind", "cvs"], "csv"),
+        (["ingest", "table.csv", "t.zarr", "--target", "yy", "--delimiter", ";"], "y"),
+    ],
+)
+def test_every_misspelt_word_gets_the_nearest_right_one(run, pipeline, csv, arguments, meant):
+    code, text, errors = run(*arguments)
+    assert (code, text) == (2, "")
+    assert re.search(rf"[Dd]id you mean '{meant}'|Possible options: {meant}", errors), errors
+
+
+def test_quiet_commands_say_nothing_that_was_not_asked_for(workplace, monkeypatch):
+    monkeypatch.setattr(Lines.__init__, "__defaults__", (-1.0,))  # every step is worth a line
+    assert workplace("run", "quick.yaml", "--force")[2] != ""
+    for command in ("run quick.yaml --force", "verify d.zarr", "apply done table.csv -o out.csv --force"):
+        code, text, errors = workplace(*command.split(), "--quiet")
+        assert (code, errors) == (0, "")
+        assert "next:" not in text
+
+
+def test_force_makes_a_store_anew_and_keeps_the_old_one_until_then(run, csv, tmp_path):
+    made = ["ingest", csv, "t.zarr", "--delimiter", ";", "--target"]
+    assert run(*made, "y")[0] == 0
+    code, _, errors = run(*made, "a")
+    assert code == 2
+    assert "choose another name, or replace it (--force" in errors
+    assert run(*made, "nothing", "--force")[0] == 2
+    csv.write_text("a;b;c;y\n1;2;3;oops\n")
+    assert run(*made, "y", "--force")[0] == 2
+    assert daskfs.open_store("t.zarr").shape == (200, 3)
+    csv.write_text("a;b;y\n1;2;3\n4;5;7\n")
+    assert run(*made, "y", "--force")[0] == 0
+    assert daskfs.open_store("t.zarr").shape == (2, 2)
+    assert left_in(tmp_path) == ["t.zarr", "table.csv"]
+
+
+def test_force_replaces_what_is_a_store_and_nothing_else(run, csv, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    code, _, errors = run("ingest", csv, "mine", "--target", "y", "--delimiter", ";", "--force")
+    assert code == 2
+    assert "something else already exists at this path" in errors
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_that_is_forced_makes_the_store_of_another_source_anew(run, pipeline, csv, tmp_path):
+    assert run("run", pipeline, "--set", "store.dtype=float64")[0] == 0
+    code, _, errors = run("run", pipeline, "--set", "output=again")
+    assert code == 2
+    assert "a store made from other settings" in errors
+    assert daskfs.open_store(tmp_path / "runs" / "quick.zarr").dtype == "float64"
+    code, _, errors = run("run", pipeline, "--force", "--set", "select.max_features=99")
+    assert code == 2
+    assert daskfs.open_store(tmp_path / "runs" / "quick.zarr").dtype == "float64", "what failed changed nothing"
+    assert run("run", pipeline, "--force")[0] == 0
+    assert daskfs.open_store(tmp_path / "runs" / "quick.zarr").dtype == "float32"
+    assert left_in(tmp_path / "runs") == ["quick", "quick.zarr"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["exp"], {"export", "explain"}),
+        (["explain", "fg"], {"fgm"}),
+        (["explain", "yaml"], {"yaml-files"}),
+        (["select", "--method", "mis"], {"mission"}),
+        (["ingest", "train", "--kind", "lib"], {"libsvm"}),
+        (["run", "--res"], {"--resume"}),
+        (["schema", "pipe"], {"pipeline"}),
+    ],
+)
+def test_shells_complete_commands_options_and_names(words, expected):
+    asked = {"_DASKFS_COMPLETE": "complete_bash", "COMP_WORDS": shlex.join(["daskfs", *words])}
+    done = CliRunner().invoke(app, [], prog_name="daskfs", env=asked | {"COMP_CWORD": str(len(words))})
+    assert {*done.stdout.split()} == expected
 
 
 def test_select_takes_any_parameter_of_the_method(run, tmp_path):

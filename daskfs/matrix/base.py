@@ -113,6 +113,11 @@ class Matrix(ABC):
         """Names of the table's columns that the features were encoded from, str of shape (n_features,), or None."""
         return None
 
+    @property
+    def encoder(self) -> dict[str, Any] | None:
+        """What encodes other rows as these were encoded, as a document; None where they are as they came."""
+        return None
+
     of_table: Any = None
     """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
 
@@ -436,6 +441,11 @@ class _View(Matrix):
     def table_columns(self) -> np.ndarray | None:
         """Those of the base."""
         return self._matrix.table_columns
+
+    @property
+    def encoder(self) -> dict[str, Any] | None:
+        """That of the base."""
+        return self._matrix.encoder
 
     @property
     def of_table(self) -> Any:  # type: ignore[override]

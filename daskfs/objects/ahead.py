@@ -13,18 +13,19 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from daskfs import interrupts
 from daskfs.objects.cache import Cache
 from daskfs.objects.path import ObjectPath
-from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun
+from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun, whole_setting
 
-ROOM_NBYTES = 44 << 20
+ROOM_MIB = 44
 """Of parts that have been asked for, and that are kept, by all threads of a process: ten tiles of 4 MiB and a rest."""
-AHEAD_NBYTES = 96 << 20
-"""What that takes of a process: buffers of connections, and what the allocator does not give back, measured."""
+TAKEN_FOR_ROOM = 96 / 44
+"""What a process takes for each byte of that: buffers of connections, what the allocator keeps; measured."""
 KEPT_NBYTES = 16 << 20
 """Of parts that were used and may be used again, of each thread."""
 _CALM = 64
@@ -67,7 +68,7 @@ class Part(NamedTuple):
 class Room:
     """Bytes that the shelves of a process share, and the lock under which these are looked at and changed."""
 
-    def __init__(self, most_nbytes: int = ROOM_NBYTES) -> None:
+    def __init__(self, most_nbytes: int = ROOM_MIB << 20) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
         self.lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
         self.shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()
@@ -101,7 +102,20 @@ class Room:
         return sorted((one for one in self.shelves if one.last_taken < since), key=lambda one: one.last_taken)
 
 
-_room = Room()
+@cache
+def _room_of_process() -> Room:
+    return Room(whole_setting("DASKFS_AHEAD_MIB", ROOM_MIB) << 20)
+
+
+def ahead_nbytes() -> int:
+    """Return what a process that reads object stores takes for requests that are on their way.
+
+    Raises
+    ------
+    ConfigError
+        DASKFS_AHEAD_MIB is no whole number.
+    """
+    return int(TAKEN_FOR_ROOM * _room_of_process().most_nbytes)
 
 
 class Shelf:
@@ -115,7 +129,7 @@ class Shelf:
 
     def __init__(self, room: Room | None = None) -> None:
         self._held = [0]
-        self._room = room or _room
+        self._room = room or _room_of_process()
         weakref.finalize(self, self._room.give_back, self._held).atexit = False
         self._room.shelves.add(self)
         self.last_taken = self._room.n_taken

@@ -44,15 +44,22 @@ class Transient(Exception):
 
 def n_tries() -> int:
     """Return how often a request is tried at most."""
-    return _setting("DASKFS_REQUEST_TRIES", 8)
+    return whole_setting("DASKFS_REQUEST_TRIES", 8)
 
 
 def patience_s() -> float:
     """Return how many seconds after its first try a request is not tried again."""
-    return float(_setting("DASKFS_REQUEST_PATIENCE_S", 120))
+    return float(whole_setting("DASKFS_REQUEST_PATIENCE_S", 120))
 
 
-def _setting(name: str, default: int) -> int:
+def whole_setting(name: str, default: int) -> int:
+    """Return a whole number from 1 that a variable of the environment says.
+
+    Raises
+    ------
+    ConfigError
+        It says something else.
+    """
     value = os.environ.get(name, "")
     if value and not (value.isdecimal() and int(value) > 0):
         raise ConfigError(f"expected a whole number from 1, found {value!r}", name, "fix or unset it")

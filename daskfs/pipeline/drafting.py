@@ -19,6 +19,8 @@ from daskfs.sources.looking import TABLES, Look, look_at
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
+LOOK_AT = "  look at "
+"""Begins a line of what is suspicious."""
 _TALL, _ENOUGH_ROWS = 10, 5_000
 """Rows for each feature, and rows, from which on MESSAGE votes over subsets of the rows; FGM is for wider tables."""
 
@@ -53,7 +55,7 @@ class Draft:
             lines.append(f"  and {len(judgement.columns) - len(shown)} more, in {self.schema}")
         if judgement.suspicions:
             lines += ["look at these:", *(f"  {text}" for text in judgement.suspicions)]
-        return "\n".join([*lines, f"wrote {self.schema} and {self.pipeline}", f"next: daskfs run {self.pipeline}"])
+        return "\n".join([*lines, f"wrote {self.schema} and {self.pipeline}"])
 
     def to_document(self) -> dict[str, Any]:
         """Return the same as JSON."""
@@ -165,7 +167,7 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
         left_out = [one.name for one in look.judgement.columns if one.entry.get("role") in ("ignore", "id")]
         without = f"; left out: {', '.join(left_out)}" if left_out else ""
         said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; {schema} says why"]
-        said += [f"  look at {text}" for text in look.judgement.suspicions]
+        said += [f"{LOOK_AT}{text}" for text in look.judgement.suspicions]
     return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 

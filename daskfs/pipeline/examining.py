@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from daskfs.metrics import (
     METRICS_OF_SCORES,
     PREDICTION_METRICS,
     bootstrap_interval,
+    bootstrap_values,
+    interval_of,
     metric_of,
 )
 from daskfs.result import SelectionResult, parents_in
@@ -100,6 +103,10 @@ class Predicted(NamedTuple):
         """Return a metric of predictions."""
         return metric_of(name, self.y, self.of(name), self.weight, self.classes)
 
+    def drawn(self, name: str) -> np.ndarray:
+        """Return a metric of rows drawn again and again: see `daskfs.metrics.bootstrap_values`."""
+        return bootstrap_values(name, self.y, self.of(name), self.weight, classes=self.classes)
+
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
         """Return those of some metrics that there are."""
         return {name: self.metric(name) for name in names if self.has(name)}
@@ -120,6 +127,7 @@ def evidence_of(
     selector: BaseSelector,
     result: SelectionResult,
     tested: Predicted | None,
+    refitted: Predicted | None = None,
 ) -> EvidenceRecord:
     """Return what a report tells of a selection on the rows of a store.
 
@@ -133,8 +141,8 @@ def evidence_of(
         Fitted to `train`.
     result : SelectionResult
         With metrics.
-    tested : Predicted, optional
-        Where there are test rows with a target.
+    tested, refitted : Predicted, optional
+        Where there are test rows with a target; and by the refit that the pipeline asked for.
     """
     sample = _Sample(train if test is None else test, selector, result)
     data = _data_of(store, selector, split)
@@ -142,7 +150,9 @@ def evidence_of(
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
-        record = record_of_test(tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested))
+        record = record_of_test(
+            tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested), refitted
+        )
         rows = None if test is None else test.source_row
         warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
     return EvidenceRecord(
@@ -342,6 +352,7 @@ def record_of_test(
     metrics: Mapping[str, float],
     classes: list[str] | None = None,
     by_size: tuple[str, list[int], list[float]] = ("", [], []),
+    refitted: Predicted | None = None,
 ) -> QualityRecord:
     """Return how the predictions of the test rows turned out.
 
@@ -356,17 +367,23 @@ def record_of_test(
         Texts that the target's codes stand for.
     by_size : (str, list of int, list of float)
         A metric, numbers of features and its values.
+    refitted : Predicted, optional
+        The same rows by the refit, whose metrics begin with ``refit_``.
     """
     y, weight = tested.y, tested.weight
     known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
+    values = {name: tested.drawn(name) for name in known}
+    intervals = {name: list(interval_of(tested.metric(name), values[name])) for name in known}
+    if refitted is not None:
+        for name in (name for name in known if refitted.has(name)):
+            values[f"refit_{name}"] = found = refitted.drawn(name)
+            intervals[f"refit_{name}"] = list(interval_of(refitted.metric(name), found))
     drawn = tested.some(MOST_DRAWN)
-    found = QualityRecord(
+    record = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
         baseline_metrics={name: _finite(tested.baseline(name, baseline)) for name in known},
-        intervals={
-            name: list(bootstrap_interval(name, y, tested.of(name), weight, classes=tested.classes)) for name in known
-        },
+        intervals=intervals,
         calibration=_calibration(drawn),
         residual_edges=[],
         residual_counts=[],
@@ -375,21 +392,30 @@ def record_of_test(
         metric_by_size=by_size[0],
         sizes=by_size[1],
         values=by_size[2],
+        rows=_digest(y, weight),
+        drawn={name: [_finite(float(f"{value:.7g}")) for value in of_name] for name, of_name in values.items()},
     )
     if not tested.loss.is_classifier:
         residuals = drawn.y - drawn.prediction
         low, high = np.quantile(residuals, [0.005, 0.995])
         counts, edges = np.histogram(np.clip(residuals, low, high), bins=31 if high > low else 1)
-        found.residual_edges.extend(edges.tolist())
-        found.residual_counts.extend(counts.tolist())
+        record.residual_edges.extend(edges.tolist())
+        record.residual_counts.extend(counts.tolist())
     else:
         labels = np.unique(np.concatenate([y, tested.prediction]))
         if len(labels) <= MOST_CLASSES:
             pairs = np.searchsorted(labels, y) * len(labels) + np.searchsorted(labels, tested.prediction)
             counts = np.bincount(pairs, minlength=len(labels) ** 2).reshape(len(labels), -1)
-            found.labels.extend(_label(float(label), classes) for label in labels)
-            found.confusion.extend(counts.tolist())
-    return found
+            record.labels.extend(_label(float(label), classes) for label in labels)
+            record.confusion.extend(counts.tolist())
+    return record
+
+
+def _digest(y: np.ndarray, weight: np.ndarray | None) -> str:
+    held = np.ascontiguousarray(y, dtype=np.float64).tobytes()
+    return sha256(
+        held + (b"" if weight is None else np.ascontiguousarray(weight, dtype=np.float64).tobytes())
+    ).hexdigest()
 
 
 def _finite(value: float) -> float | None:

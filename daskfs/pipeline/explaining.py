@@ -72,7 +72,7 @@ def methods_text() -> str:
     ):
         lines.append(f"{heading}:")
         lines += [f"  {one['name']:<{width}}  {one['summary']}" for one in found if one["name"] in names]
-    return "\n".join([*lines, "", "next: daskfs explain METHOD"])
+    return "\n".join(lines)
 
 
 def explanation_text(name: str) -> str:

@@ -24,7 +24,7 @@ from daskfs.matrix.names import Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.metrics import SELECTION_METRICS
 from daskfs.objects.address import redacted
-from daskfs.objects.ahead import AHEAD_NBYTES
+from daskfs.objects.ahead import ahead_nbytes
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
@@ -370,7 +370,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
 
 
 def _ahead_nbytes(pipeline: Pipeline) -> int:
-    return AHEAD_NBYTES if isinstance(pipeline.store_path, ObjectPath) else 0
+    return ahead_nbytes() if isinstance(pipeline.store_path, ObjectPath) else 0
 
 
 def _sparse_nbytes(n_samples: int, n_features: int, n_entries: int, dtype: str) -> int:

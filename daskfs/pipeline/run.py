@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,7 +19,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
-from daskfs.errors import DaskfsError, RunError, StoreError
+from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreError, StoreExistsError
 from daskfs.matrix.base import Matrix
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.applying import model_of
@@ -38,6 +38,7 @@ from daskfs.pipeline.planning import (
     facts_of,
     facts_of_store,
     jobs_of,
+    open_source,
     plan_pipeline,
     text_of_jobs,
 )
@@ -52,10 +53,11 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.base import Source
-from daskfs.sources.ingest import ingest
+from daskfs.sources.ingest import ingest, replaceable
 from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
-from daskfs.watching.base import Progress
+from daskfs.store.unfinished import set_aside
+from daskfs.watching.base import Progress, Silent
 from daskfs.watching.watch import Watch
 
 if TYPE_CHECKING:
@@ -71,6 +73,27 @@ class RunOutcome:
     folder: Path
     report: Path
     results: dict[str, SelectionResult]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return what JSON can hold; everything stands in the files that it names."""
+        model = self.folder / "model.json"
+        return {
+            "run": str(self.folder),
+            "report": str(self.report),
+            "model": str(model) if model.exists() else None,
+            "selections": {
+                label: {
+                    "method": result.method,
+                    "n_samples": result.n_samples,
+                    "n_features": result.n_features,
+                    "selected": [str(name) for name in result.table["name"]],
+                    "metrics": {name: float(value) for name, value in result.metrics.items()},
+                    "notes": [str(note) for note in result.notes],
+                    "result": str(self.folder / (label if len(self.results) > 1 else "") / "result.json"),
+                }
+                for label, result in self.results.items()
+            },
+        }
 
 
 def run_pipeline(
@@ -90,7 +113,8 @@ def run_pipeline(
     resume : bool
         Continue the interrupted run of `pipeline.output`; it ends with the same result.
     force : bool
-        Replace a run that exists at `pipeline.output`, once the new one is finished.
+        Replace a run that exists at `pipeline.output`, once the new one is finished; and the pipeline's store, where it
+        was made from another source or with other settings.
     progress : Progress, optional
         What shows it.
     stream : SparseSource, optional
@@ -112,7 +136,21 @@ def run_pipeline(
     if not resume:
         check_output(pipeline.output_path, force=force)
     jobs = text_of_jobs(jobs_of(pipeline, to_run=True))
-    write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
+    with _other_store_aside(pipeline) if force else nullcontext():
+        write = _of_stream(pipeline, stream, model, resume) if pipeline.is_stream else _of_store(pipeline)
+        return _in_folder(pipeline, write, jobs, resume, force, progress, comes_once=stream is not None)
+
+
+def _in_folder(
+    pipeline: Pipeline,
+    write: Write,
+    jobs: str,
+    resume: bool,
+    force: bool,
+    progress: Progress | None,
+    comes_once: bool,
+) -> RunOutcome:
+    """Write a run's folder, which gets its name when it is whole."""
     output = pipeline.output_path
     folder: RunFolder | None = None
     try:
@@ -132,10 +170,24 @@ def run_pipeline(
         is_user_error = isinstance(fault, DaskfsError) and not isinstance(fault, RunError)
         with interrupts.held():
             can_resume = folder.let_go(keep=not is_user_error)
-        if can_resume and not is_user_error and stream is None:
+        if can_resume and not is_user_error and not comes_once:
             fault.add_note(f"continue with --resume {output}")
         raise
     return RunOutcome(output, output / "report.html", results)
+
+
+@contextmanager
+def _other_store_aside(pipeline: Pipeline) -> Iterator[None]:
+    """Set a store aside that cannot be reused, until the run has made its own."""
+    path, aside = pipeline.store_path, False
+    source = open_source(pipeline) if pipeline.has_stored and isinstance(path, Path) else None
+    if source is not None:
+        try:
+            make_store(pipeline, source, 2**30, Silent())  # opens what stands there
+        except (StoreExistsError, CorruptStoreError):
+            aside = True
+    with set_aside(replaceable(path)) if aside else nullcontext():
+        yield
 
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
@@ -292,6 +344,7 @@ class _Run:
         train: Matrix = store
         test: Matrix | None = None
         tested: Predicted | None = None
+        retested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -310,13 +363,15 @@ class _Run:
             tested = self._tested(selector, testing)
             result.metrics = self._evaluate(selector, store, tested)
             if refitted is not None:
-                own = self._evaluate(refitted, store, self._tested(refitted, testing))
+                retested = self._tested(refitted, testing)
+                own = self._evaluate(refitted, store, retested)
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
         encoder = self._encoder_of(store)
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
-        result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
+        words = _words_of(pipeline.split)
+        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

@@ -22,7 +22,7 @@ from daskfs.store.header import StoreHeader
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_DOCUMENTS: dict[str, tuple[type, str]] = {
+DOCUMENTS: dict[str, tuple[type, str]] = {
     "pipeline": (Pipeline, "A pipeline file of daskfs"),
     "result": (ResultRecord, "result.json in the folder of a run of daskfs"),
     "model": (ModelRecord, "model.json in the folder of a run of daskfs: what is applied to other rows"),
@@ -43,10 +43,10 @@ def json_schema(name: str) -> dict[str, Any]:
     ConfigError
         There is no such document.
     """
-    if name not in _DOCUMENTS:
-        known = ", ".join(_DOCUMENTS)
-        raise ConfigError(f"expected one of {known}, found {name!r}{did_you_mean(name, _DOCUMENTS)}", "schema")
-    described, title = _DOCUMENTS[name]
+    if name not in DOCUMENTS:
+        known = ", ".join(DOCUMENTS)
+        raise ConfigError(f"expected one of {known}, found {name!r}{did_you_mean(name, DOCUMENTS)}", "schema")
+    described, title = DOCUMENTS[name]
     mode = "validation" if issubclass(described, Document) else "serialization"
     schema = TypeAdapter(described).json_schema(by_alias=True, mode=mode)  # type: ignore[arg-type]
     return {"$schema": DIALECT, **schema, "title": title}
@@ -59,7 +59,7 @@ def json_schema_text(name: str) -> str:
 
 def write_schemas(folder: Path) -> None:
     """Write every schema as ``<name>.schema.json``."""
-    for name in _DOCUMENTS:
+    for name in DOCUMENTS:
         (folder / f"{name}.schema.json").write_text(json_schema_text(name), encoding="utf-8")
 
 

@@ -80,6 +80,7 @@ from daskfs.selectors.tables import (
     ingested_table,
     is_table,
     lazily_encoded,
+    raw_encoder,
 )
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
@@ -120,6 +121,7 @@ class _LazyTransform:
     _n_columns: int
     made_: MadeFeatures | None
     encoder_: Any
+    _store_encoder: Mapping[str, Any] | None
 
     def transform(self, X: Any) -> Any:
         """Return the selected columns.
@@ -140,20 +142,26 @@ class _LazyTransform:
             return chosen if made is None else lazy_made(chosen, made, self.get_feature_names_out())
         if is_matrix(X):
             return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
-        if self.encoder_ is not None:
-            chosen = self._columns_of(X, columns)
+        if (encoder := self._encoder_for(X)) is not None:
+            chosen = self._columns_of(X, columns, encoder)
             return as_asked(chosen if made is None else made.of(chosen), X, self)
         return super().transform(X)  # type: ignore[misc]
 
-    def _columns_of(self, X: Any, columns: np.ndarray) -> np.ndarray:
+    def _encoder_for(self, X: Any) -> Any:
+        """Return what encodes X, as the table of the fit was or that of the fit's store; None where X has features."""
+        if self.encoder_ is not None or self._store_encoder is None or not is_table(X):
+            return self.encoder_
+        return raw_encoder(self._store_encoder, X)
+
+    def _columns_of(self, X: Any, columns: np.ndarray, encoder: Any) -> np.ndarray:
         """Return columns of a table that is encoded as that of the fit was."""
-        return encoded(self.encoder_, X, columns, getattr(self, "feature_names_in_", None))
+        return encoded(encoder, X, columns, getattr(self, "feature_names_in_", None))
 
     def _lazy_columns(self, X: Any, columns: np.ndarray) -> Any:
         """Return columns of a Dask collection, as lazy as it came; encoded where that of the fit was."""
-        if self.encoder_ is not None:
-            names = np.array(self.encoder_.feature_names, dtype=object)[columns]
-            return lazily_encoded(self.encoder_, X, columns, names)
+        if (encoder := self._encoder_for(X)) is not None:
+            names = np.array(encoder.feature_names, dtype=object)[columns]
+            return lazily_encoded(encoder, X, columns, names)
         return lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
     def _transform(self, X: Any) -> Any:
@@ -216,6 +224,8 @@ class Fitted:
     encoder_: Any = None
     """What encodes the columns of tables, a `TableEncoder`; None where they are numbers. Then ``feature_names_in_`` are
     the table's columns, and ``coef_`` and all that has an entry for each feature has it for what they become."""
+    _store_encoder: Mapping[str, Any] | None = None
+    """Of a fit to a store of a table: what encoded its rows, as a document."""
     _n_columns: int
     """Columns of the matrix of the fit."""
     _table_notes: Sequence[str] = ()
@@ -470,7 +480,9 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         """
         self.check_parameters()
         with interrupts.guard(), self._opened(X, y, sample_weight) as (matrix, labels):
+            encoder = matrix.encoder
             self._fit_opened(matrix)
+            self._store_encoder = encoder if self.encoder_ is None else None
         if labels is not None:
             self.classes_ = labels
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
@@ -518,6 +530,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             if self._setting("verbose") and progress is None:
                 workers = workers_of(self._setting("client")) if workers is None else workers
                 progress = stack.enter_context(shown(name=type(self).__name__, is_compiling=is_compiling))
+                for line in self._taken_for(matrix):
+                    progress.tell(line)
                 stack.enter_context(on_dashboard(workers, progress))
             self.fit_run(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
 
@@ -553,6 +567,12 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             history_kind="cross-validation",
             chosen={"n_features_to_select": self.n_features_to_select_},
         )
+
+    def _taken_for(self, matrix: Matrix) -> list[str]:
+        """Return what the data of a fit were taken for, in lines."""
+        n_samples, n_features = matrix.shape
+        size = f"{type(self).__name__}: {n_samples:,} samples x {n_features:,} features, loss {self.loss_}"
+        return [size, *self._table_notes, *filter(None, [self._loss_note])]
 
     def _run(
         self,
@@ -641,7 +661,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             weight = _check_sample_weight(sample_weight, np.empty((len(given), 1)), ensure_non_negative=True)
         if not is_first:
             columns = np.arange(self._n_columns)
-            return ArrayMatrix(self._columns_of(X, columns), coded, weight, self.encoder_.feature_names), labels
+            values = self._columns_of(X, columns, self.encoder_)
+            return ArrayMatrix(values, coded, weight, self.encoder_.feature_names), labels
         matrix, self._table_notes = begun(X, y, weight, self._setting("schema"), coded, type(self).__name__)
         return matrix, labels
 
@@ -865,7 +886,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
 
     def _take_names(self, matrix: Matrix) -> None:
         self.n_features_in_ = self._n_columns = int(matrix.shape[1])
-        self.encoder_ = matrix.of_table
+        self.encoder_, self._store_encoder = matrix.of_table, None
         if self.encoder_ is None:
             self._table_notes = ()
         if self.encoder_ is not None:
@@ -953,8 +974,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         if is_matrix(X):
             check_width(X.shape[1], self._n_columns)
             return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
-        if self.encoder_ is not None:
-            return response(np.asarray(predictor(self._columns_of(X, columns))))
+        if (encoder := self._encoder_for(X)) is not None:
+            return response(np.asarray(predictor(self._columns_of(X, columns, encoder))))
         from sklearn.utils.validation import validate_data
 
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)

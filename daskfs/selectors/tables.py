@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +180,25 @@ def ingested_table(
     store: Matrix = ingest(source, path, random_state=seed)
     store.of_table = TableEncoder.of(source)
     return store, [*notes, *source.notes]
+
+
+def raw_encoder(document: Mapping[str, Any], X: Any) -> TableEncoder | None:
+    """Return what encodes a table as the rows of a store were; None where that was no table, or X has its features.
+
+    Parameters
+    ----------
+    document : mapping
+        Of a store: `Matrix.encoder`.
+    X : data frame or Arrow table
+    """
+    if document.get("kind") != "table":
+        return None
+    from daskfs.sources.table_encoder import TableEncoder
+
+    encoder = TableEncoder.from_document(document["table"])
+    features, columns = encoder.feature_names, _names_of(X)
+    is_found_by_name = hasattr(X, "__dask_graph__") or columns == features or features != encoder.feature_columns
+    return None if is_found_by_name and {*features} <= {*columns} else encoder
 
 
 def _tables(source: TableSource) -> np.ndarray:

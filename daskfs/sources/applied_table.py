@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.errors import SchemaError, did_you_mean
+from daskfs.errors import SchemaError, SourceError, did_you_mean
 from daskfs.sources.base import SourceBlock
 from daskfs.sources.columns import (
     BadValue,
@@ -101,7 +101,8 @@ class AppliedTable(TableSource):
         self._void_without = frozenset(name for name, column in needed.items() if column.missing == "drop")
         ids = [name for name, column in encoder.columns.items() if column.role == "id" and name in header]
         self.kept = [*dict.fromkeys([*ids, *kept])]
-        self._read = needed | {name: encoder.columns[name] for name in beside}
+        self._read = {name: _tolerant(column, unseen) for name, column in needed.items()}
+        self._read |= {name: encoder.columns[name].model_copy(update={"missing": "drop"}) for name in beside}
         self._read = {name: _AS_TEXT for name in self.kept if name not in self._read} | self._read
         known = {name: encoder.encoders[name] for name in needed if name in encoder.encoders}
         survey = Survey({})
@@ -143,6 +144,10 @@ class AppliedTable(TableSource):
     def locate(self, file: str, row: int, column: str) -> str:
         """Return the place of a value."""
         return self._source.locate(file, row, column)
+
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+        """Return the error of a bad value."""
+        return self._source.refusal(fault, file, row, since)
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the table."""
@@ -240,6 +245,11 @@ def _moments(mean: float) -> Moments:
     made = Moments()
     made.mean = mean
     return made
+
+
+def _tolerant(column: ColumnSchema, unseen: str | None) -> ColumnSchema:
+    """Return a column that refuses what the fit's does, unless somebody wants otherwise."""
+    return _kept(column if unseen is None else column.model_copy(update={"unseen": unseen}))
 
 
 def _kept(column: ColumnSchema) -> ColumnSchema:

@@ -19,10 +19,11 @@ from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.base import part_nbytes
+from daskfs.sources.columns import BadValue
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, is_text_of_number, numbers_of_texts, trimmed
 from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
-from daskfs.sources.roles import Names
+from daskfs.sources.roles import Names, some
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import first_line_nbytes, open_text, read_header
@@ -161,9 +162,9 @@ class CsvSource(FileTable):
             remedy = f"the columns are {', '.join(map(repr, names[:12]))}"
             if lacking[0] in [name.strip() for name in names]:
                 remedy = "there are spaces around it: set format.skip_initial_space: true"
-            raise SchemaError(
-                f"the header lacks column {lacking[0]!r}{did_you_mean(lacking[0], names)}", f"{file}:1", remedy
-            )
+            shown = f"columns {some(lacking)}" if len(lacking) > 1 else f"column {lacking[0]!r}"
+            hint = did_you_mean(lacking[0], set(names) - set(wanted))
+            raise SchemaError(f"the header lacks {shown}{hint}", f"{file}:1", remedy)
         for k, name in enumerate(names):
             if places[name] < k:
                 raise SourceError(
@@ -227,7 +228,7 @@ class CsvSource(FileTable):
                     n_rows += batch.num_rows
             except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
                 raise self._explain(file, columns, n_rows, fault) from None
-            if text.open_quote and (found := csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)):
+            if text.open_quote and (found := csv_faults.find_faults(file, self.layout, self._names, columns, n_rows)):
                 raise found
             self._note_end(file, text.last_byte)
 
@@ -325,14 +326,20 @@ class CsvSource(FileTable):
         return pa.RecordBatch.from_arrays([trimmed(column) for column in batch.columns], schema=batch.schema)
 
     def _explain(self, file: Path, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception) -> DaskfsError:
-        """Return what is wrong with the file, found by a second pass if it can."""
-        found = csv_faults.find_fault(file, self.layout, self._names, columns, n_rows)
+        """Return what is wrong with the file, as a second pass finds; in all columns, where some were read."""
+        all_columns = self.columns if columns else columns
+        found = csv_faults.find_faults(file, self.layout, self._names, all_columns, n_rows)
         if found is not None:
             return found
         remedy = "check the file and its format"
         if "straddling" in str(fault):
             remedy = "a line or a quoted value is far longer than the header: is a quote left open?"
         return SourceError(f"the text cannot be parsed ({fault})", f"{file}, behind row {n_rows}", remedy)
+
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+        """Return the error of a bad value, and of others in the file."""
+        known = csv_faults.Known(row, fault.column, super().refusal(fault, file, row, since))
+        return csv_faults.find_faults(Path(file), self.layout, self._names, self.columns, since, known) or known.error
 
     def locate(self, file: str, row: int, column: str) -> str:
         """Return file, line, column and value."""

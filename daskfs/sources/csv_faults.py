@@ -1,30 +1,55 @@
-"""Where a CSV file is wrong: a second, slow pass with Python's csv module, made only after the fast one has failed."""
+"""Where a CSV file is wrong: a second, slow pass with Python's csv module, made only after the fast one has failed.
+
+All places are told at once, as far as a person reads on: some of each column, twenty in all.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
 
 from daskfs.errors import SourceError
+from daskfs.sources.dates import parse_dates
 from daskfs.sources.files import open_bytes
-from daskfs.sources.table_schema import ColumnSchema, TableFormat
+from daskfs.sources.table_schema import DATE_FORMATS, ColumnSchema, TableFormat
 from daskfs.sources.text import not_utf8, reader_options
 
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+_READING = re.compile(r" \(it is then [^)]*\)")
 _LONGEST_SHOWN = 60
+MOST_TOLD, MOST_ALIKE = 20, 3
+"""Places in all, and of one column."""
+_LOOKED_AT = 100_000
+"""Records behind the first that is wrong."""
 
 
-def find_fault(
-    path: Path, layout: TableFormat, names: Sequence[str], columns: Mapping[str, ColumnSchema], n_good: int
+class Known(NamedTuple):
+    """What the fast pass has found itself."""
+
+    row: int
+    column: str
+    error: SourceError
+
+
+def find_faults(
+    path: Path,
+    layout: TableFormat,
+    names: Sequence[str],
+    columns: Mapping[str, ColumnSchema],
+    n_good: int,
+    known: Known | None = None,
 ) -> SourceError | None:
-    """Return the error for the first record that is wrong, or None where nothing is.
+    """Return the error for the records that are wrong, a line for each place, or None where nothing is.
 
     Parameters
     ----------
@@ -36,40 +61,149 @@ def find_fault(
         Those in use.
     n_good : int
         Records that have been read already; their values are not looked at again.
+    known : Known, optional
     """
-    numeric = [
-        (k, name)
-        for k, name in enumerate(names)
-        if name in columns
-        and columns[name].dtype in ("number", "integer", "percent")
-        and not columns[name].of_levels
-        and columns[name].role not in ("id", "split")
-    ]
-    missing = set(layout.missing)
-    line = 0
+    found = _Found(known)
+    checks = [(k, name, _Check(columns[name], layout)) for k, name in enumerate(names) if name in columns]
+    droppable = [k for k, name, check in checks if columns[name].missing == "drop"]
+    line, ragged, end = 0, None, None
     try:
         with closing(_records(path, layout)) as records:
             for row, (line, record) in enumerate(records):
+                if ragged is not None:
+                    found.add("", _ragged(path, *ragged, names, is_last=False))
+                    ragged = None
+                if found.looked_enough():
+                    break
                 if len(record) != len(names):
-                    return _ragged(path, line, record, names, is_last=next(records, None) is None)
-                if row < n_good:
-                    continue
-                for k, name in numeric:
-                    text = record[k].strip() if layout.skip_initial_space else record[k]
-                    number = record[k].strip()
-                    if columns[name].dtype == "percent":
-                        number = number.removesuffix("%").rstrip()
-                    if text not in missing and not _is_number(number, layout):
-                        return _unreadable(path, line, name, record[k], layout)
+                    ragged = line, record
+                elif row >= n_good:
+                    texts = [text.strip() for text in record] if layout.skip_initial_space else record
+                    is_dropped = any(texts[k] in layout.missing for k in droppable)
+                    for k, name, check in checks:
+                        if known is not None and (row, name) == known[:2]:
+                            found.add(name, known.error)
+                        elif fault := check.fault_of(texts[k], is_dropped):
+                            problem, remedy = fault
+                            found.add(name, SourceError(problem, f"{path}:{line}, column '{name}'", remedy))
     except _UndecodableError as fault:
-        return not_utf8(path, fault.line, fault.found)
+        end = not_utf8(path, fault.line, fault.found)
     except csv.Error as fault:
         problem = f"a quoted value is not closed or not followed by {layout.delimiter!r}"
         if "field larger" in str(fault):
             problem = f"a value is longer than {csv.field_size_limit():,} characters, as behind a quote left open"
         remedy = "is the file cut short? close the quote, or set format.quote: ''"
-        return SourceError(problem, f"{path}:{line + 1}", remedy)
-    return None
+        end = SourceError(problem, f"{path}:{line + 1}", remedy)
+    if ragged is not None:
+        found.add("", _ragged(path, *ragged, names, is_last=end is None))
+    if end is not None:
+        found.add("", end)
+    return found.as_error(path)
+
+
+class _Found:
+    """Faults in the order of the lines, some of each column."""
+
+    def __init__(self, known: Known | None) -> None:
+        self._known = known
+        self._told: list[SourceError] = []
+        self._counts: dict[str, int] = {}
+        self._remedies: set[tuple[str, str]] = set()
+        """Told already, of a column."""
+        self._n_records = 0
+
+    def add(self, column: str, error: SourceError) -> None:
+        """Take a fault of a column; "" of a whole line."""
+        self._counts[column] = self._counts.get(column, 0) + 1
+        if self._counts[column] <= MOST_ALIKE and len(self._told) < MOST_TOLD:
+            remedy = column, _READING.sub("", error.remedy)
+            self._told.append(SourceError(error.problem, error.where) if remedy in self._remedies else error)
+            self._remedies.add(remedy)
+
+    def looked_enough(self) -> bool:
+        """Whether enough has been looked at, after each record."""
+        self._n_records += bool(self._told)
+        return len(self._told) >= MOST_TOLD or self._n_records >= _LOOKED_AT
+
+    def as_error(self, path: Path) -> SourceError | None:
+        """Return one error of all faults; what was known beforehand is among them."""
+        told = self._told
+        if self._known is not None and self._known.error not in told:
+            told = [self._known.error, *told]
+        if len(told) < 2:
+            return told[0] if told else None
+        more = {column: count - MOST_ALIKE for column, count in self._counts.items() if count > MOST_ALIKE}
+        lines = [str(one) for one in told]
+        if more:
+            of = [f"{count:,} in " + (f"column '{name}'" if name else "lines as these") for name, count in more.items()]
+            lines.append(f"{path}: and more like these: {', '.join(of)}")
+        if self.looked_enough():
+            lines.append(f"{path}: what follows was not looked at")
+        return SourceError("\n".join(lines))
+
+
+class _Check:
+    """What a column takes of what a text says by itself."""
+
+    def __init__(self, column: ColumnSchema, layout: TableFormat) -> None:
+        self._column, self._layout, self._missing = column, layout, {*layout.missing}
+        self._is_used = column.role in ("feature", "target", "weight")
+        is_text = column.of_levels or column.role in ("id", "split")
+        self._is_number = column.dtype in ("number", "integer", "percent") and not is_text
+        self._is_date = column.dtype in DATE_FORMATS and self._is_used and not is_text
+        self._dates: dict[str, bool] = {}
+
+    def fault_of(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
+        """Return problem and remedy, or None; of a row that is dropped only what cannot be parsed."""
+        column = self._column
+        if text in self._missing:
+            if is_dropped or not self._is_used or column.missing != "error":
+                return None
+            kind = "number" if self._is_number else "date" if self._is_date else "category"
+            return f"expected a {kind}, found a missing value", _HOW_TO_FILL[kind, column.role == "feature"]
+        if self._is_number:
+            return self._fault_of_number(text, is_dropped)
+        if is_dropped:
+            return None
+        if self._is_date:
+            if text not in self._dates:
+                self._dates[text] = bool(parse_dates(pa.array([text]), column.date_format).null_count)
+            if self._dates[text]:
+                problem = f"expected a date like {column.date_format!r}, found {_shown(text)}"
+                return problem, "fix the value, or set the column's format"
+        if column.categories is not None and column.unseen == "error" and text not in column.categories:
+            some = ", ".join(repr(category) for category in column.categories[:5])
+            problem = f"expected one of {len(column.categories)} categories ({some} ...), found {_shown(text)}"
+            return problem, "add it to categories, or set unseen: zero or other"
+        return None
+
+    def _fault_of_number(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
+        plain = text.strip()
+        if self._column.dtype == "percent":
+            plain = plain.removesuffix("%").rstrip()
+        readings = self._layout.readings(plain)
+        if "" not in readings and not _is_number(plain, self._layout):
+            return f"expected a number, found {_shown(text)}", _unreadable(self._layout.readings(text))
+        if is_dropped:
+            return None
+        decimal = self._layout.decimal
+        number = readings[""] if "" in readings else float(plain.replace(decimal, "."))
+        if not math.isfinite(number):
+            return f"expected a finite number, found {number}", "name it in format.missing, or fix the value"
+        if self._column.dtype == "integer" and number != math.floor(number):
+            return f"expected an integer, found {number:g}", "set dtype: number"
+        return None
+
+
+_DROP = "set missing: drop for the column, or fix the value"
+_HOW_TO_FILL = {
+    ("number", True): "set missing: drop, mean, zero or a number for the column",
+    ("number", False): _DROP,
+    ("date", True): "set missing: drop, or zero where its parts are dummies",
+    ("date", False): _DROP,
+    ("category", True): "set missing: drop, zero or category",
+    ("category", False): _DROP,
+}
 
 
 def locate(path: Path, layout: TableFormat, names: Sequence[str], row: int, column: str) -> str:
@@ -120,17 +254,15 @@ def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_l
     )
 
 
-def _unreadable(path: Path, line: int, name: str, text: str, layout: TableFormat) -> SourceError:
-    remedy, readings = "fix the value, add it to format.missing, or set the column's dtype", layout.readings(text)
-    if readings:
-        meant = " or ".join(f"{settings} (it is then {number:.15g})" for settings, number in readings.items())
-        remedy = f"set what is meant, in the table schema or (without format.) in the source: {meant}"
-    return SourceError(f"expected a number, found {_shown(text)}", f"{path}:{line}, column '{name}'", remedy)
+def _unreadable(readings: Mapping[str, float]) -> str:
+    """Return what to do about a text that is no number as it stands."""
+    if not readings:
+        return "fix the value, add it to format.missing, or set the column's dtype"
+    meant = " or ".join(f"{settings} (it is then {number:.15g})" for settings, number in readings.items())
+    return f"set what is meant, in the table schema or (without format.) in the source: {meant}"
 
 
 def _is_number(text: str, layout: TableFormat) -> bool:
-    if "" in layout.readings(text):  # nothing needs to be set
-        return True
     return _NUMBER.fullmatch(text.replace(".", "x").replace(",", ".") if layout.decimal == "," else text) is not None
 
 

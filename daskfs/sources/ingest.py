@@ -6,14 +6,24 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
-from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError, StoreFormatError
+from daskfs.errors import (
+    ConfigError,
+    CorruptStoreError,
+    DataError,
+    SchemaError,
+    SourceError,
+    StoreExistsError,
+    StoreFormatError,
+    did_you_mean,
+)
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
@@ -26,6 +36,7 @@ from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.published import sees_staging
+from daskfs.store.unfinished import set_aside
 from daskfs.store.writer import StoreWriter
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
@@ -34,6 +45,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 DTYPES = ("float32", "float64", "int8")
+ON_EXISTS = ("reuse", "error", "replace")
+_OTHERWISE = "remove it or choose another name"
 
 
 def ingest(
@@ -51,7 +64,7 @@ def ingest(
     codec: Literal["raw", "lz4"] | None = None,
     tile_shape: tuple[int, int] | None = None,
     memory_limit: int | str = "1GiB",
-    on_exists: Literal["reuse", "error"] = "reuse",
+    on_exists: Literal["reuse", "error", "replace"] = "reuse",
     progress: Progress | bool | None = None,
     missing: Any = None,
     client: Client | None = None,
@@ -97,8 +110,9 @@ def ingest(
         Rows and columns of a tile; about 4 MiB by default.
     memory_limit : int or str
         Bytes for all buffers together, in each process.
-    on_exists : {"reuse", "error"}
-        Return or refuse a store of the same content that exists at `path`.
+    on_exists : {"reuse", "error", "replace"}
+        Return or refuse a store of the same content that exists at `path`; or make it anew, whatever its content: it
+        stays beside, as ``<name>.replaced``, until the new one is whole.
     progress : Progress or True, optional
         True: a bar in a terminal, an output in a notebook, elsewhere a line a minute.
     missing : {"error", "drop", "mean", "zero"} or float, optional
@@ -134,8 +148,9 @@ def ingest(
     >>> ingest("sklearn:diabetes", tempfile.mkdtemp() + "/diabetes.zarr").shape
     (442, 10)
     """
-    if on_exists not in ("reuse", "error"):
-        raise ConfigError(f"expected 'reuse' or 'error', found {on_exists!r}", "on_exists")
+    if on_exists not in ON_EXISTS:
+        hint = did_you_mean(str(on_exists), ON_EXISTS)
+        raise ConfigError(f"expected one of {', '.join(ON_EXISTS)}, found {on_exists!r}{hint}", "on_exists")
     limit = parse_bytes(memory_limit)
     options = {"missing": missing, **layout}
     if storage_options:
@@ -151,13 +166,16 @@ def ingest(
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = location(path, storage_options)
+    aside: AbstractContextManager[None] = nullcontext()
     if (path / MANIFEST).is_file() if isinstance(path, ObjectPath) else os.path.lexists(path):
-        return _existing(path, rows, encoding, on_exists)
+        if on_exists != "replace":
+            return _existing(path, rows, encoding, on_exists)
+        aside = set_aside(replaceable(path))
     if isinstance(path, ObjectPath) and client is not None and not sees_staging(client):
         client = None
 
     if isinstance(rows, SparseSource):
-        with interrupts.guard(), heard_by(progress) as heard:
+        with interrupts.guard(), aside, heard_by(progress) as heard:
             sparse = SparseIngest(rows, path, dtype, shuffle, random_state, encoding, limit, heard)
             sparse.write(workers_of(client))
         return open_store(path)
@@ -184,7 +202,7 @@ def ingest(
             progress=heard,
         )
 
-    with interrupts.guard(), heard_by(progress) as heard:
+    with interrupts.guard(), aside, heard_by(progress) as heard:
         if client is not None and (parts := rows.parts()):
             with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
@@ -238,17 +256,38 @@ def encoding_digest(
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
+def replaceable(path: Location) -> Path:
+    """Return the path of a store that may be replaced.
+
+    Raises
+    ------
+    StoreExistsError
+        Something that is no store of daskfs, or a store in an object store.
+    """
+    if isinstance(path, ObjectPath):
+        raise StoreExistsError("a store in an object store is not replaced", str(path), _OTHERWISE)
+    try:
+        open_store(path)
+    except CorruptStoreError:
+        pass
+    except StoreFormatError as fault:
+        raise _something_else(path, fault) from None
+    return path
+
+
+def _something_else(path: Location, fault: StoreFormatError) -> StoreExistsError:
+    return StoreExistsError(f"something else already exists at this path ({fault.problem})", str(path), _OTHERWISE)
+
+
 def _existing(path: Location, source: Source, encoding: str, on_exists: str) -> FeatureStore:
     """Return the store at `path` if it holds this source in this encoding."""
-    remedy = "remove it or choose another name"
+    remedy = "choose another name, or replace it (--force; in Python on_exists='replace')"
     if on_exists == "error":
         raise StoreExistsError("something already exists at this path", str(path), remedy)
     try:
         store = open_store(path)
     except StoreFormatError as fault:
-        raise StoreExistsError(
-            f"something else already exists at this path ({fault.problem})", str(path), remedy
-        ) from None
+        raise _something_else(path, fault) from None
     differing = []
     if not source.is_unchanged(store.source, str(store.source.get("digest", ""))):
         differing.append("another source")

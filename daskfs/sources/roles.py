@@ -59,15 +59,17 @@ def resolve_columns(
         elif rule == "ignore":
             continue
         else:
+            unnamed = [other for other in header if other not in named and other not in targets and other != weight]
+            what = f"columns {some(unnamed)}" if len(unnamed) > 1 else f"a column {name!r}"
             raise SchemaError(
-                f"the table has a column {name!r} that the schema does not name{did_you_mean(name, named)}",
+                f"the table has {what} that the schema does not name{did_you_mean(name, named)}",
                 place,
                 "add it (role: ignore leaves it out), or set other_columns: ignore or feature",
             )
         if column.role != "ignore":
             columns[name] = column
     if guessed.get("category"):
-        notes.append(f"no schema names them, taken as categories: {_some(guessed['category'])}")
+        notes.append(f"no schema names them, taken as categories: {some(guessed['category'])}")
     _check_roles(columns, place)
     return columns
 
@@ -91,12 +93,12 @@ def _check_names(
     lacking = [name for name, column in absent.items() if column.required]
     if lacking:
         raise SchemaError(
-            f"the header lacks {_some(lacking)} of the schema{did_you_mean(lacking[0], set(header) - set(named))}",
+            f"the header lacks {some(lacking)} of the schema{did_you_mean(lacking[0], set(header) - set(named))}",
             place,
             _some_columns(header),
         )
     if absent:
-        notes.append(f"the table has no column {_some(list(absent))}, which the schema does not require")
+        notes.append(f"the table has no column {some(list(absent))}, which the schema does not require")
 
 
 def _with_role(
@@ -170,10 +172,11 @@ def _check_roles(columns: Mapping[str, ColumnSchema], place: str) -> None:
         raise SourceError("no column is left to be a feature", place, "check the roles in the schema")
 
 
-def _some(names: Sequence[str], limit: int = 8) -> str:
+def some(names: Sequence[str], limit: int = 8) -> str:
+    """Return the first of several names, for a message."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(repr(name) for name in names[:limit]) + more
 
 
 def _some_columns(header: Mapping[str, object]) -> str:
-    return f"the columns are {_some(list(header))}"
+    return f"the columns are {some(list(header))}"

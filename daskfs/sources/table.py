@@ -128,6 +128,10 @@ class TableSource(Source):
         """Return the place of a value, for a message."""
         return f"{file}, row {row}, column '{column}'"
 
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+        """Return the error of a bad value in a row of a file; rows before `since` are good."""
+        return SourceError(fault.problem, self.locate(file, row, fault.column), fault.remedy)
+
     def check(self) -> None:
         """Compare the header with the schema."""
         _ = self.columns
@@ -399,7 +403,7 @@ class TableSource(Source):
             yield
         except BadValue as fault:
             row = batch.first_row + int(kept[fault.row])
-            raise SourceError(fault.problem, self.locate(batch.file, row, fault.column), fault.remedy) from None
+            raise self.refusal(fault, batch.file, row, batch.first_row) from None
 
     def _note(self, dropped: dict[str, int], n_samples: int) -> None:
         n_dropped = sum(dropped.values())

@@ -53,6 +53,12 @@ class TableFormat(Document):
     skip_initial_space: bool = Field(False, description="Strip spaces around names and values")
     missing: list[str] = Field(DEFAULT_MISSING, description="Texts that mean a missing value")
 
+    @field_validator("delimiter", mode="before")
+    @classmethod
+    def _tab(cls, delimiter: Any) -> Any:
+        """Take a tab as messages, and shells that do not know escapes, write it."""
+        return "\t" if delimiter == "\\t" else delimiter
+
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, encoding: str) -> str:

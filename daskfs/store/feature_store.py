@@ -18,7 +18,7 @@ from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
-from daskfs.objects.ahead import AHEAD_NBYTES, shelf
+from daskfs.objects.ahead import ahead_nbytes, shelf
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -260,7 +260,7 @@ class FeatureStore(Matrix):
     @property
     def ahead_nbytes(self) -> int:
         """Bytes that a task holds of requests on their way; 0 where files are read."""
-        return AHEAD_NBYTES if isinstance(self.path, ObjectPath) else 0
+        return ahead_nbytes() if isinstance(self.path, ObjectPath) else 0
 
     @property
     def is_sparse(self) -> bool:

@@ -7,8 +7,8 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.store.manifest import LOCK
 
-SUFFIX = ".unfinished"
+SUFFIX, REPLACED = ".unfinished", ".replaced"
 ROWS = "rows"
 """The folder in it of rows that are on their way."""
 _CHECKS, _PAUSE_S = 4, 0.05
@@ -142,6 +142,24 @@ class UnfinishedStore:
 
     def _being_written(self, who: str) -> StoreExistsError:
         return StoreExistsError(f"{who} is writing this store", str(self.folder), "wait for it or choose another name")
+
+
+@contextmanager
+def set_aside(store: Path) -> Iterator[None]:
+    """Keep a store under another name until what replaces it stands, and after a failure give it back its own."""
+    aside = store.with_name(store.name + REPLACED)
+    with interrupts.held():
+        if os.path.lexists(aside):
+            _remove(aside)  # of a process that ended before it could
+        store.rename(aside)
+    try:
+        yield
+    finally:
+        with interrupts.held():
+            if os.path.lexists(store):
+                _remove(aside)
+            else:
+                aside.rename(store)
 
 
 def _remove(folder: Path) -> None:

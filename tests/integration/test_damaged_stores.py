@@ -193,7 +193,7 @@ def test_another_store_is_not_overwritten(workshop, store):
     refused(
         workshop.daskfs("ingest", "table.csv", "s.zarr", "--target", "y"),
         "s.zarr: a store made from another source",
-        "remove it or choose another name",
+        "choose another name, or replace it (--force",
     )
     assert workshop.contents() == before
 

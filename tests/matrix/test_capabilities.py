@@ -317,6 +317,9 @@ class Examination:
         found = self.matrix.table_columns
         assert (None if found is None else found.tolist()) == expected
 
+    def encoder(self):
+        assert self.matrix.encoder == self.root.encoder
+
     def of_table(self):
         assert self.matrix.of_table is self.root.of_table
 

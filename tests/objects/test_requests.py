@@ -6,7 +6,7 @@ import pytest
 
 from daskfs.errors import ConfigError, SourceError, StorageError
 from daskfs.files import location
-from daskfs.objects import requests
+from daskfs.objects import ahead, requests
 from daskfs.objects.ahead import Part, Room, Shelf
 from daskfs.objects.stream import PIECE_NBYTES
 
@@ -49,6 +49,23 @@ def test_a_setting_that_is_no_number_is_named(monkeypatch):
     monkeypatch.setenv("DASKFS_REQUEST_TRIES", "many")
     with pytest.raises(ConfigError, match="DASKFS_REQUEST_TRIES"):
         requests.n_tries()
+
+
+def test_how_much_is_on_its_way_is_set_by_a_variable_and_counted(monkeypatch):
+    ahead._room_of_process.cache_clear()
+    default = ahead.ahead_nbytes()
+    try:
+        for text, ratio in (("132", 3.0), ("22", 0.5)):
+            ahead._room_of_process.cache_clear()
+            monkeypatch.setenv("DASKFS_AHEAD_MIB", text)
+            assert ahead.ahead_nbytes() == pytest.approx(ratio * default)
+            assert Shelf()._room.most_nbytes == int(text) << 20
+        ahead._room_of_process.cache_clear()
+        monkeypatch.setenv("DASKFS_AHEAD_MIB", "lots")
+        with pytest.raises(ConfigError, match="DASKFS_AHEAD_MIB"):
+            ahead.ahead_nbytes()
+    finally:
+        ahead._room_of_process.cache_clear()
 
 
 def test_a_request_that_is_not_allowed_is_not_tried_again_and_says_what_to_do(server):

@@ -8,7 +8,7 @@ import scipy.sparse
 import daskfs
 from daskfs.errors import CorruptStoreError, StorageError, StoreError, StoreExistsError, StoreFormatError
 from daskfs.objects import requests
-from daskfs.objects.ahead import AHEAD_NBYTES
+from daskfs.objects.ahead import ahead_nbytes
 from daskfs.store.feature_store import verify_store
 from daskfs.store.writer import StoreWriter
 
@@ -247,12 +247,12 @@ def test_nothing_is_ingested_over_http(server):
 
 def test_what_is_on_its_way_is_a_term_of_the_plan(server, tmp_path):
     store, local = made("s3://bucket/x.zarr"), made(tmp_path / "x.zarr")
-    assert (store.ahead_nbytes, local.ahead_nbytes) == (AHEAD_NBYTES, 0)
+    assert (store.ahead_nbytes, local.ahead_nbytes) == (ahead_nbytes(), 0)
     selector = daskfs.FGM(n_features_to_select=3)
     plan = selector.plan(N, P, "float32", 2**30, tile_shape=store.tile_shape, ahead_nbytes=store.ahead_nbytes)
-    assert plan.task.terms["requests on their way"] == AHEAD_NBYTES
+    assert plan.task.terms["requests on their way"] == ahead_nbytes()
     with pytest.raises(daskfs.DaskfsError, match="requests on their way"):
-        selector.plan(N, P, "float32", AHEAD_NBYTES + 1000, tile_shape=store.tile_shape, ahead_nbytes=AHEAD_NBYTES)
+        selector.plan(N, P, "float32", ahead_nbytes() + 1000, tile_shape=store.tile_shape, ahead_nbytes=ahead_nbytes())
 
 
 def test_rows_that_are_read_few_at_a_time_are_asked_for_once_and_ahead(server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 
 import dask.dataframe as dd
@@ -103,6 +104,37 @@ def test_a_classifier_learns_names_from_a_table(problem):
     assert selector.score(frame, label) > 0.95
     assert list(selector.classes_) == ["high", "low"]
     assert selector.predict_proba(frame).shape == (N, 2)
+
+
+def test_a_selector_of_a_store_takes_tables_as_the_stores_was(problem, tmp_path):
+    frame, y = problem
+    frame.assign(price=y).to_csv(tmp_path / "table.csv", index=False)
+    _, source, _ = source_of_file(tmp_path / "table.csv", "price", tmp_path)
+    store = ingest(make_source(**source), tmp_path / "t.zarr", dtype="float64")
+    selector = FGM(4, loss="squared").fit(store)
+    expected = selector.predict(store)[np.argsort(store.source_rows)]
+    for given in (frame, frame.assign(more=1)[["more", *frame.columns[::-1]]], pa.Table.from_pandas(frame)):
+        np.testing.assert_array_equal(selector.predict(given), expected)
+        assert selector.transform(given).shape == (N, 4)
+    lazy = dd.from_pandas(frame, npartitions=2)
+    np.testing.assert_array_equal(selector.predict(lazy).compute(), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(selector)).predict(frame), expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = selector.set_output(transform="pandas").transform(frame)
+    assert list(out.columns) == list(selector.get_feature_names_out())
+    features = pd.DataFrame(store.read(slice(0, 9)), columns=store.names.array())
+    np.testing.assert_array_equal(selector.predict(features), selector.predict(store)[:9])
+    with pytest.raises(SchemaError, match="the table lacks 'city'"):
+        selector.predict(frame.drop(columns="city"))
+
+
+def test_verbose_says_what_columns_were_taken_for(problem, capsys):
+    frame, y = problem
+    FGM(4, loss="squared", verbose=True).fit(frame, y)
+    said = capsys.readouterr().err
+    assert re.search(rf"FGM: {N} samples x \d+ features, loss squared", said)
+    assert "columns were judged as those of files (category: city" in said
 
 
 def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):

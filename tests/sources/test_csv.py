@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -220,6 +221,69 @@ def test_a_value_that_does_not_parse_is_named_with_line_and_column(write):
     assert f"{path}:400002, column 'a': expected a number, found 'oops'" in str(caught.value)
 
 
+def test_everything_that_is_wrong_is_told_at_once(write):
+    schema = {
+        "columns": {
+            "when": {"dtype": "date", "encoding": {"date_parts": ["month"]}},
+            "city": {"dtype": "string", "categories": ["A", "B"]},
+            "delay": {},
+            "late": {"role": "target"},
+        }
+    }
+    lines = [f"2007-01-{k % 27 + 1:02},A,{k},{k % 2}" for k in range(300)]
+    wrong = {
+        5: "2007-01-01,A,NAN?,1",
+        12: "31/2/2007,A,1,1",
+        40: "2007-01-01,A,1,1,x",
+        60: "2007-01-01,C,1,1",
+        70: "2007-01-01,B,,1",
+        80: "2007-01-01,B,inf,",
+    }
+    for row, line in (wrong | dict.fromkeys(range(90, 95), '2007-01-01,A,"1,5",1')).items():
+        lines[row] = line
+    path = write("when,city,delay,late\n" + "\n".join(lines) + "\n")
+    with pytest.raises(SourceError) as caught:
+        read(path, schema=schema, target=None)
+    said = str(caught.value).splitlines()
+    expected = [
+        (7, "column 'delay': expected a number, found 'NAN?'"),
+        (14, "column 'when': expected a date like '%Y-%m-%d', found '31/2/2007'"),
+        (42, "expected 4 values as in the header, found 5"),
+        (62, "column 'city': expected one of 2 categories ('A', 'B' ...), found 'C'"),
+        (72, "column 'delay': expected a number, found a missing value"),
+        (82, "column 'delay': expected a finite number, found inf"),
+        (82, "column 'late': expected a number, found a missing value"),
+    ]
+    for text, (line, words) in zip(said, expected, strict=False):
+        assert text.startswith(f"{path}:{line}")
+        assert words in text
+    assert said[len(expected) :] == [f"{path}: and more like these: 5 in column 'delay'"]
+
+
+def test_a_file_full_of_faults_names_twenty_places_and_a_few_of_each_column(write):
+    names = [f"c{j}" for j in range(9)]
+    schema = {"columns": {name: {"role": "target"} if name == "c0" else {} for name in names}}
+    with pytest.raises(SourceError) as caught:
+        read(write("\n".join([",".join(names), *[",".join(["?"] * 9)] * 1000])), schema=schema, target=None)
+    *said, last = str(caught.value).splitlines()
+    assert len(said) == 20
+    assert all("expected a number, found '?'" in text for text in said)
+    assert max(Counter(text.partition("column ")[2][:4] for text in said).values()) == 3
+    assert last.endswith("what follows was not looked at")
+
+
+def test_values_of_rows_that_are_dropped_are_no_faults(write):
+    schema = {"columns": {"a": {"missing": "drop"}, "b": {}, "y": {"role": "target"}}}
+    with pytest.raises(SourceError) as caught:
+        read(write("a,b,y\n1,2,3\n,,3\n1,,3\n"), schema=schema, target=None)
+    assert "table.csv:4, column 'b'" in str(caught.value)
+    assert "table.csv:3" not in str(caught.value)
+
+
+def test_a_tab_may_be_written_as_messages_write_it(write):
+    assert read(write("a\ty\n1\t2\n"), delimiter="\\t")[0].tolist() == [[1.0]]
+
+
 def test_a_stray_text_among_numbers_does_not_make_a_column_of_categories(write):
     with pytest.raises(SourceError, match=r"table.csv:4, column 'a': expected a number, found '\?'; .*format.missing"):
         read(write("a,y\n1,2\n3,4\n?,1\n"))
@@ -320,7 +384,9 @@ def test_what_a_number_could_mean_is_said_and_not_chosen(write, value, layout, r
     with pytest.raises(SourceError) as fault:
         read(write(text), delimiter=";", **layout)
     assert "table.csv:2, column 'a': expected a number, found" in str(fault.value)
-    assert str(fault.value).endswith(f"in the source: {remedy}")
+    first, second = str(fault.value).splitlines()
+    assert first.endswith(f"in the source: {remedy}")
+    assert second.endswith(f"table.csv:3, column 'a': expected a number, found {value!r}"), "the remedy is told once"
 
 
 def test_a_store_made_before_there_were_thousands_is_reused(write):

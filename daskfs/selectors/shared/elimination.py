@@ -12,8 +12,7 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import invert_independent
 from daskfs.losses import SQUARED, find_loss
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
-from daskfs.selectors.shared.refit_on_block import Model
+from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_selected
 from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
@@ -80,13 +79,9 @@ def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedF
     """Return the Hessian of the mean loss at a fit, in standardised columns, and the coefficients of these."""
     with run.timed("refit"):
         blocks = SelectedBlocks(run, columns)
-        total, _, centre, scale = blocks.moments(mean_loss.positive)
-        coef = fit.coef * scale
-        solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], coef])
-        threshold = float(mean_loss.threshold or 0.0)
-        model = Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale)
-        terms = blocks.terms(model, total).with_ridge(solution, fit.ridge)
-    return terms.hessian, solution
+        model, total = model_of(blocks, mean_loss, fit)
+        terms = blocks.terms(model, total).with_ridge(model.solution, fit.ridge)
+    return terms.hessian, model.solution
 
 
 def _copies(products: np.ndarray, ridge: float) -> np.ndarray:

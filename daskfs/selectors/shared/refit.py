@@ -120,19 +120,14 @@ def refit_nested(
 
     Of the squared loss the sums over the rows are those of all columns, made once.
     """
-    loss, code = mean_loss.loss, find_loss(mean_loss.loss).code
-    threshold = mean_loss.threshold
-    if threshold is None:
-        y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
-        weight = np.ones(len(y)) if weight is None else as_vector(weight)
-        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    loss, threshold = mean_loss.loss, threshold_on(run, mean_loss)
     n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
     with run.timed("refit"):
         blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
         total, location, centre, scale = blocks.moments(mean_loss.positive)
         start = np.zeros(len(columns) + 1)
         start[0] = _finite(null_intercept(loss, location), total)
-        model = Model(loss, mean_loss.positive, float(threshold), start, centre, scale)
+        model = Model(loss, mean_loss.positive, threshold, start, centre, scale)
         if scale_of_map is not None:
             curvature = min(find_loss(loss).curvature_bound, 1.0)
             share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
@@ -166,6 +161,24 @@ def _refit_at(blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
     return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge)
+
+
+def threshold_on(run: Run, mean_loss: MeanLoss) -> float:
+    """Return the threshold of the Huber loss, by default that of the target of a run; 0 of other losses."""
+    if mean_loss.threshold is not None:
+        return float(mean_loss.threshold)
+    if find_loss(mean_loss.loss).code != HUBER:
+        return 0.0
+    y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
+    return float(default_threshold(y, np.ones(len(y)) if weight is None else as_vector(weight)))
+
+
+def model_of(blocks: SelectedBlocks, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[Model, float]:
+    """Return a fit as the model of the blocks that it was made on, and the sum of their weights."""
+    total, _, centre, scale = blocks.moments(mean_loss.positive)
+    solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], fit.coef * scale])
+    threshold = threshold_on(blocks.run, mean_loss)
+    return Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale), total
 
 
 FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
