@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold, TimeSeriesSplit
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import daskfs
 from daskfs import FGM, Message, Mission, OnlineSubstitution, SelectionCV
@@ -206,6 +207,17 @@ def test_what_a_curve_cannot_be_is_refused():
         SelectionCV(FGM(), sizes=[0, 2]).fit(X, y)
     with pytest.raises(ConfigError, match="cv: expected a whole number of at least 2, or a splitter"):
         SelectionCV(FGM(), cv=1).fit(X, y)
+
+
+def differs(estimator):
+    reason = "a row of weight 2 lies in one fold, two rows may lie in two"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks([SelectionCV(FGM(), sizes=[1, 2], cv=3)], expected_failed_checks=differs)
+def test_scikit_learns_examination(estimator, check):
+    check(estimator)
 
 
 def test_plans_say_how_often_a_path_is_fitted():

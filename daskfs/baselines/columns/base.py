@@ -60,6 +60,7 @@ class ColumnBaseline(BaseSelector):
     ----------
     n_features_to_select : int or "cv", optional
         The paper's s; by default half of the features and at most 100.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes; by default squared or logistic, as the target calls for.
     memory_limit : int or str, optional

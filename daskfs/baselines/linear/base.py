@@ -52,6 +52,7 @@ class LinearBaseline(BaseSelector):
     ----------
     n_features_to_select : int or "cv", optional
         Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     C : float, optional
         Instead, the weight of the loss; by default ten times the least that selects anything.
     memory_limit : int or str, optional

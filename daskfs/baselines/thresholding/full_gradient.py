@@ -53,6 +53,7 @@ class FullGradient(BaseSelector):
     ----------
     n_features_to_select : int or "cv", optional
         k; 1,000 by default, or all where there are fewer.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared"}
         Least squares either way.
     step_size : float

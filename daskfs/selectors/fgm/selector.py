@@ -86,6 +86,7 @@ class FGM(SelectsGroups):
     ----------
     n_features_to_select : int or "cv", optional
         Exactly so many; by default until `tol`, `max_passes` or `validation` ends it.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.

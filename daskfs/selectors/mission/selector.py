@@ -100,6 +100,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         The paper's k; by default 1,000, or half as many as there are rows (at least 10), or all where there are fewer.
         With the paper's variant and more than two classes so many of each class, as the paper has it: what is selected
         are those of any class.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all

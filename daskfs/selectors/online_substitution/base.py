@@ -37,6 +37,7 @@ class SubstitutionSelector(
     n_features_to_select : int or "cv", optional
         The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
         columns are neither constant nor copies of others, with ``ridge=0`` nor combinations of others.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     rule : {"exchange", "os", "paper"}
         What decides on a candidate; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
