@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs import Knockoffs, Message, StabilitySelection
-from daskfs.baselines import OrthogonalMatchingPursuit
+from daskfs.baselines import LassoCut, OrthogonalMatchingPursuit
 from daskfs.errors import SelectionWarning
 
 N_SETS = 200
@@ -228,10 +228,11 @@ def main() -> None:
         }
         _show("Stability selection, 25 pairs: expected false selections", of_stability)
         of_knockoffs = {
+            "OMP, 30 of 200": lambda design: knockoffs(design, asked.sets, OrthogonalMatchingPursuit(30)),
             "OMP, 60 of 200": lambda design: knockoffs(design, asked.sets),
-            "OMP, fdr 0.2": lambda design: knockoffs(design, asked.sets, fdr=0.2),
-            "OMP, fdr 0.2, 5 draws": lambda design: knockoffs(design, asked.sets, fdr=0.2, n_draws=5),
-            "OMP, equicorrelated distance": lambda design: knockoffs(design, asked.sets, distance="equicorrelated"),
+            "Lasso's first 60": lambda design: knockoffs(design, asked.sets, LassoCut(60)),
+            "OMP, 30 of 200, 5 draws": lambda d: knockoffs(d, asked.sets, OrthogonalMatchingPursuit(30), n_draws=5),
+            "OMP, 30 of 200, fdr 0.2": lambda d: knockoffs(d, asked.sets, OrthogonalMatchingPursuit(30), fdr=0.2),
             "Lasso, cross-validation": lambda design: lasso_cv(design),
         }
         _show("Knockoffs, fdr 0.1: share of false discoveries", of_knockoffs)

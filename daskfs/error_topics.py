@@ -136,6 +136,7 @@ TOPICS: dict[str, Topic] = {
             "matrix.passing",
             "matrix.names",
             "selectors.from_blocks",
+            "model_selection.selection_cv:DataError",
             "selectors.base",
             "store.row_vectors",
             "store.writer:DataError",
