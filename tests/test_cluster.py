@@ -28,7 +28,7 @@ import pytest
 from daskfs import AsyncOnlineSubstitution
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
-from daskfs.cluster.workers import OnDask, Round, Workers
+from daskfs.cluster.workers import OnDask, Round, Rounds, Workers
 from daskfs.errors import ConfigError, DataError, RunError
 
 KINDS = ["none", "threads", "local"]
@@ -105,6 +105,43 @@ def test_rounds_of_few_small_blocks_begin_with_tasks_as_large_as_the_last_round_
         for _ in range(2):
             found = dict(workers.map_blocks(its_task, range(8), name="task"))
     assert len(set(found.values())) <= 4
+
+
+def where(large: np.ndarray, item: int) -> tuple[int, float]:
+    return os.getpid(), float(large[item])
+
+
+def test_rounds_are_done_where_they_take_less_time(processes, monkeypatch):
+    large, expected = np.arange(100_000.0), [0.0, 1.0, 2.0]
+    shared = (processes.keep(large),)
+
+    def places(name: str, here_s: float, there_s: float) -> list[bool]:
+        found, took = [], Rounds.took
+        with monkeypatch.context() as patched:
+
+            def told(rounds: Rounds, _: float) -> None:
+                took(rounds, here_s if rounds._last else there_s)
+
+            patched.setattr(Rounds, "took", told)
+            for _ in range(8):
+                pids, values = zip(*processes.map_round(where, range(3), name=name, shared=shared), strict=True)
+                assert [*values] == expected
+                found.append(set(pids) == {os.getpid()})
+                assert found[-1] or os.getpid() not in pids
+        return found
+
+    assert places("quick", here_s=0.01, there_s=0.02) == [False] * 2 + [True] * 6
+    assert places("even", here_s=0.03, there_s=0.02) == [False] * 2 + [True] * 2 + [False] * 4
+    assert places("long", here_s=0.01, there_s=0.5) == [False] * 8
+    processes.let_go(shared[0])
+
+
+def test_the_slower_place_is_tried_again_now_and_then():
+    rounds, n_there = Rounds(), 0
+    for _ in range(200):
+        n_there += not rounds.is_here()
+        rounds.took(0.01 if rounds._last else 0.02)
+    assert 4 < n_there < 12
 
 
 def test_map_blocks_of_nothing_is_nothing(workers):

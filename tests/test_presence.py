@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
+from functools import partial
 
 import dask
 import numpy as np
@@ -144,3 +148,73 @@ def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
         cluster.sync(cluster.scheduler.close)
         with pytest.raises(RunError, match="blocks: the scheduler was lost"), cluster_errors("blocks"):
             waiting.result()
+
+
+@pytest.fixture
+def standing_still(monkeypatch):
+    """A cluster whose scheduler answers no questions until the event is set."""
+    monkeypatch.setattr(presence, "SILENCE_S", 0.1)
+    how = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
+        answers, again = cluster.scheduler.handlers["ncores"], threading.Event()
+
+        async def stand_still(*_, **given):
+            while not again.is_set():
+                await asyncio.sleep(0.01)
+            return answers(**given)
+
+        monkeypatch.setitem(cluster.scheduler.handlers, "ncores", stand_still)
+        try:
+            yield client, again
+        finally:
+            again.set()
+
+
+def test_a_scheduler_that_stands_still_is_told_and_work_goes_on_when_it_does(standing_still):
+    client, again = standing_still
+    told = []
+
+    def tell(line):
+        told.append(line)
+        again.set()
+
+    presence_of(client, tell=tell, lost_timeout_s=None)
+    assert WAYS["map"](OnDask(client)) == [(0, 2.0), (1, 4.0)]
+    assert told == ["the scheduler does not answer; waiting", "the scheduler answers again: going on"]
+
+
+def test_a_scheduler_that_stands_still_too_long_is_an_error_that_says_how_to_go_on(standing_still):
+    client, _ = standing_still
+    told = []
+    presence_of(client, tell=told.append, lost_timeout_s=0.3)
+    with pytest.raises(RunError, match=r"the scheduler has not answered for 0.3 s.*daskfs run --resume"):
+        WAYS["map"](OnDask(client))
+    assert told == ["the scheduler does not answer; waiting at most 0.3 s"]
+
+
+def slow_and_doubled(item: float, running: str) -> float:
+    """Say once which process is at work, and stay in it until it is stopped."""
+    with suppress(FileExistsError), open(running, "x") as mine:  # noqa: PTH123
+        mine.write(str(os.getpid()))
+        mine.flush()
+        time.sleep(3600.0)
+    return 2.0 * item
+
+
+def test_a_worker_that_stands_still_is_replaced_and_its_work_done_again(tmp_path):
+    pid = tmp_path / "pid"
+    with (
+        dask.config.set({"distributed.scheduler.worker-ttl": "2s", "distributed.comm.timeouts.connect": "2s"}),
+        open_cluster("local", n_workers=2, dashboard_address=None) as workers,
+    ):
+
+        def stop() -> None:
+            while not (pid.exists() and pid.read_text()):
+                time.sleep(0.01)
+            os.kill(int(pid.read_text()), signal.SIGSTOP)
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        found = sorted(workers.map_blocks(partial(slow_and_doubled, running=str(pid)), range(20), name="stop"))
+        stopper.join()
+        assert found == [(k, 2.0 * k) for k in range(20)]

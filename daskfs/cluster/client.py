@@ -56,6 +56,11 @@ _ARGUMENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """What futures stand for that were sent: Dask knows how to make again what tasks have returned, and not what it got."""
 
 
+def sent_for(kept: Any) -> Any:
+    """Return the argument that `kept_on` has sent, or what it has returned as it was."""
+    return _ARGUMENTS.get(kept, kept) if _futures_among([kept]) else kept
+
+
 def send_again(client: Client, kept: Sequence[Any]) -> None:
     """Send what no worker has any more under its old name: whoever refers to it has it again.
 

@@ -7,11 +7,13 @@ that can be set an error ends the wait. Each client has one `Presence`, which al
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, proxy
 
@@ -66,14 +68,40 @@ class Presence:
         Raises
         ------
         RunError
-            The scheduler is gone.
+            The scheduler is gone, or has not answered for too long: it was stopped, or the network stands still.
         """
         if self._client.status != "running":
             raise scheduler_lost("cluster", ConnectionError())
+        scheduler: Any = self._client.scheduler
         try:
-            return sum(self._client.nthreads().values())
+            return sum(self._answered(scheduler.ncores()).values())
         except (OSError, CancelledError) as fault:
             raise scheduler_lost("cluster", fault) from fault
+
+    def _answered(self, asked: Coroutine[Any, Any, Any]) -> Any:
+        """Return what the scheduler answers; tell, at first and then every minute, where it does not."""
+        loop: Any = self._client.loop
+        coming, began, told_at = asyncio.run_coroutine_threadsafe(asked, loop.asyncio_loop), time.monotonic(), -math.inf
+        limit = self._lost_timeout_s
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    coming.result(timeout=SILENCE_S)
+                if coming.done():
+                    if told_at > -math.inf:
+                        self._tell("the scheduler answers again: going on")
+                    return coming.result()
+                now = time.monotonic()
+                if limit is not None and now - began > limit:
+                    problem = f"the scheduler has not answered for {limit:g} s"
+                    remedy = "look whether it runs and the network stands, and resume the run (daskfs run --resume)"
+                    raise RunError(problem, "cluster", remedy)
+                if now - told_at >= _TELL_AGAIN_S:
+                    told_at = now
+                    at_most = "" if limit is None else f" at most {limit:g} s"
+                    self._tell(f"the scheduler does not answer; waiting{at_most}")
+        finally:
+            coming.cancel()
 
     def ask(self) -> bool:
         """Return whether there is a worker; tell, at first and then every minute, where there is none.

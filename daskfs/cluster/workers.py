@@ -10,17 +10,26 @@ import os
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
-from daskfs.cluster.client import Losses, cluster_errors, kept_on, pickled_nbytes, released, send_again, threads_of
+from daskfs.cluster.client import (
+    Losses,
+    cluster_errors,
+    kept_on,
+    pickled_nbytes,
+    released,
+    send_again,
+    sent_for,
+    threads_of,
+)
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.presence import presence_of
 
@@ -44,6 +53,9 @@ _LEGS_AHEAD = 1
 
 _POLL_S = 0.005
 """How often finished tasks are looked for."""
+
+_TRY_AGAIN = 32
+"""After so many rounds the slower place is tried again."""
 
 _TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 2**18, 64
 """Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that comes back."""
@@ -80,6 +92,14 @@ class Workers(ABC):
         RunError
             The workers were lost more often than can be repaired.
         """
+
+    def map_round(self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()) -> list[Any]:
+        """Return ``function(*shared, item)`` of all items, in order: one of many rounds of few tasks.
+
+        Whoever asks has room for a task in this process: rounds that take less time here are done here.
+        """
+        found = dict(self.map_blocks(function, items, name=name, shared=shared))
+        return [found[k] for k in range(len(items))]
 
     @abstractmethod
     def reduce_blocks(
@@ -221,6 +241,43 @@ class Here(Workers):
         return nullcontext()
 
 
+@dataclass
+class Rounds:
+    """Where rounds of a kind take less time, as the last ones have shown.
+
+    Examples
+    --------
+    >>> rounds, places = Rounds(), []
+    >>> for _ in range(8):
+    ...     places.append(rounds.is_here())
+    ...     rounds.took(0.01 if places[-1] else 0.02)
+    >>> places
+    [False, False, True, True, True, True, True, True]
+    """
+
+    _seconds: dict[bool, deque[float]] = field(default_factory=lambda: {k: deque(maxlen=2) for k in (False, True)})
+    """Of the last two here (True) and there: the first loads code."""
+    _n_since: int = 0
+    """Rounds since the slower place was tried."""
+    _last: bool = False
+
+    def is_here(self) -> bool:
+        """Return where the next one is done: at a time where it seems quicker, now and then at the other."""
+        there, here = self._seconds[False], self._seconds[True]
+        if len(there) < 2 or min(there) > _TOGETHER_S:  # what takes long is worth being sent
+            self._last = False
+        elif len(here) < 2:
+            self._last = True
+        else:
+            self._n_since += 1
+            self._last = (min(here) < min(there)) != (self._n_since % _TRY_AGAIN == 0)
+        return self._last
+
+    def took(self, seconds: float) -> None:
+        """Note how long it took."""
+        self._seconds[self._last].append(seconds)
+
+
 class OnDask(Workers):
     """The workers of a `distributed.Client`."""
 
@@ -230,6 +287,7 @@ class OnDask(Workers):
         self.client, self.run_name = client, ""
         self._spans: dict[tuple[str, str], dict[str, Any]] = {}
         self._n_together: dict[str, int] = {}  # blocks of a task, by what runs: rounds of few go on as the last ended
+        self._rounds: defaultdict[str, Rounds] = defaultdict(Rounds)
         self._n_threads, self._counted = 1, -math.inf
 
     @property
@@ -301,6 +359,17 @@ class OnDask(Workers):
             finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
                 completed.clear()
                 released(*(future for _, future, _ in in_flight.values()))
+
+    def map_round(self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()) -> list[Any]:
+        """Return the results of one of many rounds, done here where that takes less time than to send it."""
+        rounds, started = self._rounds[name], time.perf_counter()
+        if rounds.is_here():
+            given = [sent_for(argument) for argument in shared]
+            found = [function(*given, item) for item in items]
+        else:
+            found = super().map_round(function, items, name=name, shared=shared)
+        rounds.took(time.perf_counter() - started)
+        return found
 
     def _gathered_of_those_left(self, futures: list[Any]) -> tuple[list[Any], list[_Together]]:
         """Return those that were not lost together with what they were to take, and what they have returned."""

@@ -80,4 +80,4 @@ class GroupStream(SubstitutionStream):
 
     def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
         labelled = [GroupPart(part, self.groups.group_of[part]) for part in parts]
-        return self.run.map("screen", screen_groups, labelled, *shared)
+        return self.run.round("screen", screen_groups, labelled, *shared)

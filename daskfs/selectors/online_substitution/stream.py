@@ -257,7 +257,7 @@ class SubstitutionStream:
         return sum(len(part) for part in parts)
 
     def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
-        return self.run.map("screen", screen_columns, parts, *shared)
+        return self.run.round("screen", screen_columns, parts, *shared)
 
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)

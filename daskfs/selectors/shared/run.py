@@ -248,6 +248,21 @@ class Run:
                 advance()
                 yield waiting[done], result
 
+    def round(self, step: str, function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
+        """Return what `map` does, of the few parts of one of many rounds, each of which is waited for.
+
+        Where rounds take less time in this process than to be sent they are done here, so that the plan of the client
+        must have room for a task.
+        """
+        with self.reported(step, len(parts)) as advance, self.timed(step):
+            given = (self.sent, *shared)
+            results = self.workers.map_round(function, parts, name=self._full(step), shared=given)
+            interrupts.check()
+            for result in results:
+                self._count(step, result)
+                advance()
+        return results
+
     def reduce(
         self,
         step: str,
