@@ -56,7 +56,7 @@ def test_the_loss_of_a_swap_of_classes_is_nearly_that_of_a_fit(tmp_path):
     swapped = loss([21, *(k for k in chosen if k != 1)]) - loss(chosen)
     assert best["stand_in"] == "x21"
     assert best["loss_increase"] == pytest.approx(swapped, rel=0.5)
-    store = ingest((X, (labels == "high").astype(float)), tmp_path / "s.zarr", shuffle=False, dtype="float64")
+    store = ingest(X, tmp_path / "s.zarr", y=(labels == "high").astype(float), shuffle=False, dtype="float64")
     of_store = FGM(2, loss="logistic").fit(store).stand_ins(store, n_stand_ins=1).set_index("feature").loc["x1"]
     assert of_store["loss_increase"] == pytest.approx(best["loss_increase"], rel=1e-6)
 
