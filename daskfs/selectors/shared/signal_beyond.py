@@ -132,7 +132,7 @@ def sketched_block(matrix: Matrix, n_buckets: int, seed: int, part: Candidates) 
 
 
 def _standardised(matrix: Matrix, part: Candidates) -> np.ndarray:
-    Z = np.asarray(matrix.read(slice(None), part.columns), dtype=np.float64)
+    Z = np.array(matrix.read(slice(None), part.columns), dtype=np.float64)  # not a view of the user's
     Z -= Z.mean(axis=0)
     scale = np.sqrt((Z**2).mean(axis=0))
     return np.divide(Z, scale, out=np.zeros_like(Z), where=scale > 0.0)
