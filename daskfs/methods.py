@@ -59,6 +59,9 @@ CHOOSERS = {
 METHODS = {**SELECTORS, **CHOOSERS, **BASELINES}
 
 MODEL_SELECTION = {
+    "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",
+    "knockoffs": "daskfs.model_selection.knockoffs:Knockoffs",
+    "stability": "daskfs.model_selection.stability:StabilitySelection",
     "split_inference": "daskfs.model_selection.split_inference:SplitInference",
 }
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 
 from daskfs.losses import TargetKind
 from daskfs.methods import find_method
-from daskfs.parameters import Count, LossOf
+from daskfs.parameters import CountOrCV, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -87,8 +87,9 @@ class Auto(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         How many; by default 30, or fewer where there are fewer columns.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
     random_state : int, RandomState or None
@@ -115,8 +116,13 @@ class Auto(BaseSelector):
     method = "auto"
     selector_: BaseSelector
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
+
+    @property
+    def _chooses_size(self) -> bool:
+        """The one that is chosen does, where that is asked for."""
+        return False
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         super()._settle_loss(kind, is_plan)
@@ -134,7 +140,7 @@ class Auto(BaseSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         made, choice = self._chosen(shape)
-        plan: SelectorPlan = made._plan(shape, limits)
+        plan: SelectorPlan = made._planned(shape, limits)
         work = None if plan.work is None else replace(plan.work, method=choice.method)
         return replace(plan, work=work, text=f"auto: {choice.method}, for {choice.why}; {plan.text}")
 

@@ -178,12 +178,13 @@ def _in_folder(
 
 @contextmanager
 def _other_store_aside(pipeline: Pipeline) -> Iterator[None]:
-    """Set a store aside that cannot be reused, until the run has made its own."""
+    """Set a store aside that cannot be reused, or lacks its encoder, until the run has made its own."""
     path, aside = pipeline.store_path, False
     source = open_source(pipeline) if pipeline.has_stored and isinstance(path, Path) else None
     if source is not None:
         try:
-            make_store(pipeline, source, 2**30, Silent())  # opens what stands there
+            stands = make_store(pipeline, source, 2**30, Silent())  # opens it
+            aside = stands.encoder is None  # made before it was kept: its runs would leave no model
         except (StoreExistsError, CorruptStoreError):
             aside = True
     with set_aside(replaceable(path)) if aside else nullcontext():

@@ -23,6 +23,8 @@ N_OF_CLASS = 20
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
+    "knockoff statistic": "By how much the feature counts for more than its knockoff. ",
+    "mean e-value": "Evidence that the feature counts for more than its knockoffs, averaged over draws. ",
     "loss increase": "Increase of the mean loss without the feature. ",
     "standardised coefficient": "Absolute coefficient of the standardized column. ",
     "coefficient": "Absolute coefficient. ",

@@ -7,6 +7,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,6 +29,7 @@ from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import (
+    CV,
     Client,
     LossOf,
     MemoryLimit,
@@ -55,10 +57,20 @@ from daskfs.selectors.inputs import (
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.scikit_learn import Estimator, available_if
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.cross_validation import (
+    N_FOLDS,
+    default_metric,
+    default_sizes,
+    fit_chosen_size,
+    folds_of,
+    plan_sizes,
+)
+from daskfs.selectors.shared.refit import ClassFits, MeanLoss, SelectedFit, fit_each_size, refit_selected
 from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.samples import Recipe
 from daskfs.selectors.shared.signal_beyond import SignalBeyond, signal_beyond
 from daskfs.selectors.shared.stand_ins import bundles, find_stand_ins
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -75,6 +87,7 @@ from daskfs.selectors.tables import (
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
 
+SIZE = "n_features_to_select"
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -254,6 +267,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     schema: TableSchemaGiven = None
     verbose: Verbose = False
 
+    ridge_of_path: ClassVar[float | None] = None
+    """Of the fits of fewer features, see `fit_path`; None: chosen from the data."""
+    takes_weights_in_place: ClassVar[bool] = False
+    """Whether rows of weight 0 cost less than a view without them, of which no column lies in one piece."""
     is_silent: ClassVar[bool] = False
     """Whether this is one of many fits, which make no result and warn of nothing."""
     _loss_note = ""  # what is to be said of the choice of the loss
@@ -270,6 +287,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         super().check_parameters()
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
+        for name in ("feature_groups", "feature_map"):
+            if self._chooses_size and getattr(self, name, None) is not None:
+                remedy = "give sizes: SelectionCV(selector, sizes=[...])"
+                raise ConfigError(f"'cv' tries numbers of columns, not what {name} makes of them", SIZE, remedy)
+
+    def _refuse_cv(self, where: str) -> None:
+        """Refuse to choose the size where rows or columns come once."""
+        if self._chooses_size:
+            raise ConfigError(f"'cv' reads all rows several times, {where} once", SIZE, "give a number, or use fit")
 
     @property
     def loss_choice(self) -> LossOf | None:
@@ -303,6 +329,54 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
                 warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
         elif is_classifier:
             self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether one fit holds the selections of fewer features, see `fit_path`; with these parameters.
+
+        By default where no number of features is asked for, and so one fit has all there are to choose from.
+        """
+        return "n_features_to_select" not in self._parameter_owners
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """Return the columns of a fit on a run in the order in which fewer of them are selected, the first first."""
+        return self.selected_
+
+    def fit_path(self, run: Run, sizes: Sequence[int]) -> list[Self]:
+        """Return this selector fitted for each of several numbers of features.
+
+        Where one fit holds the answers (`is_nested`) the last is that fit, and the others have the first of its
+        features in the order of the method, with the loss fitted on them by a ridge that the data choose. Else there is
+        a fit for each.
+
+        Parameters
+        ----------
+        run : Run
+        sizes : sequence of int
+            Ascending.
+        """
+        if not self.is_nested:
+            return [self._of_size(size).fit_run(run.within(f"size-{size}")) for size in sizes]
+        largest = self._of_size(sizes[-1]).fit_run(run)
+        order, is_asked = largest._path_order(run), "n_features_to_select" in self._parameter_owners
+        smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
+        fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, self.ridge_of_path) if smaller else []
+        found = {size: largest._with(order[:size], fit) for size, fit in zip(smaller, fits, strict=True)}
+        return [found.get(min(size, len(order)), largest) for size in sizes]
+
+    def _of_size(self, size: int) -> Self:
+        """Return a selector like this one that selects so many features, where a number can be asked for."""
+        found = copy(self)
+        if "n_features_to_select" in self._parameter_owners:
+            found.n_features_to_select = size  # type: ignore[attr-defined]
+        return found
+
+    def _with(self, columns: np.ndarray, fit: ClassFits) -> Self:
+        """Return this fitted selector with some of its columns selected, and another fit of these."""
+        found, scores = copy(self), self.scores_[columns]
+        found._set_selection(columns, scores, fit.coef, fit.intercept)
+        found.selected_, found.scores_, found.loss_ = columns, np.array(self.scores_), fit.loss
+        return found
 
     @abstractmethod
     def _fit(self, run: Run) -> None:
@@ -372,11 +446,17 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         shape = replace(shape, names=names, table_columns=table_columns)
         left = None if memory_limit is None else memory_limit - ahead_nbytes
         try:
-            found = planned._plan(shape, Limits(left, n_threads))
+            found = planned._planned(shape, Limits(left, n_threads))
         except PlanError as fault:
             raise fault.beside(ahead_nbytes) from None
         ahead = Budget({"requests on their way": ahead_nbytes} if ahead_nbytes else {})
         return replace(found, task=found.task + ahead)
+
+    def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        if not self._chooses_size:
+            return self._plan(shape, limits)
+        sizes = default_sizes(shape.n_samples, shape.n_features)
+        return plan_sizes(Recipe.of(self, n_features_to_select=sizes[-1]), shape, limits, sizes, N_FOLDS)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.
@@ -463,8 +543,35 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     def fit_run(self, run: Run) -> Self:
         """Select on the matrix of a run, for whose target the loss is settled."""
         self._take_names(run.matrix)
-        self._fit(run)
+        if self._chooses_size:
+            self._fit_chosen_size(run)
+        else:
+            self._fit(run)
         return self
+
+    @property
+    def _chooses_size(self) -> bool:
+        """Whether cross-validation is to say how many features."""
+        return bool(getattr(self, SIZE, None) == CV)
+
+    def _fit_chosen_size(self, run: Run) -> None:
+        """Select as many features as cross-validation says."""
+        rows = run.over(weighted_rows(run.matrix))
+        sizes, metric = default_sizes(*rows.matrix.shape), default_metric(self.loss_)
+        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
+        folds = folds_of(rows.matrix, is_classifier, N_FOLDS, None, "random", seed)
+        recipe = Recipe.of(self, n_features_to_select=sizes[-1], random_state=seed)
+        fitted, curve, place = fit_chosen_size(rows, recipe, sizes, folds, metric, "best")
+        kept = {*self._parameter_owners, "is_silent"}
+        self.__dict__.update({name: value for name, value in vars(fitted).items() if name not in kept})
+        self.n_features_to_select_, self.cv_results_ = int(curve.sizes[place]), curve.results()
+        self.result_ = self._result_of(
+            run,
+            notes=[curve.note(place, "best")],
+            history=curve.columns(place),
+            history_kind="cross-validation",
+            chosen={"n_features_to_select": self.n_features_to_select_},
+        )
 
     def _taken_for(self, matrix: Matrix) -> list[str]:
         """Return what the data of a fit were taken for, in lines."""
@@ -640,6 +747,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_samples: int | None = None,
         scores: np.ndarray | None = None,
         names: Any = None,
+        history_kind: str = "",
     ) -> SelectionResult:
         """Return the result of a fit whose attributes are set, and warn of what its user must see.
 
@@ -665,6 +773,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Scores in the table; by default those of `scores_`.
         names : object, optional
             Whose item j is the name of feature j, where they are not the matrix's.
+        history_kind : str
+            Where it is another than the method's.
 
         Raises
         ------
@@ -702,7 +812,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         return SelectionResult(
             method=self.method,
             score_kind=self.score_kind,
-            history_kind=self.history_kind,
+            history_kind=history_kind or self.history_kind,
             table=table,
             intercept=intercept if np.ndim(intercept) == 0 else math.nan,
             parameters=parameters,
@@ -735,7 +845,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_selected, asked = len(self.selected_), self._n_asked
         if not n_selected:
             return [Caution("no feature was selected")]
-        if asked is not None and n_selected < asked:
+        if isinstance(asked, int) and n_selected < asked:
             return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
         return []
 

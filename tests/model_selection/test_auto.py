@@ -97,6 +97,15 @@ def test_without_a_number_thirty_are_selected_and_the_note_says_so():
     assert "how many features predict best was not asked" in Auto().fit(*data()).result_.notes[0]
 
 
+def test_cross_validation_says_how_many_where_it_is_asked():
+    X, y = data()
+    found, expected = Auto("cv").fit(X, y), FGM("cv").fit(X, y)
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    assert {3, 7} <= set(found.selected_)
+    assert found.result_.parameters["n_features_to_select"] == len(found.selected_)
+    assert Auto("cv").plan(300, 20, "float64", None).n_passes > Auto(5).plan(300, 20, "float64", None).n_passes
+
+
 def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
     X, y = data()
     header = ",".join([*(f"f{j}" for j in range(20)), "y"])
