@@ -138,8 +138,9 @@ class Knockoffs(MetaSelector, SelectsGroups):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((400, 40))
     >>> y = X[:, :15].sum(axis=1) + rng.standard_normal(400)
-    >>> sorted(Knockoffs(OnlineSubstitution(30), fdr=0.1).fit(X, y).selected_.tolist())
-    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    >>> selector = Knockoffs(OnlineSubstitution(30), fdr=0.1).fit(X, y)
+    >>> set(range(15)) <= set(selector.selected_)
+    True
     """
 
     method = "knockoffs"
