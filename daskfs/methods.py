@@ -51,9 +51,15 @@ BASELINES = {
 }
 """The papers' comparison methods, public as ``daskfs.baselines.<Class>``."""
 
-METHODS = {**SELECTORS, **BASELINES}
+CHOOSERS = {
+    "auto": "daskfs.model_selection.auto:Auto",
+}
+"""Which choose one of the selectors: public as ``daskfs.<Class>``."""
+
+METHODS = {**SELECTORS, **CHOOSERS, **BASELINES}
 
 MODEL_SELECTION = {
+    "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",
     "knockoffs": "daskfs.model_selection.knockoffs:Knockoffs",
     "stability": "daskfs.model_selection.stability:StabilitySelection",
     "split_inference": "daskfs.model_selection.split_inference:SplitInference",

@@ -10,6 +10,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ from daskfs.result import SelectionResult, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
 from daskfs.selectors.shared.responses import sigmoid
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.signal_beyond import signal_beyond
 from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__
 
@@ -48,6 +51,9 @@ COMMAND = "daskfs run pipeline.yaml --set output=again"
 
 ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
 """Correlations: of selected columns that say the same, of a stand-in, of a column that is the target in other words."""
+IN_A_BUNDLE = 0.9
+SEEN_TOGETHER, MOST_SEEN_TOGETHER = 1_000, 4_096
+"""Training rows, and at most so many columns, of which it is asked what they explain together."""
 OF_THE_ERROR = 0.3
 """Share of the squared errors that one row makes, from which on it is named."""
 FEW_ROWS = 50
@@ -147,6 +153,7 @@ def evidence_of(
     sample = _Sample(train if test is None else test, selector, result)
     data = _data_of(store, selector, split)
     warnings = [str(note) for note in result.notes if isinstance(note, Suspicion)]
+    warnings += [*_polygenic(train, selector)]
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
@@ -163,6 +170,7 @@ def evidence_of(
         test=record,
         command=COMMAND,
         versions=versions(),
+        bundles=sample.bundles(),
     )
 
 
@@ -187,7 +195,7 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
     n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
     known = store.column_statistics() if n_features <= MOST_FEATURES else None
     return DataRecord(
-        source=str(source.get("description") or source.get("kind") or type(store).__name__),
+        source=_without_folder(str(source.get("description") or source.get("kind") or type(store).__name__)),
         target=", ".join(targets),
         classes=None if classes is None else list(classes),
         split=split,
@@ -196,6 +204,17 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
         n_missing=None if known is None else int(np.sum(known.n_missing)),
         n_constant=None if known is None else int((known.minimum == known.maximum).sum()),
     )
+
+
+def _without_folder(source: str) -> str:
+    """Return what a report, which is shown to others, says of a source: a file's name, and not where people keep it.
+
+    Examples
+    --------
+    >>> _without_folder("/home/ann/trial/sales-*.csv and 3 more"), _without_folder("s3://bucket/sales.csv")
+    ('sales-*.csv and 3 more', 's3://bucket/sales.csv')
+    """
+    return Path(source).name if Path(source).is_absolute() else source
 
 
 class _Sample:
@@ -261,6 +280,18 @@ class _Sample:
             found.append(NearMiss(str(self.matrix.names[int(j)]), float(scores[j]), *like))
         return found
 
+    def bundles(self) -> list[list[str]]:
+        """Return selected features and near misses that say nearly the same, by the most important of each bundle."""
+        X = np.column_stack([self.X, self.near_X])
+        names = [*self.names, *(str(self.matrix.names[int(j)]) for j in self._near)]
+        alike, taken, found = _correlations(X, X) >= IN_A_BUNDLE, set[int](), []
+        for k in range(len(self.names)):
+            own = [j for j in np.flatnonzero(alike[k]).tolist() if j not in taken]
+            if k in own and len(own) > 1:
+                taken.update(own)
+                found.append([names[j] for j in sorted(own, key=lambda j: (j != k, j))])
+        return found
+
     def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
         from daskfs.sources.judging import named_like, told_by_order
@@ -307,6 +338,18 @@ class _Sample:
         if not np.isfinite(values).all():
             return "", [], []
         return metric, sizes.tolist(), values
+
+
+def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
+    """Yield that many features carry signal together which were not selected, where little is to be read to see it."""
+    n_samples, n_features = train.shape
+    n_selected = len(selector.selected_)
+    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SEEN_TOGETHER or n_samples < SEEN_TOGETHER:
+        return
+    columns, is_classifier = np.sort(selector.selected_).astype(np.int64), selector_classifies(selector)
+    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SEEN_TOGETHER)
+    if found.is_polygenic:
+        yield str(found)
 
 
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:

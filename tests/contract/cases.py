@@ -99,6 +99,9 @@ def _selectors() -> Iterator[Case]:
     logistic = simulated | {"rule": "os", "loss": "logistic"}
     name = "async_online_substitution-logistic"
     yield Case(name, "AsyncOnlineSubstitution", logistic, "classes")
+    chosen = substitution | {"n_features_to_select": "cv"}
+    in_blocks = {"blocks_one_after_the_other_give_the_bits_of_fit": "cross-validation reads all rows several times"}
+    yield Case("online_substitution-cv", "OnlineSubstitution", chosen, unfit=in_blocks)
     fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
     yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
     for loss in ("squared_hinge", "logistic", "squared"):
@@ -134,6 +137,10 @@ def _selectors() -> Iterator[Case]:
     heaps = mission | {"variant": "paper", "loss": "multinomial"}
     yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw, on_tall_data=many)
     yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
+    asked = {"n_features_to_select": 6}
+    yield Case("auto", "Auto", asked, **OF_FGM)
+    yield Case("auto-classes", "Auto", asked, "classes")
+    yield Case("auto-three-classes", "Auto", asked, "three classes", **OF_FGM)
 
 
 def _baselines() -> Iterator[Case]:
@@ -197,6 +204,13 @@ def _of_a_selector() -> Iterator[Case]:
     some = {"one": [0, 7, 8], "two": [2, 5, 4, 9], "three": [11, 16]}
     in_groups = knockoffs | {"feature_groups": some}
     yield Case("knockoffs-groups", "Knockoffs", in_groups, unfit=no_name)
+    sizes: dict[str, Any] = {"sizes": [2, 6], "cv": 3}
+    substitution = daskfs.OnlineSubstitution(loss="squared")
+    yield Case("selection_cv", "SelectionCV", sizes | {"selector": substitution}, unfit=no_name)
+    fgm, three = daskfs.FGM(loss="logistic"), {"target": "three classes", "unfit": no_name, **OF_FGM}
+    yield Case("selection_cv-fgm", "SelectionCV", sizes | {"selector": fgm}, **three)
+    each = sizes | {"selector": daskfs.baselines.LassoCut(loss="squared")}
+    yield Case("selection_cv-each", "SelectionCV", each, unfit=no_name)
 
 
 CASES = [*_selectors(), *_baselines(), *_of_a_selector()]

@@ -17,7 +17,7 @@ from daskfs.report import markup
 from daskfs.report.comparison import differences, sentences
 from daskfs.report.html import SCORE_KINDS, render_report
 from daskfs.report.markup import SCRIPTS, asset
-from daskfs.report.plots import FIGURES, draw_passes
+from daskfs.report.plots import FIGURES, draw_history, draw_passes
 from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
@@ -203,6 +203,15 @@ def test_the_passes_of_fgm_are_drawn():
     assert "duality gap before the pass" in svg
     assert draw_passes(history.drop(columns="gap")) is None
     assert draw_passes(history.head(0)) is None
+
+
+def test_the_curve_of_cross_validation_is_drawn_with_its_standard_errors():
+    curve = {"features": [1, 4, 16], "mse": [3.0, 1.25, 2.0], "standard_error": [0.5, 0.25, 0.5]}
+    history = pd.DataFrame({**curve, "chosen": [False, True, False], "fold_1": 1.0, "fold_2": 2.0})
+    (figure,) = draw_history(history, "cross-validation")
+    assert "its mean over 2 folds" in figure.text
+    assert "Chosen: 4 features, mse 1.25 ± 0.25." in figure.text
+    assert draw_history(history.drop(columns="chosen"), "cross-validation") == []
 
 
 def test_a_methods_own_columns_and_learning_curve_are_shown():

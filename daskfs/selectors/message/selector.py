@@ -94,10 +94,12 @@ from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.units import Columns, Groups
 from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+MOST_ON_A_PATH = 400  # columns with votes
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
@@ -252,6 +254,21 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         check_subsets(self.n_subsets, self.subset_size)
         if self.feature_groups is not None and self.approx is not None:
             raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether columns, not groups, have votes."""
+        return self.feature_groups is None
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """All columns that any subset chose, by votes; of as many votes by size in the fit of all of them."""
+        frequency = np.nan_to_num(self.scores_)
+        columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
+        if not len(columns):
+            return columns
+        fits = fit_each_class(run, columns, self.loss_)
+        size = coefficient_norm(fits.coef) * fits.fits[0].scale
+        return columns[np.lexsort((columns, -size, -frequency[columns]))]
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         subsets = self._subsets(shape, _units(shape.n_features, self._planned_groups(shape)), shape.n_entries)

@@ -150,8 +150,8 @@ class Run:
 
     @property
     def is_part(self) -> bool:
-        """Whether this is inside a step that is reported or timed: one of many fits."""
-        return bool(self._reported or self._timed)
+        """Whether what is done now is part of a step that is reported."""
+        return bool(self._reported)
 
     @property
     def shape(self) -> DataShape:
@@ -323,7 +323,7 @@ class Run:
         What stands inside another step that is reported or timed is a part of it, of which those alone hear who hear
         of parts.
         """
-        is_part = self.is_part
+        is_part = bool(self._reported or self._timed)
         self._reported.append(step)
         try:
             if self.progress is None:
