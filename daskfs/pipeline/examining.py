@@ -10,6 +10,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,7 +188,7 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
     n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
     known = store.column_statistics() if n_features <= MOST_FEATURES else None
     return DataRecord(
-        source=str(source.get("description") or source.get("kind") or type(store).__name__),
+        source=_without_folder(str(source.get("description") or source.get("kind") or type(store).__name__)),
         target=", ".join(targets),
         classes=None if classes is None else list(classes),
         split=split,
@@ -196,6 +197,17 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
         n_missing=None if known is None else int(np.sum(known.n_missing)),
         n_constant=None if known is None else int((known.minimum == known.maximum).sum()),
     )
+
+
+def _without_folder(source: str) -> str:
+    """Return what a report, which is shown to others, says of a source: a file's name, and not where people keep it.
+
+    Examples
+    --------
+    >>> _without_folder("/home/ann/trial/sales-*.csv and 3 more"), _without_folder("s3://bucket/sales.csv")
+    ('sales-*.csv and 3 more', 's3://bucket/sales.csv')
+    """
+    return Path(source).name if Path(source).is_absolute() else source
 
 
 class _Sample:
