@@ -8,12 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from daskfs.methods import MODEL_SELECTION, SELECTORS, by_class
+from daskfs.methods import CHOOSERS, MODEL_SELECTION, SELECTORS, by_class
 from daskfs.methods import load as loaded
 from daskfs.version import __version__
 
 _PLACE_OF = {
     **by_class(SELECTORS),
+    **by_class(CHOOSERS),
     **by_class(MODEL_SELECTION),
     "FeatureStore": "daskfs.store.feature_store:FeatureStore",
     "open_store": "daskfs.store.feature_store:open_store",

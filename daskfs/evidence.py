@@ -108,6 +108,8 @@ class EvidenceRecord:
     test: QualityRecord | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    bundles: list[list[str]] = field(default_factory=list)
+    """Features that say nearly the same, a selected one first: the data hardly decide between those of a bundle."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
@@ -123,4 +125,5 @@ class EvidenceRecord:
             test=test,
             command=document["command"],
             versions=dict(document["versions"]),
+            bundles=[list(names) for names in document.get("bundles") or []],
         )

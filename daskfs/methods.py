@@ -51,7 +51,12 @@ BASELINES = {
 }
 """The papers' comparison methods, public as ``daskfs.baselines.<Class>``."""
 
-METHODS = {**SELECTORS, **BASELINES}
+CHOOSERS = {
+    "auto": "daskfs.model_selection.auto:Auto",
+}
+"""Which choose one of the selectors: public as ``daskfs.<Class>``."""
+
+METHODS = {**SELECTORS, **CHOOSERS, **BASELINES}
 
 MODEL_SELECTION = {
     "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",

@@ -32,6 +32,8 @@ from daskfs.result import SelectionResult, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
 from daskfs.selectors.shared.responses import sigmoid
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.signal_beyond import signal_beyond
 from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__
 
@@ -49,6 +51,9 @@ COMMAND = "daskfs run pipeline.yaml --set output=again"
 
 ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
 """Correlations: of selected columns that say the same, of a stand-in, of a column that is the target in other words."""
+IN_A_BUNDLE = 0.9
+SEEN_TOGETHER, MOST_SEEN_TOGETHER = 1_000, 4_096
+"""Training rows, and at most so many columns, of which it is asked what they explain together."""
 OF_THE_ERROR = 0.3
 """Share of the squared errors that one row makes, from which on it is named."""
 FEW_ROWS = 50
@@ -148,6 +153,7 @@ def evidence_of(
     sample = _Sample(train if test is None else test, selector, result)
     data = _data_of(store, selector, split)
     warnings = [str(note) for note in result.notes if isinstance(note, Suspicion)]
+    warnings += [*_polygenic(train, selector)]
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
@@ -164,6 +170,7 @@ def evidence_of(
         test=record,
         command=COMMAND,
         versions=versions(),
+        bundles=sample.bundles(),
     )
 
 
@@ -273,6 +280,18 @@ class _Sample:
             found.append(NearMiss(str(self.matrix.names[int(j)]), float(scores[j]), *like))
         return found
 
+    def bundles(self) -> list[list[str]]:
+        """Return selected features and near misses that say nearly the same, by the most important of each bundle."""
+        X = np.column_stack([self.X, self.near_X])
+        names = [*self.names, *(str(self.matrix.names[int(j)]) for j in self._near)]
+        alike, taken, found = _correlations(X, X) >= IN_A_BUNDLE, set[int](), []
+        for k in range(len(self.names)):
+            own = [j for j in np.flatnonzero(alike[k]).tolist() if j not in taken]
+            if k in own and len(own) > 1:
+                taken.update(own)
+                found.append([names[j] for j in sorted(own, key=lambda j: (j != k, j))])
+        return found
+
     def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
         from daskfs.sources.judging import named_like, told_by_order
@@ -319,6 +338,18 @@ class _Sample:
         if not np.isfinite(values).all():
             return "", [], []
         return metric, sizes.tolist(), values
+
+
+def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
+    """Yield that many features carry signal together which were not selected, where little is to be read to see it."""
+    n_samples, n_features = train.shape
+    n_selected = len(selector.selected_)
+    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SEEN_TOGETHER or n_samples < SEEN_TOGETHER:
+        return
+    columns, is_classifier = np.sort(selector.selected_).astype(np.int64), selector_classifies(selector)
+    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SEEN_TOGETHER)
+    if found.is_polygenic:
+        yield str(found)
 
 
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:

@@ -230,6 +230,24 @@ def near_misses(result: SelectionResult) -> Html:
     return section("Near misses", paragraph(explained, "muted"), listed)
 
 
+def bundles(result: SelectionResult) -> Html:
+    """List features that say nearly the same, each bundle in one line."""
+    found = [] if result.evidence is None else result.evidence.bundles
+    if not found:
+        return Html("")
+    chosen = set(map(str, result.table["name"]))
+    rows = [
+        [names[0], ", ".join(names[1:]), f"{sum(name in chosen for name in names):,} of {len(names):,}"]
+        for names in found
+    ]
+    explained = (
+        "Features correlated by 0.9 or more say nearly the same: read a bundle as one. With other rows another "
+        "of it could have been selected; selector.stand_ins(X, y) says what that would cost."
+    )
+    listed = table(["feature", "says nearly the same", "selected"], rows, (2,), name="Bundles")
+    return section("Bundles", paragraph(explained, "muted"), listed)
+
+
 def scores(result: SelectionResult) -> Html:
     """Draw the features with the greatest scores, selected or not, against a line at one half."""
     are_shares = result.score_kind == "inclusion frequency"

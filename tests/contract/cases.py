@@ -137,6 +137,10 @@ def _selectors() -> Iterator[Case]:
     heaps = mission | {"variant": "paper", "loss": "multinomial"}
     yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw, on_tall_data=many)
     yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
+    asked = {"n_features_to_select": 6}
+    yield Case("auto", "Auto", asked, **OF_FGM)
+    yield Case("auto-classes", "Auto", asked, "classes")
+    yield Case("auto-three-classes", "Auto", asked, "three classes", **OF_FGM)
 
 
 def _baselines() -> Iterator[Case]:
