@@ -9,9 +9,13 @@ The peers get dense columns standardised, sparse ones divided by their greatest 
 
 l1        Lasso, or logistic regression with an l1 penalty (liblinear, one class against the rest), at the same number
 LassoCV   scikit-learn's, 5 folds, classes as -1 and 1: at its own number
+l1-cv     logistic regression with an l1 penalty, of ten the one of least cross-validated log loss, 5 folds
+enet-cv   scikit-learn's ElasticNetCV, 5 folds, l1 shares .2, .5 and .9, classes as -1 and 1: at its own number
 OMP       scikit-learn's orthogonal matching pursuit, classes as -1 and 1
 f-test    the largest F statistics
 trees     the largest importances of 100 extremely randomised trees, each split among √p columns
+forest    the largest importances of a random forest of 200 trees, each split among √p columns
+boosting  the largest importances of 100 boosted trees of depth 3, on halves of the rows, each split among √p columns
 
 Every cell is judged twice on the rows held out: by the model's own predictions, and by one refit for all, on the
 selected columns standardised: ridge regression, its penalty by leave-one-out, or logistic regression with a ridge, its
@@ -40,9 +44,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import scipy.sparse
 from open_sets import SETS, OpenSet, open_set
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.linear_model import (
+    ElasticNetCV,
     LassoCV,
     LogisticRegression,
     LogisticRegressionCV,
@@ -59,7 +71,14 @@ import daskfs
 
 SIZES = (10, 30, 100)
 SELECTORS = {"message": "Message", "online_substitution": "OnlineSubstitution", "fgm": "FGM", "mission": "Mission"}
-PEERS = ("l1", "LassoCV", "OMP", "f-test", "trees")
+PEERS = ("l1", "LassoCV", "l1-cv", "enet-cv", "OMP", "f-test", "trees", "forest", "boosting")
+OWN_NUMBER = ("LassoCV", "l1-cv", "enet-cv")
+"""Peers that find the number of features themselves."""
+BY_IMPORTANCE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "trees": (ExtraTreesRegressor, ExtraTreesClassifier, {"n_estimators": 100}),
+    "forest": (RandomForestRegressor, RandomForestClassifier, {"n_estimators": 200}),
+    "boosting": (GradientBoostingRegressor, GradientBoostingClassifier, {"n_estimators": 100, "subsample": 0.5}),
+}
 N_BISECTIONS = 12
 MAX_DENSE_NBYTES = 700 << 20
 Measured = tuple[np.ndarray, Any]
@@ -129,29 +148,34 @@ def of_peer(method: str, size: int, data: OpenSet, train: np.ndarray, test: np.n
         return np.argsort(-np.nan_to_num(statistic), kind="stable")[:size], None
     if method == "l1":
         return l1(size, data.task, X, y, X_test, data.y[test])
+    if method == "l1-cv":
+        return None if data.task == "regression" else l1_by_folds(data.task, X, y, X_test, data.y[test])
     if data.task == "classes" or X.shape[0] * X.shape[1] * 8 > MAX_DENSE_NBYTES:
         return None
     dense, dense_test = (part.toarray() if scipy.sparse.issparse(part) else part for part in (X, X_test))
     numbers = y if data.task == "regression" else 2.0 * y - 1.0
-    model = LassoCV(cv=5) if method == "LassoCV" else OrthogonalMatchingPursuit(n_nonzero_coefs=min(size, len(y) - 1))
+    model: Any = {
+        "LassoCV": lambda: LassoCV(cv=5),
+        "enet-cv": lambda: ElasticNetCV(l1_ratio=[0.2, 0.5, 0.9], cv=5),
+        "OMP": lambda: OrthogonalMatchingPursuit(n_nonzero_coefs=min(size, len(y) - 1)),
+    }[method]()
     model.fit(dense.astype(float), numbers)
     return np.flatnonzero(model.coef_), measure_of(data.task, data.y[test], model.predict(dense_test.astype(float)))
 
 
-def trees(data: OpenSet, fold: int, train: np.ndarray) -> np.ndarray:
+def by_importance(method: str, data: OpenSet, fold: int, train: np.ndarray) -> np.ndarray:
     """Return the columns in the order of their importance, grown once for all numbers of features."""
-    place = data.name, fold
+    place = method, data.name, fold
     if place not in _GROWN:
-        made = (ExtraTreesRegressor if data.task == "regression" else ExtraTreesClassifier)(
-            100, max_features="sqrt", random_state=0
-        )
+        regressor, classifier, options = BY_IMPORTANCE[method]
+        made = (regressor if data.task == "regression" else classifier)(max_features="sqrt", random_state=0, **options)
         _GROWN.clear()
         importances = made.fit(data.X[train], data.y[train]).feature_importances_
         _GROWN[place] = np.argsort(-importances, kind="stable")
     return _GROWN[place]
 
 
-_GROWN: dict[tuple[str, int], np.ndarray] = {}
+_GROWN: dict[tuple[str, str, int], np.ndarray] = {}
 
 
 def l1(size: int, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> Measured:
@@ -183,6 +207,22 @@ def l1(size: int, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndar
     return best_columns, measure_of(task, y_test, scores_with(best_model, X_test, task))
 
 
+def l1_by_folds(task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> Measured:
+    """Return the l1 model whose penalty cross-validation chooses, each class from the rest."""
+    one = LogisticRegressionCV(
+        Cs=10,
+        cv=5,
+        l1_ratios=[1.0],
+        solver="liblinear",
+        scoring="neg_log_loss",
+        random_state=0,
+        use_legacy_attributes=False,
+    )
+    model = (OneVsRestClassifier(one) if task == "classes" else one).fit(X, y)
+    coef = np.vstack([part.coef_ for part in model.estimators_]) if task == "classes" else model.coef_
+    return np.flatnonzero(np.any(coef != 0.0, axis=0)), measure_of(task, y_test, scores_with(model, X_test, task))
+
+
 def measure(data: OpenSet, method: str, size: int, fold: int, train: np.ndarray, test: np.ndarray) -> dict:
     """Return one cell of one fold."""
     started = time.process_time()
@@ -190,8 +230,8 @@ def measure(data: OpenSet, method: str, size: int, fold: int, train: np.ndarray,
         warnings.simplefilter("always")
         try:
             found: Measured | None
-            if method == "trees":
-                found = trees(data, fold, train)[:size], None
+            if method in BY_IMPORTANCE:
+                found = by_importance(method, data, fold, train)[:size], None
             else:
                 found = (of_selector if method in SELECTORS else of_peer)(method, size, data, train, test)
         except Exception as error:  # a refusal is a result of this comparison: it is told
@@ -209,7 +249,7 @@ def measure(data: OpenSet, method: str, size: int, fold: int, train: np.ndarray,
 
 def sizes_of(data: OpenSet, method: str, sizes: list[int]) -> Iterator[int]:
     """Yield the numbers of features to ask for: fewer than there are, and one for a method that finds its own."""
-    for size in sizes[:1] if method == "LassoCV" else sizes:
+    for size in sizes[:1] if method in OWN_NUMBER else sizes:
         if size < data.X.shape[1] or size == min(sizes):
             yield min(size, data.X.shape[1])
 

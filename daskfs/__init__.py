@@ -8,12 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from daskfs.methods import MODEL_SELECTION, SELECTORS, by_class
+from daskfs.methods import CHOOSERS, MODEL_SELECTION, SELECTORS, by_class
 from daskfs.methods import load as loaded
 from daskfs.version import __version__
 
 _PLACE_OF = {
     **by_class(SELECTORS),
+    **by_class(CHOOSERS),
     **by_class(MODEL_SELECTION),
     "FeatureStore": "daskfs.store.feature_store:FeatureStore",
     "open_store": "daskfs.store.feature_store:open_store",
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from daskfs.applied.model import load as load
     from daskfs.cluster.open import open_cluster as open_cluster
     from daskfs.errors import DaskfsError as DaskfsError
+    from daskfs.model_selection.knockoffs import Knockoffs as Knockoffs
+    from daskfs.model_selection.selection_cv import SelectionCV as SelectionCV
+    from daskfs.model_selection.stability import StabilitySelection as StabilitySelection
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution
     from daskfs.selectors.fgm.selector import FGM as FGM

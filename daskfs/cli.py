@@ -845,6 +845,11 @@ def _print_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
         if len(outcome.results) > 1:
             print(f"{label}:")
         _print_result(result)
+    if len(outcome.results) > 1:
+        from daskfs.report.comparison import differences, sentences
+
+        for said in sentences(differences(outcome.results)):
+            print(said)
     print(f"report: {outcome.report}")
     if (outcome.folder / "model.json").exists():
         _suggest(f"daskfs apply {shlex.quote(os.path.relpath(outcome.folder))} NEW.csv -o predictions.csv", quiet)

@@ -89,6 +89,10 @@ class QualityRecord:
     sizes: list[int]
     values: list[float]
     """A metric of the model's first features, those after them held at their means."""
+    rows: str = ""
+    """Digest of their targets and weights: results with the same are of the same rows."""
+    drawn: dict[str, list[float | None]] = field(default_factory=dict)
+    """Of each metric its values on rows drawn again and again, the same rows for results of the same rows."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class EvidenceRecord:
     test: QualityRecord | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    bundles: list[list[str]] = field(default_factory=list)
+    """Features that say nearly the same, a selected one first: the data hardly decide between those of a bundle."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
@@ -119,4 +125,5 @@ class EvidenceRecord:
             test=test,
             command=document["command"],
             versions=dict(document["versions"]),
+            bundles=[list(names) for names in document.get("bundles") or []],
         )

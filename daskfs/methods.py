@@ -51,9 +51,19 @@ BASELINES = {
 }
 """The papers' comparison methods, public as ``daskfs.baselines.<Class>``."""
 
-METHODS = {**SELECTORS, **BASELINES}
+CHOOSERS = {
+    "auto": "daskfs.model_selection.auto:Auto",
+}
+"""Which choose one of the selectors: public as ``daskfs.<Class>``."""
 
-MODEL_SELECTION: dict[str, str] = {}
+METHODS = {**SELECTORS, **CHOOSERS, **BASELINES}
+
+MODEL_SELECTION = {
+    "selection_cv": "daskfs.model_selection.selection_cv:SelectionCV",
+    "knockoffs": "daskfs.model_selection.knockoffs:Knockoffs",
+    "stability": "daskfs.model_selection.stability:StabilitySelection",
+    "split_inference": "daskfs.model_selection.split_inference:SplitInference",
+}
 """Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
 ``method:`` of them, for their sections stand beside the selector's."""
 

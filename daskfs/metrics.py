@@ -275,6 +275,8 @@ SELECTION_METRICS: dict[str, Callable[..., float]] = {
 METRICS_OF_SCORES = ("auc", "average_precision")
 """Those that take raw predictions, not labels."""
 METRICS_OF_PROBABILITIES = ("log_loss",)
+METRICS_OF_ERRORS = ("mse", "rmse", "mae", "log_loss")
+"""Those of which less is better."""
 METRICS_OF_CLASSES = ("precision", "recall", "f1", "log_loss")
 """Those that are told all labels."""
 
@@ -328,10 +330,40 @@ def bootstrap_interval(
     random_state: int = 0,
     classes: np.ndarray | None = None,
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a metric by the basic percentile bootstrap over rows.
+    """Return the 95 % interval of a metric by the basic percentile bootstrap over rows; see `bootstrap_values`.
 
-    Of more than 5000 rows as many are drawn, and the interval is shrunk around the metric of all by the root of their
-    share, at which the error of a mean falls: the m out of n bootstrap.
+    Examples
+    --------
+    >>> low, high = bootstrap_interval("mse", np.zeros(100), np.arange(100.0) % 3)
+    >>> low < mse(np.zeros(100), np.arange(100.0) % 3) < high
+    True
+    """
+    of_all = metric_of(metric, np.asarray(y), np.asarray(prediction), weight, classes)
+    return interval_of(of_all, bootstrap_values(metric, y, prediction, weight, random_state, classes))
+
+
+def interval_of(of_all: float, values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of a metric from its value on all rows and those of `bootstrap_values`."""
+    known = values[np.isfinite(values)]
+    if not len(known) or not np.isfinite(of_all):
+        return of_all, of_all
+    low, high = np.quantile(known, [0.025, 0.975])
+    return float(min(low, of_all)), float(max(high, of_all))
+
+
+def bootstrap_values(
+    metric: str,
+    y: np.ndarray,
+    prediction: np.ndarray,
+    weight: np.ndarray | None = None,
+    random_state: int = 0,
+    classes: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return a metric of rows drawn again and again, shape (300,); NaN where it is not defined on those drawn.
+
+    Of more than 5000 rows as many are drawn, and the values are shrunk around the metric of all by the root of their
+    share, at which the error of a mean falls: the m out of n bootstrap. The same rows are drawn of any predictions of
+    as many rows, so that differences of these values are those of a paired bootstrap.
 
     Parameters
     ----------
@@ -341,29 +373,19 @@ def bootstrap_interval(
     random_state : int
         Seed of the drawn rows.
     classes : as of `metric_of`
-
-    Examples
-    --------
-    >>> low, high = bootstrap_interval("mse", np.zeros(100), np.arange(100.0) % 3)
-    >>> low < mse(np.zeros(100), np.arange(100.0) % 3) < high
-    True
     """
     y, prediction = np.asarray(y), np.asarray(prediction)
     n = len(y)
     n_drawn, rng = min(n, MOST_RESAMPLED), np.random.default_rng(random_state)
-    of_all, found = metric_of(metric, y, prediction, weight, classes), []
-    for _ in range(N_ROUNDS):
+    of_all, found = metric_of(metric, y, prediction, weight, classes), np.full(N_ROUNDS, np.nan)
+    for k in range(N_ROUNDS):
         rows = rng.integers(0, n, n_drawn)
         w = None if weight is None else weight[rows]
         if (w is not None and not w.sum() > 0) or (metric in METRICS_OF_SCORES and len(np.unique(y[rows])) < 2):
             continue
-        found.append(metric_of(metric, y[rows], prediction[rows], w, classes))
-    found = [value for value in found if np.isfinite(value)]
-    if not found or not np.isfinite(of_all):
-        return of_all, of_all
-    shrink = np.sqrt(n_drawn / n)
-    low, high = (of_all + shrink * (np.quantile(found, share) - of_all) for share in (0.025, 0.975))
-    return float(min(low, of_all)), float(max(high, of_all))
+        found[k] = metric_of(metric, y[rows], prediction[rows], w, classes)
+    values: np.ndarray = of_all + np.sqrt(n_drawn / n) * (found - of_all)
+    return values
 
 
 def _by_score(

@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
+    Final,
     Literal,
     NamedTuple,
     Self,
@@ -40,7 +42,7 @@ from typing import (
     get_type_hints,
 )  # fmt: skip
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Len, Lt
 
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.losses import (
@@ -133,7 +135,13 @@ def _is_power_of_two(value: Any) -> bool:
     return _is_whole(value) and 1 <= value <= 2**31 and value & (value - 1) == 0
 
 
+CV: Final = "cv"
+"""In the place of a number of features: cross-validation says how many."""
 Count: TypeAlias = Annotated[int, Ge(1)]
+if TYPE_CHECKING:
+    CountOrCV: TypeAlias = Count  # who reads it as a number has been told the number
+else:
+    CountOrCV = Count | Literal["cv"]
 Positive: TypeAlias = Annotated[float, Gt(0)]
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
@@ -147,6 +155,22 @@ TableSchemaGiven: TypeAlias = Annotated[Any, Kind('path, mapping, TableSchema, "
 Verbose: TypeAlias = Annotated[Any, Kind("bool", lambda value: isinstance(value, int), "True or False")]
 Estimator: TypeAlias = Annotated[Any, Kind("scikit-learn estimator")]
 Selector: TypeAlias = Annotated[Any, Kind("selector")]
+_SIZES = Kind(
+    "list of int",
+    lambda value: not isinstance(value, str) and len(value) > 0 and all(_is_whole(size) and size > 0 for size in value),
+    "whole numbers of at least 1",
+    Annotated[list[Annotated[int, Ge(1)]], Len(min_length=1)],
+)
+Sizes: TypeAlias = Annotated[Any, _SIZES]
+_FOLDS = Kind(
+    "int or scikit-learn splitter",
+    lambda value: (_is_whole(value) and value >= 2) or hasattr(value, "split"),
+    "a whole number of at least 2, or a splitter of scikit-learn",
+    Annotated[int, Ge(2)],
+)
+Folds: TypeAlias = Annotated[Any, _FOLDS]
+RowGroups: TypeAlias = Annotated[Any, Kind("array of shape (n_samples,) or str", in_yaml=str)]
+Text: TypeAlias = Annotated[str, Kind("str", lambda value: isinstance(value, str), "a name", str)]
 Columns: TypeAlias = Annotated[Any, Kind("array of int or str", in_yaml=list[Annotated[int, Ge(0)] | str])]
 _ORDER = Kind("array of int", lambda value: not isinstance(value, str), "column numbers", list[Annotated[int, Ge(0)]])
 ColumnOrder: TypeAlias = Annotated[Any, _ORDER]

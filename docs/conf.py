@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # directives and daskfs, as they lie here
 
@@ -49,3 +50,27 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b5394", "color-brand-content": "#0b5394"},
     "dark_css_variables": {"color-brand-primary": "#8ab4f8", "color-brand-content": "#8ab4f8"},
 }
+
+_FOR_EVERYBODY = (
+    ('role="heading">', 'role="heading" aria-level="2">'),
+    ("<pre>", '<pre tabindex="0">'),  # what is too wide scrolls by keys, too
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('<th class="head"><p></p></th>', '<td class="head"></td>'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+    ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
+)
+"""What axe finds missing in the pages of the theme: where it stands, and what takes its place."""
+
+
+def _for_everybody(app: Any, fault: Exception | None) -> None:
+    """Have pages read aloud and moved through by keys as they are seen."""
+    for page in [] if fault else Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for found, meant in _FOR_EVERYBODY:
+            text = text.replace(found, meant)
+        page.write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Finish the pages after the theme."""
+    app.connect("build-finished", _for_everybody)

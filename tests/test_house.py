@@ -214,7 +214,7 @@ def test_a_file_is_named_for_what_it_holds(path):
 @pytest.mark.parametrize("room", [str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*/__init__.py")])
 def test_a_room_has_no_code_in_its_doorway(room):
     body = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")).body
-    if room in ("baselines", "feature_maps"):  # names that contracts promise, fetched when first used
+    if room in ("baselines", "feature_maps", "model_selection"):  # promised names, fetched when first used
         return
     assert all(isinstance(node, ast.Expr) for node in body), f"{room}/__init__.py: a docstring only"
     assert body, f"{room}/__init__.py: say in a docstring what the room is for"

@@ -5,14 +5,22 @@ Each says what a model says: how raw columns become features, the score as their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pprint import pformat
 from typing import Any
 
 from daskfs.applied.model import Model
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
-from daskfs.sources.columns import MISSING, OTHER, CategoryEncoder, DateEncoder, Encoder, NumberEncoder
+from daskfs.sources.columns import (
+    MISSING,
+    OTHER,
+    CategoryEncoder,
+    CountEncoder,
+    DateEncoder,
+    Encoder,
+    NumberEncoder,
+)
 from daskfs.sources.table_encoder import TableEncoder
 
 FORMS = ("list", "columns", "sql", "sklearn")
@@ -68,6 +76,10 @@ class _Raw:
             self.columns, self.drops = table.columns, {k for k, one in table.columns.items() if one.missing == "drop"}
             owners = {k: (name, start) for name, (start, stop) in table.spans.items() for k in range(start, stop)}
             self.made = [(owners[k][0], table.encoders[owners[k][0]], k - owners[k][1]) for k in wanted]
+        elif encoder["kind"] == "one_hot":
+            table = TableEncoder.from_document(encoder["of"]["table"])
+            self.ids = [name for name, column in table.columns.items() if column.role == "id"]
+            self.made = [_entry_of(name, table) for name in model.columns.names]
         elif model.columns.ids is None:  # an array, whose columns are numbers as they are
             self.made = [(name, NumberEncoder(name), 0) for name in model.columns.names]
         else:
@@ -77,6 +89,30 @@ class _Raw:
                 "--as list names them; daskfs apply reads on",
             )
         self.needed = list(dict.fromkeys(name for name, _, _ in self.made))
+
+
+def _entry_of(feature: str, table: TableEncoder) -> tuple[str, Encoder, int]:
+    """Return column, encoder and place of a feature of a table that became entries, ``column=level`` or a number.
+
+    Raises
+    ------
+    ConfigError
+        A bin of a number, or the rare levels together, of which there is no list.
+    """
+    for name in table.feature_columns:
+        encoder = table.encoders.get(name)
+        if encoder is not None and feature in encoder.feature_names:
+            return name, encoder, encoder.feature_names.index(feature)
+        is_open = encoder is None and table.columns[name].resolved_encoding == "category"
+        if is_open and feature.startswith(f"{name}="):
+            level = feature.removeprefix(f"{name}=")
+            if name in table.levels and level == OTHER:
+                break
+            missing = table.columns[name].missing
+            levels = [] if level == MISSING and missing == "category" else [level]
+            return name, CategoryEncoder(name, levels, unseen="zero", missing=str(missing)), 0
+    problem = f"feature {feature!r} is a bin, or rare levels together: there is no list of what it stands for"
+    raise ConfigError(problem, "--as", "--as list names it; daskfs apply reads on")
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -117,14 +153,15 @@ def _sql_of(name: str, encoder: Encoder, place: int, dialect: str) -> str:
         return _sql_level(column, encoder, encoder.levels[encoder.drop_first :][place])
     if isinstance(encoder, DateEncoder):
         return _sql_date(name, encoder, place, dialect)
-    raise ConfigError(f"column {name!r} has an encoding that SQL has no words for", "--as sql", "use daskfs apply")
+    if isinstance(encoder, CountEncoder):
+        return _sql_counts(column, encoder)
+    raise ConfigError(f"column {name!r} is hashed, which SQL has no words for", "--as sql", "use daskfs apply")
 
 
 def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
     """Return whether a category has a level; NULL where a missing one is not to be."""
     known, pooled = list(encoder.categories), sorted(encoder.pooled)
-    of_number = any(text.lstrip("-").replace(".", "", 1).isdigit() for text in known)
-    text = f"CAST({column} AS VARCHAR)" if of_number else column
+    text = f"CAST({column} AS VARCHAR)" if _of_numbers(known) else column
     missing = "" if encoder.missing in ("zero", "category") else f"WHEN {column} IS NULL THEN NULL "
     if level == MISSING and MISSING not in known:
         return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
@@ -135,6 +172,20 @@ def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
             condition = f"{text} IN ({_listed(pooled)})"
         return f"CASE {missing}WHEN {condition} THEN 1 ELSE 0 END"
     return f"CASE {missing}WHEN {text} = {_text(level)} THEN 1 ELSE 0 END"
+
+
+def _sql_counts(column: str, encoder: CountEncoder) -> str:
+    """Return how many rows of the fit had a level."""
+    text = f"CAST({column} AS VARCHAR)" if _of_numbers(encoder.counts) else column
+    is_known = encoder.missing in ("zero", "category")
+    missing = f"WHEN {column} IS NULL THEN {encoder.n_missing if is_known else 'NULL'} "
+    known = " ".join(f"WHEN {text} = {_text(level)} THEN {count}" for level, count in encoder.counts.items())
+    return f"CASE {missing}{known} ELSE 0 END"
+
+
+def _of_numbers(levels: Iterable[str]) -> bool:
+    """Whether levels are texts of numbers, as which a database may have the column."""
+    return any(text.lstrip("-").replace(".", "", 1).isdigit() for text in levels)
 
 
 def _sql_date(name: str, encoder: DateEncoder, place: int, dialect: str) -> str:
@@ -283,6 +334,11 @@ def part(column, date_format, name):
     return getattr(dates.dt, name).to_numpy(dtype=float, na_value=np.nan)
 
 
+def counts(texts, known, missing):
+    """Return how many rows of the fit had each level."""
+    return np.array([missing if one is None else known.get(one, 0) for one in texts], dtype=float)
+
+
 TRUTH = {truth}
 
 
@@ -357,7 +413,11 @@ def _python_of(name: str, encoder: Encoder, place: int) -> str:
         part, _, value = encoder.feature_names[place].removeprefix(f"{name}.").partition("=")
         found = f"part({column}, {encoder.date_format!r}, {part!r})"
         return f"{found} == {int(value)}" if encoder.dummies else found
-    raise ConfigError(f"column {name!r} has an encoding that is only daskfs's", "--as sklearn", "use daskfs.load")
+    if isinstance(encoder, CountEncoder):
+        n_missing = encoder.n_missing if encoder.missing in ("zero", "category") else float("nan")
+        missing = "np.nan" if n_missing != n_missing else repr(n_missing)
+        return f"counts(text({column}), {encoder.counts!r}, {missing})"
+    raise ConfigError(f"column {name!r} is hashed, which only daskfs does", "--as sklearn", "use daskfs.load")
 
 
 def _python_made(model: Model) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.applied.rows import AppliedRows, Columns, RowBlock
+from daskfs.applied.stored_rows import StoredRows, store_given
 from daskfs.errors import DataError, RunError
 from daskfs.feature_maps.registry import made_of
 from daskfs.files import read_document, written_whole
@@ -29,6 +30,9 @@ MODEL = "model.json"
 FORMAT_VERSION = 1
 MAX_NBYTES = 1 << 30
 _AGAIN = "run the pipeline again with this daskfs (daskfs run PIPELINE.yaml --force)"
+_ANEW = (
+    "run it again with --force, which makes its store anew, too; of a store alone, ingest the source with --force first"
+)
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class Model:
         path = Path(folder) / MODEL
         if not path.exists():
             if (Path(folder) / "result.json").exists():
-                raise RunError(f"the run's folder has no {MODEL}: it was made before it was kept", str(folder), _AGAIN)
+                raise RunError(f"no {MODEL}: the run, or its store, was made before it was kept", str(folder), _ANEW)
             if path.parent.with_name(path.parent.name + ".unfinished").is_dir():
                 remedy = f"continue it with daskfs run PIPELINE.yaml --resume {folder}"
                 raise RunError("the run is not finished", str(folder), remedy)
@@ -243,8 +247,10 @@ class Model:
             raise RunError(f"{MODEL} is damaged: it fails its checksum", str(folder), _AGAIN)
         return cls(document, refit=refit)
 
-    def rows(self, data: Any, **how: Any) -> AppliedRows:
+    def rows(self, data: Any, **how: Any) -> AppliedRows | StoredRows:
         """Return other rows, encoded as those of the fit; `how`: see `AppliedRows`."""
+        if (store := store_given(data, how.get("kind"))) is not None:
+            return StoredRows(self.document["encoder"], self.columns, self.document["target"]["labels"], store)
         return AppliedRows(self.document["encoder"], self.columns, data, **how)
 
     def linear_predictor(self, block: RowBlock) -> np.ndarray:

@@ -6,7 +6,7 @@ in tables, by id or number in entries, by name or place in arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -296,13 +296,17 @@ def _places_in(source: Source, columns: Columns) -> np.ndarray:
         return np.array([place[name] for name in wanted], np.int64)
     is_named = any(name != f"x{k}" for k, name in enumerate(names[:_NAMED]))
     if is_named:
-        lacking = [name for name in wanted if name not in place]
-        problem = f"the data lack {', '.join(map(repr, lacking[:_NAMED]))}{did_you_mean(lacking[0], place)}"
-        raise SchemaError(problem, "X", "pass the columns of the fit")
+        raise lacking_columns([name for name in wanted if name not in place], place, "X")
     if len(names) != columns.n_features:
         problem = f"expected {columns.n_features:,} columns, found {len(names):,}"
         raise DataError(problem, "X", "pass the columns of the fit in its order, or names with them")
     return columns.numbers
+
+
+def lacking_columns(lacking: Sequence[str], known: Iterable[str], where: str) -> SchemaError:
+    """Return the error for columns that a model reads and that are not there."""
+    problem = f"the data lack {', '.join(map(repr, lacking[:_NAMED]))}{did_you_mean(lacking[0], known)}"
+    return SchemaError(problem, where, "pass the columns of the fit")
 
 
 def _entries_of(block: SparseBlock, wanted: np.ndarray) -> Entries:

@@ -173,7 +173,8 @@ def cost_of_step(
         shared_s += read_nbytes / machine.read_nbytes
         alone_s, at_once = 0.0, n_cores
     else:
-        shared_s, alone_s = machine.seconds(name, work.by_tasks), machine.seconds(name, work.in_client)
+        whose = work.method or name
+        shared_s, alone_s = machine.seconds(whose, work.by_tasks), machine.seconds(whose, work.in_client)
         at_once = int(min(n_cores, work.n_at_once)) if work.by_tasks else 1
     waiting_s = read_nbytes / TILE_NBYTES * machine.latency_s / machine.n_ahead
     at_once = min(at_once, max(1, n_tasks // passes))

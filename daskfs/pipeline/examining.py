@@ -9,6 +9,8 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +24,16 @@ from daskfs.metrics import (
     METRICS_OF_SCORES,
     PREDICTION_METRICS,
     bootstrap_interval,
+    bootstrap_values,
+    interval_of,
     metric_of,
 )
 from daskfs.result import SelectionResult, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
 from daskfs.selectors.shared.responses import sigmoid
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.signal_beyond import signal_beyond
 from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__
 
@@ -45,6 +51,9 @@ COMMAND = "daskfs run pipeline.yaml --set output=again"
 
 ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
 """Correlations: of selected columns that say the same, of a stand-in, of a column that is the target in other words."""
+IN_A_BUNDLE = 0.9
+SEEN_TOGETHER, MOST_SEEN_TOGETHER = 1_000, 4_096
+"""Training rows, and at most so many columns, of which it is asked what they explain together."""
 OF_THE_ERROR = 0.3
 """Share of the squared errors that one row makes, from which on it is named."""
 FEW_ROWS = 50
@@ -100,6 +109,10 @@ class Predicted(NamedTuple):
         """Return a metric of predictions."""
         return metric_of(name, self.y, self.of(name), self.weight, self.classes)
 
+    def drawn(self, name: str) -> np.ndarray:
+        """Return a metric of rows drawn again and again: see `daskfs.metrics.bootstrap_values`."""
+        return bootstrap_values(name, self.y, self.of(name), self.weight, classes=self.classes)
+
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
         """Return those of some metrics that there are."""
         return {name: self.metric(name) for name in names if self.has(name)}
@@ -120,6 +133,7 @@ def evidence_of(
     selector: BaseSelector,
     result: SelectionResult,
     tested: Predicted | None,
+    refitted: Predicted | None = None,
 ) -> EvidenceRecord:
     """Return what a report tells of a selection on the rows of a store.
 
@@ -133,16 +147,19 @@ def evidence_of(
         Fitted to `train`.
     result : SelectionResult
         With metrics.
-    tested : Predicted, optional
-        Where there are test rows with a target.
+    tested, refitted : Predicted, optional
+        Where there are test rows with a target; and by the refit that the pipeline asked for.
     """
     sample = _Sample(train if test is None else test, selector, result)
     data = _data_of(store, selector, split)
     warnings = [str(note) for note in result.notes if isinstance(note, Suspicion)]
+    warnings += [*_polygenic(train, selector)]
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
-        record = record_of_test(tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested))
+        record = record_of_test(
+            tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested), refitted
+        )
         rows = None if test is None else test.source_row
         warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
     return EvidenceRecord(
@@ -153,6 +170,7 @@ def evidence_of(
         test=record,
         command=COMMAND,
         versions=versions(),
+        bundles=sample.bundles(),
     )
 
 
@@ -177,7 +195,7 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
     n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
     known = store.column_statistics() if n_features <= MOST_FEATURES else None
     return DataRecord(
-        source=str(source.get("description") or source.get("kind") or type(store).__name__),
+        source=_without_folder(str(source.get("description") or source.get("kind") or type(store).__name__)),
         target=", ".join(targets),
         classes=None if classes is None else list(classes),
         split=split,
@@ -186,6 +204,17 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
         n_missing=None if known is None else int(np.sum(known.n_missing)),
         n_constant=None if known is None else int((known.minimum == known.maximum).sum()),
     )
+
+
+def _without_folder(source: str) -> str:
+    """Return what a report, which is shown to others, says of a source: a file's name, and not where people keep it.
+
+    Examples
+    --------
+    >>> _without_folder("/home/ann/trial/sales-*.csv and 3 more"), _without_folder("s3://bucket/sales.csv")
+    ('sales-*.csv and 3 more', 's3://bucket/sales.csv')
+    """
+    return Path(source).name if Path(source).is_absolute() else source
 
 
 class _Sample:
@@ -251,6 +280,18 @@ class _Sample:
             found.append(NearMiss(str(self.matrix.names[int(j)]), float(scores[j]), *like))
         return found
 
+    def bundles(self) -> list[list[str]]:
+        """Return selected features and near misses that say nearly the same, by the most important of each bundle."""
+        X = np.column_stack([self.X, self.near_X])
+        names = [*self.names, *(str(self.matrix.names[int(j)]) for j in self._near)]
+        alike, taken, found = _correlations(X, X) >= IN_A_BUNDLE, set[int](), []
+        for k in range(len(self.names)):
+            own = [j for j in np.flatnonzero(alike[k]).tolist() if j not in taken]
+            if k in own and len(own) > 1:
+                taken.update(own)
+                found.append([names[j] for j in sorted(own, key=lambda j: (j != k, j))])
+        return found
+
     def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
         from daskfs.sources.judging import named_like, told_by_order
@@ -299,6 +340,18 @@ class _Sample:
         return metric, sizes.tolist(), values
 
 
+def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
+    """Yield that many features carry signal together which were not selected, where little is to be read to see it."""
+    n_samples, n_features = train.shape
+    n_selected = len(selector.selected_)
+    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SEEN_TOGETHER or n_samples < SEEN_TOGETHER:
+        return
+    columns, is_classifier = np.sort(selector.selected_).astype(np.int64), selector_classifies(selector)
+    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SEEN_TOGETHER)
+    if found.is_polygenic:
+        yield str(found)
+
+
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
     """Return the table's columns that some features were encoded from: their own names where there was no table."""
     several = store.source.get("table_columns") if isinstance(store, FeatureStore) else None
@@ -342,6 +395,7 @@ def record_of_test(
     metrics: Mapping[str, float],
     classes: list[str] | None = None,
     by_size: tuple[str, list[int], list[float]] = ("", [], []),
+    refitted: Predicted | None = None,
 ) -> QualityRecord:
     """Return how the predictions of the test rows turned out.
 
@@ -356,17 +410,23 @@ def record_of_test(
         Texts that the target's codes stand for.
     by_size : (str, list of int, list of float)
         A metric, numbers of features and its values.
+    refitted : Predicted, optional
+        The same rows by the refit, whose metrics begin with ``refit_``.
     """
     y, weight = tested.y, tested.weight
     known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
+    values = {name: tested.drawn(name) for name in known}
+    intervals = {name: list(interval_of(tested.metric(name), values[name])) for name in known}
+    if refitted is not None:
+        for name in (name for name in known if refitted.has(name)):
+            values[f"refit_{name}"] = found = refitted.drawn(name)
+            intervals[f"refit_{name}"] = list(interval_of(refitted.metric(name), found))
     drawn = tested.some(MOST_DRAWN)
-    found = QualityRecord(
+    record = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
         baseline_metrics={name: _finite(tested.baseline(name, baseline)) for name in known},
-        intervals={
-            name: list(bootstrap_interval(name, y, tested.of(name), weight, classes=tested.classes)) for name in known
-        },
+        intervals=intervals,
         calibration=_calibration(drawn),
         residual_edges=[],
         residual_counts=[],
@@ -375,21 +435,30 @@ def record_of_test(
         metric_by_size=by_size[0],
         sizes=by_size[1],
         values=by_size[2],
+        rows=_digest(y, weight),
+        drawn={name: [_finite(float(f"{value:.7g}")) for value in of_name] for name, of_name in values.items()},
     )
     if not tested.loss.is_classifier:
         residuals = drawn.y - drawn.prediction
         low, high = np.quantile(residuals, [0.005, 0.995])
         counts, edges = np.histogram(np.clip(residuals, low, high), bins=31 if high > low else 1)
-        found.residual_edges.extend(edges.tolist())
-        found.residual_counts.extend(counts.tolist())
+        record.residual_edges.extend(edges.tolist())
+        record.residual_counts.extend(counts.tolist())
     else:
         labels = np.unique(np.concatenate([y, tested.prediction]))
         if len(labels) <= MOST_CLASSES:
             pairs = np.searchsorted(labels, y) * len(labels) + np.searchsorted(labels, tested.prediction)
             counts = np.bincount(pairs, minlength=len(labels) ** 2).reshape(len(labels), -1)
-            found.labels.extend(_label(float(label), classes) for label in labels)
-            found.confusion.extend(counts.tolist())
-    return found
+            record.labels.extend(_label(float(label), classes) for label in labels)
+            record.confusion.extend(counts.tolist())
+    return record
+
+
+def _digest(y: np.ndarray, weight: np.ndarray | None) -> str:
+    held = np.ascontiguousarray(y, dtype=np.float64).tobytes()
+    return sha256(
+        held + (b"" if weight is None else np.ascontiguousarray(weight, dtype=np.float64).tobytes())
+    ).hexdigest()
 
 
 def _finite(value: float) -> float | None:

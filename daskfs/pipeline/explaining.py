@@ -9,7 +9,7 @@ from typing import Any
 
 from daskfs.error_topics import TOPICS
 from daskfs.errors import ConfigError, did_you_mean
-from daskfs.methods import METHODS, SELECTORS, find_method
+from daskfs.methods import BASELINES, CHOOSERS, METHODS, SELECTORS, find_method
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.selections import key_of_n_features
 
@@ -67,8 +67,8 @@ def methods_text() -> str:
     width = max(len(one["name"]) for one in found)
     lines = []
     for heading, names in (
-        ("selectors", list(SELECTORS)),
-        ("baselines: the papers' comparison methods", [name for name in METHODS if name not in SELECTORS]),
+        ("selectors", [*SELECTORS, *CHOOSERS]),
+        ("baselines: the papers' comparison methods", list(BASELINES)),
     ):
         lines.append(f"{heading}:")
         lines += [f"  {one['name']:<{width}}  {one['summary']}" for one in found if one["name"] in names]
@@ -98,7 +98,7 @@ def explanation_text(name: str) -> str:
 
 
 def _public(name: str) -> str:
-    room = "daskfs" if name in SELECTORS else "daskfs.baselines"
+    room = "daskfs.baselines" if name in BASELINES else "daskfs"
     return f"{room}.{METHODS[name].partition(':')[2]}"
 
 

@@ -178,12 +178,13 @@ def _in_folder(
 
 @contextmanager
 def _other_store_aside(pipeline: Pipeline) -> Iterator[None]:
-    """Set a store aside that cannot be reused, until the run has made its own."""
+    """Set a store aside that cannot be reused, or lacks its encoder, until the run has made its own."""
     path, aside = pipeline.store_path, False
     source = open_source(pipeline) if pipeline.has_stored and isinstance(path, Path) else None
     if source is not None:
         try:
-            make_store(pipeline, source, 2**30, Silent())  # opens what stands there
+            stands = make_store(pipeline, source, 2**30, Silent())  # opens it
+            aside = stands.encoder is None  # made before it was kept: its runs would leave no model
         except (StoreExistsError, CorruptStoreError):
             aside = True
     with set_aside(replaceable(path)) if aside else nullcontext():
@@ -344,6 +345,7 @@ class _Run:
         train: Matrix = store
         test: Matrix | None = None
         tested: Predicted | None = None
+        retested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
             train, test = store.split(split.test, by=split.by, random_state=split.random_state)
@@ -362,13 +364,15 @@ class _Run:
             tested = self._tested(selector, testing)
             result.metrics = self._evaluate(selector, store, tested)
             if refitted is not None:
-                own = self._evaluate(refitted, store, self._tested(refitted, testing))
+                retested = self._tested(refitted, testing)
+                own = self._evaluate(refitted, store, retested)
                 result.metrics |= {f"refit_{name}": own[name] for name in own if name in PREDICTION_METRICS}
             store.verify_unchanged()
         encoder = self._encoder_of(store)
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
-        result.evidence = evidence_of(store, train, test, _words_of(pipeline.split), selector, result, tested)
+        words = _words_of(pipeline.split)
+        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

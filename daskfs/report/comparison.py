@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
-from daskfs.metrics import jaccard
-from daskfs.report.markup import Html, figure, paragraph, section, shown, table
+import numpy as np
+
+from daskfs.metrics import METRICS_OF_ERRORS, jaccard
+from daskfs.report.markup import Html, figure, items, paragraph, section, shown, table
 from daskfs.report.plots import draw_metric_by_size
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import SelectionResult
@@ -19,7 +23,8 @@ N_ROWS = 500
 
 def comparison(results: Mapping[str, SelectionResult]) -> Html:
     """Show the results beside each other."""
-    return Html("".join([_side_by_side(results), _overlap(results), *_by_size(results), _ranks(results)]))
+    parts = [_side_by_side(results), _differences(results), _overlap(results), *_by_size(results), _ranks(results)]
+    return Html("".join(parts))
 
 
 def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
@@ -49,6 +54,92 @@ def _metric(result: SelectionResult, name: str) -> str:
         return ""
     interval = _interval(result, name)
     return shown(result.metrics[name]) + (f" ({interval[0]:.4g} to {interval[1]:.4g})" if interval else "")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a result is from the best of the same test rows by a metric."""
+
+    metric: str
+    label: str
+    best: str
+    """Label of the best."""
+    difference: float
+    """Of the metric, from that of the best."""
+    low: float
+    high: float
+    """Its interval: 95 % for all pairs of results together."""
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the interval holds no difference at all."""
+        return self.low <= 0.0 <= self.high
+
+
+def differences(results: Mapping[str, SelectionResult]) -> list[Difference]:
+    """Return by each metric how far the results are from the best, beyond what chance gives.
+
+    The paired bootstrap over the test rows: both results of the same rows drawn. Intervals are normal, and Bonferroni's
+    for all pairs, so that it does not matter that the best was looked for. Results of other test rows than the first
+    have no line.
+    """
+    tests = {label: result.evidence.test for label, result in results.items() if result.evidence is not None}
+    known = {label: test for label, test in tests.items() if test is not None and test.rows and test.drawn}
+    rows = next((test.rows for test in known.values()), "")
+    same = {label: test for label, test in known.items() if test.rows == rows}
+    found = []
+    for metric in dict.fromkeys(name for test in same.values() for name in test.drawn):
+        drawn = {label: _numbers(test.drawn[metric]) for label, test in same.items() if metric in test.drawn}
+        if len(drawn) < 2:
+            continue
+        sign = -1.0 if metric.removeprefix("refit_") in METRICS_OF_ERRORS else 1.0
+        best = max(drawn, key=lambda label: sign * results[label].metrics[metric])
+        n_pairs = len(drawn) * (len(drawn) - 1) // 2
+        reach = NormalDist().inv_cdf(1.0 - 0.025 / n_pairs)
+        for label in (label for label in drawn if label != best):
+            differs = drawn[label] - drawn[best]
+            differs = differs[np.isfinite(differs)]
+            difference = results[label].metrics[metric] - results[best].metrics[metric]
+            half = reach * float(differs.std(ddof=1)) if len(differs) > 1 else math.inf
+            found.append(Difference(metric, label, best, difference, difference - half, difference + half))
+    return found
+
+
+def _numbers(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([math.nan if value is None else value for value in values])
+
+
+def sentences(found: Sequence[Difference]) -> list[str]:
+    """Say of each metric which results differ from the best by more than noise."""
+    said = []
+    for metric in dict.fromkeys(one.metric for one in found):
+        lines = [one for one in found if one.metric == metric]
+        best, name = lines[0].best, metric.replace("_", " ")
+        as_good = ", ".join(one.label for one in lines if one.is_noise)
+        worse = ", ".join(f"{one.label} (by {abs(one.difference):.3g})" for one in lines if not one.is_noise)
+        level = f" not to be told from it on these rows: {as_good}" if as_good else ""
+        behind = f" worse by more than noise: {worse}" if worse else ""
+        said.append(f"{name}: {best} is best;{';'.join(filter(None, (level, behind)))}")
+    return said
+
+
+def _differences(results: Mapping[str, SelectionResult]) -> Html:
+    found = differences(results)
+    if not found:
+        return Html("")
+    rows = [
+        [one.metric, one.label, one.best, f"{one.difference:+.4g}", f"{one.low:+.4g} to {one.high:+.4g}",
+         "no: noise" if one.is_noise else "yes"]
+        for one in found
+    ]  # fmt: skip
+    explained = (
+        "The difference of each run's metric from the best one's on the same test rows, which are drawn again together "
+        "(paired bootstrap). The intervals hold for all pairs of runs at once with 95 % (Bonferroni). Noise of the "
+        "training rows is not in them: with other training rows the order of close runs may change."
+    )
+    head = ["metric", "run", "the best", "difference", "interval", "more than noise"]
+    listed = table(head, rows, (3, 4), name="Differences", is_sorted=True)
+    return section("Do they differ by more than noise?", items(sentences(found)), paragraph(explained, "muted"), listed)
 
 
 def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from daskfs.report.summary import target_of
 from daskfs.result import TABLE_COLUMNS, SelectionResult, parents_in
 
 TITLE = "Selected features"
+INTERVAL = "95 % interval"
 N_BARS = 40
 N_ROWS = 10_000
 N_OF_TABLE = 500
@@ -22,6 +23,8 @@ N_OF_CLASS = 20
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
+    "knockoff statistic": "By how much the feature counts for more than its knockoff. ",
+    "mean e-value": "Evidence that the feature counts for more than its knockoffs, averaged over draws. ",
     "loss increase": "Increase of the mean loss without the feature. ",
     "standardised coefficient": "Absolute coefficient of the standardized column. ",
     "coefficient": "Absolute coefficient. ",
@@ -48,16 +51,21 @@ def selected(result: SelectionResult) -> Html:
     by_column: dict[str, list[_Line]] = {}
     for line in lines:
         by_column.setdefault(line.column, []).append(line)
-    more = [name for name in result.table.columns if name not in TABLE_COLUMNS and not _is_of_parents(name)]
+    has_intervals = {"lower", "upper"} <= set(result.table.columns)
+    own = {*TABLE_COLUMNS, *(("lower", "upper") if has_intervals else ())}
+    more = [name for name in result.table.columns if name not in own and not _is_of_parents(name)]
     has_effects = any(math.isfinite(line.effect) for line in lines)
     has_signs = not _are_norms(result)
     target = target_of(result) or "the prediction"
     unit = "log-odds" if _is_log_odds(result) else target
-    head = ["rank", "feature", f"{unit} per unit"]
+    head = ["rank", "feature", f"{unit} per unit", *[INTERVAL] * has_intervals]
     head += [f"{unit} per standard deviation"] * has_effects + ["direction"] * has_signs
     head += [result.score_kind if result.score_kind in SCORE_KINDS else "score", "column"]
     head += [name.replace("_", " ") for name in more]
-    rows = [_row(column, of_column, head, more, has_effects, has_signs) for column, of_column in by_column.items()]
+    rows = [
+        _row(column, of_column, head, more, has_effects, has_signs, has_intervals)
+        for column, of_column in by_column.items()
+    ]
     less = [k for k, name in enumerate(head) if name in ("column", "direction") or k >= len(head) - len(more)]
     numbers = [k for k in range(len(head)) if k != 1 and head[k] != "direction"]
     rest = len(result.table) - N_ROWS
@@ -82,22 +90,27 @@ def _lines(result: SelectionResult) -> list[_Line]:
 
 
 def _row(
-    column: str, lines: list[_Line], head: Sequence[str], more: Sequence[str], has_effects: bool, has_signs: bool
+    column: str,
+    lines: list[_Line],
+    head: Sequence[str],
+    more: Sequence[str],
+    has_effects: bool,
+    has_signs: bool,
+    has_intervals: bool,
 ) -> list[Any]:
     """Return the line of a column: of its one feature, or of all with the largest of them."""
-    first = lines[0].row
+    first, has_intervals = lines[0].row, INTERVAL in head
     if len(lines) == 1:
         name, effect = html_of(str(first["name"])), lines[0].effect
         coef = sorted_by(first["coef"], shown(first["coef"]))
         direction, index = _direction(float(first["coef"])), sorted_by(float(first["index"]), first["index"])
         score = sorted_by(first["score"], shown(first["score"]))
     else:
-        inner = table(
-            ["feature", head[2], head[-2 - len(more)]],
-            [[line.row["name"], shown(line.row["coef"]), shown(line.row["score"])] for line in lines],
-            (1, 2),
-            name=f"Features of {column}",
-        )
+        listed = [
+            [of["name"], shown(of["coef"]), *_interval(of), shown(of["score"])] for of in (one.row for one in lines)
+        ]
+        heads = ["feature", head[2], *["95 % interval"] * has_intervals, head[-2 - len(more)]]
+        inner = table(heads, listed, range(1, len(heads)), name=f"Features of {column}")
         name = f"<details><summary>{html_of(column)} ({len(lines):,} features)</summary>{inner}</details>"
         coefs = [float(line.row["coef"]) for line in lines]
         largest = max(coefs, key=abs)
@@ -108,8 +121,16 @@ def _row(
         index, top = Html(""), max(float(line.row["score"]) for line in lines)
         score = sorted_by(top, f"up to {shown(top)}")
     cells: list[Any] = [sorted_by(float(first["rank"]), first["rank"]), Html(name), coef]
+    cells += (_interval(first) if len(lines) == 1 else [""]) * has_intervals
     cells += [sorted_by(abs(effect), brief(effect, 4))] * has_effects + [direction] * has_signs
     return [*cells, score, index, *(shown(first[name]) for name in more)]
+
+
+def _interval(row: Mapping[str, Any]) -> list[str]:
+    """Return the interval of a coefficient as a cell; none where the table has no intervals."""
+    if "lower" not in row or "upper" not in row:
+        return []
+    return [f"{brief(row['lower'], 4)} to {brief(row['upper'], 4)}" if math.isfinite(row["lower"]) else ""]
 
 
 def _direction(coef: float) -> str:
@@ -207,6 +228,24 @@ def near_misses(result: SelectionResult) -> Html:
     head = ["feature", result.score_kind, "stood in for by", "correlation"]
     listed = table(head, rows, (1, 3), name="Near misses", is_sorted=True)
     return section("Near misses", paragraph(explained, "muted"), listed)
+
+
+def bundles(result: SelectionResult) -> Html:
+    """List features that say nearly the same, each bundle in one line."""
+    found = [] if result.evidence is None else result.evidence.bundles
+    if not found:
+        return Html("")
+    chosen = set(map(str, result.table["name"]))
+    rows = [
+        [names[0], ", ".join(names[1:]), f"{sum(name in chosen for name in names):,} of {len(names):,}"]
+        for names in found
+    ]
+    explained = (
+        "Features correlated by 0.9 or more say nearly the same: read a bundle as one. With other rows another "
+        "of it could have been selected; selector.stand_ins(X, y) says what that would cost."
+    )
+    listed = table(["feature", "says nearly the same", "selected"], rows, (2,), name="Bundles")
+    return section("Bundles", paragraph(explained, "muted"), listed)
 
 
 def scores(result: SelectionResult) -> Html:

@@ -68,6 +68,7 @@ def _of(result: SelectionResult, drawn: Figures) -> list[Html]:
         features.parents(result),
         features.of_classes(result),
         quality(result, drawn.quality),
+        features.bundles(result),
         features.near_misses(result),
         features.scores(result),
         section("How it went", *history, section("Notes", items(result.notes), level=3) if result.notes else ""),

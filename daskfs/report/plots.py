@@ -147,6 +147,35 @@ def draw_passes(history: DataFrame) -> str | None:
     return _svg(draw)
 
 
+def draw_size_curve(history: DataFrame) -> str | None:
+    """Draw a metric on held-out rows, with its standard error, against the number of features.
+
+    Parameters
+    ----------
+    history : DataFrame
+        With columns ``features``, the metric's, ``standard_error`` and ``chosen``, one row for each size.
+
+    Returns
+    -------
+    str or None
+    """
+    if not _holds(history, "features", "standard_error", "chosen"):
+        return None
+    metric = str(history.columns[1])
+    features, mean, error, chosen = _columns(history, "features", metric, "standard_error", "chosen")
+
+    def draw(axes: Any) -> None:
+        axes.set(xscale="log", xlabel="features", ylabel=metric)
+        axes.errorbar(features, mean, yerr=error, color=BLUE, marker=".", capsize=3, label="mean ± standard error")
+        for at in features[chosen > 0.0]:
+            axes.axvline(at, color=RED, linewidth=1, linestyle="--", label="chosen")
+        axes.set_xticks(features, [f"{size:.0f}" for size in features])
+        axes.minorticks_off()
+        axes.legend(fontsize=8)
+
+    return _svg(draw)
+
+
 def draw_learning_curve(history: DataFrame) -> str | None:
     """Draw the progressive validation loss, the mean loss of rows before training on them, pass after pass.
 
@@ -319,6 +348,17 @@ def _tell_passes(history: DataFrame) -> str:
     )
 
 
+def _tell_sizes(history: DataFrame) -> str:
+    metric = str(history.columns[1])
+    features, mean, error, chosen = _columns(history, "features", metric, "standard_error", "chosen")
+    at = int(np.argmax(chosen))
+    n_folds = sum(str(name).startswith("fold_") for name in history.columns)
+    return (
+        f"The {metric} on rows held out, its mean over {n_folds} folds with the standard error of that, against the "
+        f"number of features. Chosen: {features[at]:.0f} features, {metric} {mean[at]:.4g} ± {error[at]:.2g}."
+    )
+
+
 def _tell_learning(history: DataFrame) -> str:
     rows, loss, number = _columns(history, "rows_seen", "mean_loss", "pass")
     return (
@@ -341,6 +381,7 @@ FIGURES: dict[str, tuple[tuple[str, Callable[[DataFrame], str | None], Callable[
     "blocks of columns": (("Objective as columns were presented", draw_objective, _tell_objective),),
     "pushes": (("Objective and staleness of every push", draw_trace, _tell_trace),),
     "passes": (("Passes over the columns", draw_passes, _tell_passes),),
+    "cross-validation": (("Cross-validation of the number of features", draw_size_curve, _tell_sizes),),
     "rows": (
         ("Progressive validation: mean loss of rows before training on them", draw_learning_curve, _tell_learning),
     ),

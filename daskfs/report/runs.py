@@ -11,7 +11,7 @@ from typing import Any
 
 from daskfs.errors import RunError
 from daskfs.files import written_whole
-from daskfs.report.comparison import overlaps
+from daskfs.report.comparison import differences, overlaps
 from daskfs.report.html import render_report
 from daskfs.result import SelectionResult
 
@@ -89,7 +89,8 @@ def _results_of(folders: Sequence[str | os.PathLike[str]]) -> tuple[list[Path], 
 
 
 def report_as_json(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
-    """Return what the page of the runs shows, as JSON holds it: each result's record, and what results have in common.
+    """Return what the page of the runs shows, as JSON holds it: each result's record, what results have in common, and
+    by how much they differ.
 
     Parameters
     ----------
@@ -98,7 +99,8 @@ def report_as_json(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """
     _, results = _results_of(folders)
     records = {label: asdict(result.to_record()) for label, result in results.items()}
-    return {"results": records, "jaccard": overlaps(results)}
+    compared = [asdict(one) | {"is_noise": one.is_noise} for one in differences(results)]
+    return {"results": records, "jaccard": overlaps(results), "differences": compared}
 
 
 def write_page(path: Path, page: str) -> Path:

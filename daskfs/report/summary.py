@@ -98,7 +98,8 @@ def asked(result: SelectionResult) -> Html:
         columns = "" if data.n_columns is None else f", from {data.n_columns:,} columns of the table"
         rows.append(["features", features + columns])
         if data.n_missing is not None:
-            rows.append(["missing values", f"{data.n_missing:,}"])
+            encoded = "" if data.n_columns is None else " after encoding; the table schema says what became of them"
+            rows.append(["missing values", f"{data.n_missing:,}{encoded}"])
         if data.n_constant:
             rows.append(["constant features", f"{data.n_constant:,}"])
     rows += [

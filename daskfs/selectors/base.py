@@ -7,9 +7,10 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
-from daskfs.errors import Caution, DataError, PlanError, SelectionWarning, warn
+from daskfs.errors import Caution, ConfigError, DataError, PlanError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeFeatures, MadeMatrix
 from daskfs.kernels.compiling import is_compiling
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, Loss, TargetKind, find_loss
@@ -28,6 +29,7 @@ from daskfs.matrix.names import Names
 from daskfs.matrix.target import are_texts, doubt, kind_of, kind_of_target
 from daskfs.metrics import accuracy, r2
 from daskfs.parameters import (
+    CV,
     Client,
     LossOf,
     MemoryLimit,
@@ -55,10 +57,22 @@ from daskfs.selectors.inputs import (
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.scikit_learn import Estimator, available_if
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
+from daskfs.selectors.shared.cross_validation import (
+    N_FOLDS,
+    default_metric,
+    default_sizes,
+    fit_chosen_size,
+    folds_of,
+    plan_sizes,
+)
+from daskfs.selectors.shared.refit import ClassFits, MeanLoss, SelectedFit, fit_each_size, refit_selected
 from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.samples import Recipe
+from daskfs.selectors.shared.signal_beyond import SignalBeyond, signal_beyond
+from daskfs.selectors.shared.stand_ins import bundles, find_stand_ins
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.selectors.tables import (
     as_asked,
@@ -72,6 +86,10 @@ from daskfs.selectors.tables import (
 )
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
+
+SIZE = "n_features_to_select"
+if TYPE_CHECKING:
+    import pandas as pd
 
 SILENT: Any = None
 """In the place of the result of one of many fits."""
@@ -249,6 +267,10 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     schema: TableSchemaGiven = None
     verbose: Verbose = False
 
+    ridge_of_path: ClassVar[float | None] = None
+    """Of the fits of fewer features, see `fit_path`; None: chosen from the data."""
+    takes_weights_in_place: ClassVar[bool] = False
+    """Whether rows of weight 0 cost less than a view without them, of which no column lies in one piece."""
     is_silent: ClassVar[bool] = False
     """Whether this is one of many fits, which make no result and warn of nothing."""
     _loss_note = ""  # what is to be said of the choice of the loss
@@ -265,6 +287,15 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         super().check_parameters()
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
+        for name in ("feature_groups", "feature_map"):
+            if self._chooses_size and getattr(self, name, None) is not None:
+                remedy = "give sizes: SelectionCV(selector, sizes=[...])"
+                raise ConfigError(f"'cv' tries numbers of columns, not what {name} makes of them", SIZE, remedy)
+
+    def _refuse_cv(self, where: str) -> None:
+        """Refuse to choose the size where rows or columns come once."""
+        if self._chooses_size:
+            raise ConfigError(f"'cv' reads all rows several times, {where} once", SIZE, "give a number, or use fit")
 
     @property
     def loss_choice(self) -> LossOf | None:
@@ -298,6 +329,54 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
                 warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
         elif is_classifier:
             self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether one fit holds the selections of fewer features, see `fit_path`; with these parameters.
+
+        By default where no number of features is asked for, and so one fit has all there are to choose from.
+        """
+        return "n_features_to_select" not in self._parameter_owners
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """Return the columns of a fit on a run in the order in which fewer of them are selected, the first first."""
+        return self.selected_
+
+    def fit_path(self, run: Run, sizes: Sequence[int]) -> list[Self]:
+        """Return this selector fitted for each of several numbers of features.
+
+        Where one fit holds the answers (`is_nested`) the last is that fit, and the others have the first of its
+        features in the order of the method, with the loss fitted on them by a ridge that the data choose. Else there is
+        a fit for each.
+
+        Parameters
+        ----------
+        run : Run
+        sizes : sequence of int
+            Ascending.
+        """
+        if not self.is_nested:
+            return [self._of_size(size).fit_run(run.within(f"size-{size}")) for size in sizes]
+        largest = self._of_size(sizes[-1]).fit_run(run)
+        order, is_asked = largest._path_order(run), "n_features_to_select" in self._parameter_owners
+        smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
+        fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, self.ridge_of_path) if smaller else []
+        found = {size: largest._with(order[:size], fit) for size, fit in zip(smaller, fits, strict=True)}
+        return [found.get(min(size, len(order)), largest) for size in sizes]
+
+    def _of_size(self, size: int) -> Self:
+        """Return a selector like this one that selects so many features, where a number can be asked for."""
+        found = copy(self)
+        if "n_features_to_select" in self._parameter_owners:
+            found.n_features_to_select = size  # type: ignore[attr-defined]
+        return found
+
+    def _with(self, columns: np.ndarray, fit: ClassFits) -> Self:
+        """Return this fitted selector with some of its columns selected, and another fit of these."""
+        found, scores = copy(self), self.scores_[columns]
+        found._set_selection(columns, scores, fit.coef, fit.intercept)
+        found.selected_, found.scores_, found.loss_ = columns, np.array(self.scores_), fit.loss
+        return found
 
     @abstractmethod
     def _fit(self, run: Run) -> None:
@@ -367,11 +446,17 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         shape = replace(shape, names=names, table_columns=table_columns)
         left = None if memory_limit is None else memory_limit - ahead_nbytes
         try:
-            found = planned._plan(shape, Limits(left, n_threads))
+            found = planned._planned(shape, Limits(left, n_threads))
         except PlanError as fault:
             raise fault.beside(ahead_nbytes) from None
         ahead = Budget({"requests on their way": ahead_nbytes} if ahead_nbytes else {})
         return replace(found, task=found.task + ahead)
+
+    def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        if not self._chooses_size:
+            return self._plan(shape, limits)
+        sizes = default_sizes(shape.n_samples, shape.n_features)
+        return plan_sizes(Recipe.of(self, n_features_to_select=sizes[-1]), shape, limits, sizes, N_FOLDS)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
         """Select features.
@@ -458,8 +543,35 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
     def fit_run(self, run: Run) -> Self:
         """Select on the matrix of a run, for whose target the loss is settled."""
         self._take_names(run.matrix)
-        self._fit(run)
+        if self._chooses_size:
+            self._fit_chosen_size(run)
+        else:
+            self._fit(run)
         return self
+
+    @property
+    def _chooses_size(self) -> bool:
+        """Whether cross-validation is to say how many features."""
+        return bool(getattr(self, SIZE, None) == CV)
+
+    def _fit_chosen_size(self, run: Run) -> None:
+        """Select as many features as cross-validation says."""
+        rows = run.over(weighted_rows(run.matrix))
+        sizes, metric = default_sizes(*rows.matrix.shape), default_metric(self.loss_)
+        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
+        folds = folds_of(rows.matrix, is_classifier, N_FOLDS, None, "random", seed)
+        recipe = Recipe.of(self, n_features_to_select=sizes[-1], random_state=seed)
+        fitted, curve, place = fit_chosen_size(rows, recipe, sizes, folds, metric, "best")
+        kept = {*self._parameter_owners, "is_silent"}
+        self.__dict__.update({name: value for name, value in vars(fitted).items() if name not in kept})
+        self.n_features_to_select_, self.cv_results_ = int(curve.sizes[place]), curve.results()
+        self.result_ = self._result_of(
+            run,
+            notes=[curve.note(place, "best")],
+            history=curve.columns(place),
+            history_kind="cross-validation",
+            chosen={"n_features_to_select": self.n_features_to_select_},
+        )
 
     def _taken_for(self, matrix: Matrix) -> list[str]:
         """Return what the data of a fit were taken for, in lines."""
@@ -635,6 +747,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_samples: int | None = None,
         scores: np.ndarray | None = None,
         names: Any = None,
+        history_kind: str = "",
     ) -> SelectionResult:
         """Return the result of a fit whose attributes are set, and warn of what its user must see.
 
@@ -660,6 +773,8 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             Scores in the table; by default those of `scores_`.
         names : object, optional
             Whose item j is the name of feature j, where they are not the matrix's.
+        history_kind : str
+            Where it is another than the method's.
 
         Raises
         ------
@@ -697,7 +812,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         return SelectionResult(
             method=self.method,
             score_kind=self.score_kind,
-            history_kind=self.history_kind,
+            history_kind=history_kind or self.history_kind,
             table=table,
             intercept=intercept if np.ndim(intercept) == 0 else math.nan,
             parameters=parameters,
@@ -730,7 +845,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         n_selected, asked = len(self.selected_), self._n_asked
         if not n_selected:
             return [Caution("no feature was selected")]
-        if asked is not None and n_selected < asked:
+        if isinstance(asked, int) and n_selected < asked:
             return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
         return []
 
@@ -888,6 +1003,102 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         if find_loss(self.loss_).is_classifier:
             return accuracy(np.asarray(y), prediction, weight)
         return r2(np.asarray(y, dtype=float), prediction, weight)
+
+    def stand_ins(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_stand_ins: int = 3) -> pd.DataFrame:
+        """Return which columns could take the selected ones' places, and what the loss would lose by it.
+
+        Of bundles of columns that say nearly the same, one is selected, and with other rows it could be another: these
+        are its stand-ins. All columns are read once. With the squared loss the numbers are exact, with others those of
+        the parabola at the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        n_stand_ins : int
+            Of each selected column, those that lose least.
+
+        Returns
+        -------
+        DataFrame
+            A line for each pair, in the order of `selected_`: ``feature``, ``stand_in`` and ``index``, its column
+            number; their ``correlation``; ``loss_increase``, of the mean loss of a fit with the stand-in in the
+            feature's place; ``share_lost``, of what the feature contributes beside the others: 0 where the stand-in is
+            as good, below where it is better, 1 where leaving the feature out is no worse; ``bundle``, a number that
+            features share which are alike (correlation .9) or have a stand-in in common to which they are.
+
+        Raises
+        ------
+        ConfigError
+            The features are made by a map.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from daskfs import FGM
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> X[:, 4] = X[:, 1] + 0.1 * rng.standard_normal(1000)
+        >>> y = X[:, 1] + rng.standard_normal(1000)
+        >>> print(FGM(1).fit(X, y).stand_ins(X, y, n_stand_ins=1).round(2).to_string(index=False))
+        feature stand_in  index  correlation  loss_increase  share_lost  bundle
+             x1       x4      4          1.0            0.0        0.01       1
+        """
+        from pandas import DataFrame
+
+        self._check_is_fitted()
+        if self.made_ is not None:
+            raise ConfigError("no stand-ins of features that a map makes", "stand_ins", "fit without the map")
+        columns = np.sort(self.selected_).astype(np.int64)
+        with self._looked_at(X, y, sample_weight) as run:
+            found = find_stand_ins(run, columns, self.loss_, n_stand_ins)
+            names = [str(name) for name in run.matrix.names[columns]]
+            swaps, dropped = found.swaps, found.dropped
+            others = [[str(run.matrix.names[int(j)]) if j >= 0 else "" for j in line] for line in swaps.candidate]
+        bundle, lines = bundles(columns, found), []
+        for k in np.searchsorted(columns, self.selected_):
+            of_each = zip(others[k], swaps.candidate[k], swaps.correlation[k], swaps.increase[k], strict=True)
+            for stand_in, j, correlation, increase in of_each:
+                share = increase / dropped[k] if dropped[k] > 0.0 else math.nan
+                lines.append((names[k], stand_in, int(j), correlation, increase, share, int(bundle[k])))
+        heads = ("feature", "stand_in", "index", "correlation", "loss_increase", "share_lost", "bundle")
+        table = DataFrame(lines, columns=list(heads))
+        return table[table["index"] >= 0].reset_index(drop=True)
+
+    def signal_beyond(self, X: Any, y: Any = None, sample_weight: Any = None) -> SignalBeyond:
+        """Return how much all columns together explain beyond the selected ones: whether many weak ones carry signal.
+
+        By a ridge on all columns (their Gram matrix, of many columns a random projection of them), cross-validated on
+        up to 2,000 rows; all columns of these are read once.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+
+        Returns
+        -------
+        SignalBeyond
+            ``selected`` and ``beyond``, shares of the target's variance, with an interval; printed, it says what it
+            means.
+
+        Raises
+        ------
+        ConfigError
+            The features are made by a map.
+        """
+        self._check_is_fitted()
+        if self.made_ is not None:
+            raise ConfigError("not known of features that a map makes", "signal_beyond", "fit without the map")
+        with self._looked_at(X, y, sample_weight) as run:
+            columns, seed = np.sort(self.selected_).astype(np.int64), seed_of(self.random_state)
+            return signal_beyond(run, columns, find_loss(self.loss_).is_classifier, seed)
+
+    @contextmanager
+    def _looked_at(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Run]:
+        """Give rows like those of the fit as a run."""
+        loss, labels = self.loss_, getattr(self, "classes_", None)
+        with self._opened(X, y, sample_weight, labels, is_first=False) as (matrix, _), self._run(matrix) as run:
+            self.loss_ = loss
+            yield run
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "coef_" in state:

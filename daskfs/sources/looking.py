@@ -13,9 +13,10 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from daskfs.errors import SourceError
-from daskfs.files import Location
+from daskfs.files import Location, location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
 from daskfs.sources.judging import Judgement, judge
+from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
 from daskfs.sources.table import TableSource
@@ -74,11 +75,13 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     """
     kind = kind_of(str(path))
     if kind not in TABLES:
-        raise SourceError(
-            f"expected a table (text or Parquet), found a {kind} source",
-            str(path),
-            f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline",
+        remedy = (
+            f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline"
         )
+        if kind == "text":
+            remedy = f"texts need no schema: daskfs ingest {path} STORE.zarr; a table as JSON lines: "
+            remedy += command_of_json_lines(location(path))
+        raise SourceError(f"expected a table (text or Parquet), found a {kind} source", str(path), remedy)
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
     read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
     layout, columns, n_read, n_rows, remarks = read(files[0], target)

@@ -8,9 +8,10 @@ from daskfs.errors import SourceError
 from daskfs.files import Location
 
 _EXCEL = "import pandas; pandas.read_excel({path}).to_parquet({out})"
+_JSON_LINES = "import pandas; pandas.read_json({path}, lines=True).to_parquet({out})"
 _SAS = "import pandas; pandas.read_sas({path}, encoding='utf-8').to_parquet({out})"
 _STATA = "import pandas; pandas.read_stata({path}).to_parquet({out})"
-_SPSS = "import pandas; pandas.read_spss({path}).to_parquet({out})"
+_SPSS = "import pandas; x = pandas.read_spss({path}); x.attrs.clear(); x.to_parquet({out})"
 _HDF5 = "import h5py, numpy; numpy.save({npy}, h5py.File({path})['X'])"
 _R = "import pyreadr; next(iter(pyreadr.read_r({path}).values())).to_parquet({out})"
 _SQLITE = "import pandas, sqlite3; pandas.read_sql('select * from X', sqlite3.connect({path})).to_parquet({out})"
@@ -51,6 +52,12 @@ FORMATS: dict[str, tuple[str, str, str]] = {
     ".7z": ("an archive", "import py7zr; py7zr.unpack_7zarchive({path}, {folder})", "py7zr"),
 }
 """By the ending of a file's name: what it is, the line of Python that makes one that is read, and what that needs."""
+
+
+def command_of_json_lines(path: Location) -> str:
+    """Return the command that makes a table of JSON lines, which are taken as texts, one that is read as a table."""
+    out = f"{path.name.partition('.')[0]}.parquet"
+    return shlex.join(["python", "-c", _JSON_LINES.format(path=repr(path.name), out=repr(out))])
 
 
 def refuse_other_formats(path: Location) -> None:

@@ -22,6 +22,8 @@ from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.schemas import json_schema
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.sparse.libsvm import LibsvmSource
+from daskfs.store.whole_writer import WholeWriter
+from tests.sources.test_plink import MISSING, random_dosages, write_set
 
 N = 400
 COLUMNS = {
@@ -57,9 +59,11 @@ def write_messy(frame, path):
     text.to_csv(path, index=False, sep=";")
 
 
-def run_of(folder, source, select, **more):
+def run_of(folder, source, select, force=False, **more):
     document = {"version": 1, "name": "one", "source": source, "select": select, "split": None, "output": "run", **more}
-    return run_pipeline(build_pipeline(document | {"store": {"path": "one.zarr"}} | more, "test", folder)).folder
+    return run_pipeline(
+        build_pipeline(document | {"store": {"path": "one.zarr"}} | more, "test", folder), force=force
+    ).folder
 
 
 def in_the_run(folder, model):
@@ -276,6 +280,84 @@ def test_texts_get_the_bits_of_the_run(tmp_path):
     np.testing.assert_array_equal(model.predict(tmp_path / "t.jsonl"), labels)
 
 
+def test_a_store_is_applied_to_in_its_own_order_with_the_rows_of_the_source(table, tmp_path):
+    folder, frame = table
+    model, store = daskfs.load(folder / "run"), daskfs.open_store(folder / "one.zarr")
+    frame = frame[frame.gone.notna()]  # the others were dropped
+    expected = model.predict(frame)[store.source_rows]
+    np.testing.assert_array_equal(model.predict(store), expected)
+    applied = apply(model, folder / "one.zarr", tmp_path / "o.parquet")
+    found = pd.read_parquet(tmp_path / "o.parquet")
+    assert list(found.columns) == ["id", "row", "prediction"]
+    np.testing.assert_array_equal(found.row, store.source_rows)
+    np.testing.assert_array_equal(found.prediction, expected)
+    assert list(found.id) == list(frame.id.to_numpy()[store.source_rows])
+    assert applied.metrics == pytest.approx(apply(model, frame, tmp_path / "p.csv").metrics)
+    assert applied.notes == []
+    other = daskfs.ingest(frame.drop(columns="city"), tmp_path / "other.zarr", target="y", schema=without("city"))
+    with pytest.raises(SchemaError, match="the data lack 'city="):
+        model.predict(other)
+    later = daskfs.ingest(frame.iloc[:250], tmp_path / "later.zarr", schema=without())
+    assert "encoded for themselves" in apply(model, later, tmp_path / "q.csv").notes[0]
+
+
+def without(*names):
+    return {"version": 1, "columns": {name: one for name, one in COLUMNS.items() if name not in names}}
+
+
+@pytest.mark.parametrize("more", [{}, {"feature_ids": True}])
+def test_sparse_stores_are_applied_to_by_number_or_by_id(sparse, more):
+    folder, _ = sparse
+    select = {"method": "online_substitution", "n_features_to_select": 5, "loss": "squared"}
+    run_of(folder, {"kind": "libsvm", "path": "t.svm", **more}, select)
+    model, store = daskfs.load(folder / "run"), daskfs.open_store(folder / "one.zarr")
+    np.testing.assert_array_equal(model.predict(store), model.predict(folder / "t.svm")[store.source_rows])
+
+
+def test_classes_of_a_store_are_found_by_their_names(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200)})
+    frame["y"] = np.where(frame.a > 0, "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "fgm", "n_features_to_select": 1})
+    model = daskfs.load(tmp_path / "run")
+    new = daskfs.ingest(frame.assign(y=np.where(frame.a > 0, "yes", "maybe")), tmp_path / "new.zarr", target="y")
+    applied = apply(model, new, tmp_path / "o.csv")
+    assert applied.metrics["accuracy"] == 1.0, "the rows of 'yes' alone: nobody knows of 'maybe'"
+
+
+def test_genotypes_get_the_bits_of_the_run_with_variants_found_by_name(tmp_path):
+    dosages = random_dosages(120, 30)
+    y = dosages[:, 4] - 2.0 * dosages[:, 17] + 0.01 * np.random.default_rng(0).normal(size=120)
+    bed = write_set(tmp_path, dosages, phenotypes=y.round(6).tolist())
+    run_of(tmp_path, {"kind": "plink", "path": str(bed)}, {"method": "fgm", "n_features_to_select": 3})
+    model = daskfs.load(tmp_path / "run")
+    expected = in_the_run(tmp_path, model)
+    np.testing.assert_array_equal(model.predict(bed), expected)
+    order = np.random.default_rng(1).permutation(30)
+    (tmp_path / "new").mkdir()
+    other = write_set(tmp_path / "new", dosages[:50, order], ids=[f"rs{j}" for j in order], phenotypes=y[:50].tolist())
+    np.testing.assert_array_equal(model.predict(other), expected[:50])
+    apply(model, other, tmp_path / "o.csv")
+    assert "prediction" in pd.read_csv(tmp_path / "o.csv").columns
+    lacking = dosages.copy()
+    lacking[7, 17] = MISSING
+    with pytest.raises(DataError, match="rs17"):
+        model.predict(write_set(tmp_path / "new", lacking, name="lacking", phenotypes=y.tolist()))
+
+
+def test_a_run_of_an_old_store_makes_it_anew_by_force_and_leaves_a_model(tmp_path, monkeypatch):
+    messy()[["a", "share", "y"]].to_csv(tmp_path / "t.csv", index=False)
+    source, select = {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "fgm", "n_features_to_select": 1}
+    with monkeypatch.context() as before:
+        before.setattr(WholeWriter, "_told_source", lambda self: {**self.source, "encoder": None})
+        run_of(tmp_path, source, select)
+    with pytest.raises(RunError, match="run it again with --force, which makes its store anew"):
+        daskfs.load(tmp_path / "run")
+    run_of(tmp_path, source, select, force=True)
+    assert daskfs.load(tmp_path / "run").features == ["a"]
+
+
 def test_arrays_are_taken_by_place_and_frames_by_name(tmp_path):
     run_of(tmp_path, {"kind": "sklearn", "name": "diabetes"}, {"method": "message", "n_subsets": 3})
     model = daskfs.load(tmp_path / "run")
@@ -300,7 +382,7 @@ def test_folders_without_a_model_damaged_and_newer_ones_are_refused(table, tmp_p
     with pytest.raises(RunError, match="name the folder of a finished run"):
         daskfs.load(tmp_path)
     (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(RunError, match="run the pipeline again"):
+    with pytest.raises(RunError, match="run it again with --force"):
         daskfs.load(tmp_path)
     changed = document | {"fit": document["fit"] | {"intercept": 1.0}}
     for content, problem in (

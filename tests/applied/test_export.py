@@ -1,5 +1,6 @@
 """What is exported gives the numbers that the model gives: SQL in sqlite3, the Python file with scikit-learn."""
 
+import json
 import math
 import sqlite3
 from contextlib import closing
@@ -15,7 +16,7 @@ from daskfs.errors import ConfigError
 from daskfs.feature_maps.product_features import ProductFeatures
 from daskfs.selectors.base import BaseSelector
 from daskfs.sources.registry import as_source
-from tests.applied.test_apply import COLUMNS, messy
+from tests.applied.test_apply import COLUMNS, messy, run_of
 
 
 class Fitted(BaseSelector):
@@ -126,6 +127,43 @@ def test_products_are_made_in_sql_and_in_python(frame):
     space = {}
     exec(compile(export(model, "sklearn"), "exported.py", "exec"), space)
     np.testing.assert_allclose(space["build"]().predict(frame), model.predict(frame), rtol=1e-9)
+
+
+def test_levels_as_entries_and_as_counts_are_made_in_sql_and_in_python(frame, tmp_path):
+    frame = frame.assign(town=frame.city.fillna("none"), code=frame.code.map("k{}".format))
+    columns = {
+        "a": {},
+        "town": {"dtype": "string", "encoding": "counts"},
+        "code": {"dtype": "string"},
+        "city": {"dtype": "string", "missing": "category"},
+        "y": {"role": "target"},
+    }
+    frame = frame[[*columns]]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "s.yaml").write_text(json.dumps({"version": 1, "columns": columns}))
+    select = {"method": "online_substitution", "n_features_to_select": 7, "loss": "squared"}
+    source = {"kind": "csv", "path": "t.csv", "schema": "s.yaml", "one_hot": "sparse"}
+    model = Model.load(run_of(tmp_path, source, select))
+    assert {"town.count", "a"} <= {*model.features} or len(model.features) == 7
+    assert any(name.startswith("city=") for name in model.features)
+    with closing(sqlite3.connect(":memory:")) as base:
+        frame.to_sql("data", base, index=False)
+        found = pd.read_sql(export(model, "sql", dialect="sqlite"), base)
+    np.testing.assert_allclose(found["prediction"], model.predict(frame), rtol=1e-5)
+    space = {}
+    exec(compile(export(model, "sklearn"), "exported.py", "exec"), space)
+    np.testing.assert_allclose(space["build"]().predict(frame), model.predict(frame), rtol=1e-9)
+    assert {*export(model, "columns").split()} <= {*columns}
+
+
+def test_hashed_levels_are_refused_with_what_to_do_instead(frame):
+    some = {name: {"role": "ignore"} for name in frame if name not in ("code", "y")}
+    model = model_of(frame, some | {"code": {"dtype": "string", "encoding": {"hashed": 4}}, "y": {"role": "target"}})
+    with pytest.raises(ConfigError, match="use daskfs apply"):
+        export(model, "sql")
+    with pytest.raises(ConfigError, match=r"use daskfs\.load"):
+        export(model, "sklearn")
+    assert len(export(model, "list").splitlines()) == 4
 
 
 def test_names_with_quotes_and_code_are_names(frame):

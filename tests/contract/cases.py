@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.linear_model import Lasso
 
 import daskfs
+import daskfs.baselines
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ def _selectors() -> Iterator[Case]:
     logistic = simulated | {"rule": "os", "loss": "logistic"}
     name = "async_online_substitution-logistic"
     yield Case(name, "AsyncOnlineSubstitution", logistic, "classes")
+    chosen = substitution | {"n_features_to_select": "cv"}
+    in_blocks = {"blocks_one_after_the_other_give_the_bits_of_fit": "cross-validation reads all rows several times"}
+    yield Case("online_substitution-cv", "OnlineSubstitution", chosen, unfit=in_blocks)
     fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
     yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
     for loss in ("squared_hinge", "logistic", "squared"):
@@ -133,6 +137,10 @@ def _selectors() -> Iterator[Case]:
     heaps = mission | {"variant": "paper", "loss": "multinomial"}
     yield Case("mission-paper-multinomial", "Mission", heaps, "three classes", sparse=raw, on_tall_data=many)
     yield Case("mission-multinomial", "Mission", mission | {"loss": "multinomial"}, "three classes", sparse=raw)
+    asked = {"n_features_to_select": 6}
+    yield Case("auto", "Auto", asked, **OF_FGM)
+    yield Case("auto-classes", "Auto", asked, "classes")
+    yield Case("auto-three-classes", "Auto", asked, "three classes", **OF_FGM)
 
 
 def _baselines() -> Iterator[Case]:
@@ -179,4 +187,30 @@ def _baselines() -> Iterator[Case]:
     yield Case("identity_mission", "IdentityMission", six | {"n_steps": 40}, unfit=begins_anew)
 
 
-CASES = [*_selectors(), *_baselines()]
+def _of_a_selector() -> Iterator[Case]:
+    no_name = {"runs_in_a_pipeline": "a pipeline file names the selector inside, and has a section of its own for it"}
+    inside: dict[str, Any] = {"n_features_to_select": 6, "loss": "squared"}
+    pursuit = daskfs.baselines.OrthogonalMatchingPursuit(**inside)
+    yield Case("stability", "StabilitySelection", {"selector": pursuit, "n_pairs": 3}, unfit=no_name)
+    of_classes = daskfs.FGM(6, loss="logistic")
+    options = {"selector": of_classes, "n_pairs": 2}
+    yield Case("stability-classes", "StabilitySelection", options, "three classes", unfit=no_name, **OF_FGM)
+    votes = {"selector": daskfs.Message(n_subsets=6, loss="squared"), "subsamples": "own", "threshold": 0.8}
+    yield Case("stability-votes", "StabilitySelection", votes, unfit=no_name)
+    knockoffs = {"selector": daskfs.OnlineSubstitution(10, loss="squared"), "fdr": 0.5}
+    yield Case("knockoffs", "Knockoffs", knockoffs, unfit=no_name)
+    drawn = {"selector": of_classes, "fdr": 0.6, "n_draws": 3, "block_columns": 20}
+    yield Case("knockoffs-draws", "Knockoffs", drawn, "three classes", unfit=no_name, **OF_FGM)
+    some = {"one": [0, 7, 8], "two": [2, 5, 4, 9], "three": [11, 16]}
+    in_groups = knockoffs | {"feature_groups": some}
+    yield Case("knockoffs-groups", "Knockoffs", in_groups, unfit=no_name)
+    sizes: dict[str, Any] = {"sizes": [2, 6], "cv": 3}
+    substitution = daskfs.OnlineSubstitution(loss="squared")
+    yield Case("selection_cv", "SelectionCV", sizes | {"selector": substitution}, unfit=no_name)
+    fgm, three = daskfs.FGM(loss="logistic"), {"target": "three classes", "unfit": no_name, **OF_FGM}
+    yield Case("selection_cv-fgm", "SelectionCV", sizes | {"selector": fgm}, **three)
+    each = sizes | {"selector": daskfs.baselines.LassoCut(loss="squared")}
+    yield Case("selection_cv-each", "SelectionCV", each, unfit=no_name)
+
+
+CASES = [*_selectors(), *_baselines(), *_of_a_selector()]

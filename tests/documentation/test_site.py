@@ -80,6 +80,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(si
         )
         assert not loaded, page
         assert not re.findall(r"<img(?![^>]*\balt=\"[^\"]+\")[^>]*>", text), f"{page}: a picture without words"
+        assert not re.findall(r'role="heading"(?! aria-level)|<pre>|<th class="head"><p></p></th>', text), page
     for style in site.rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style
 

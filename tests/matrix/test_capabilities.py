@@ -22,6 +22,8 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView
 from daskfs.matrix.blocks import RowBlock, packed, unpacked
 from daskfs.matrix.names import Names
+from daskfs.model_selection.knockoff_columns import KnockoffMatrix, column_blocks
+from daskfs.model_selection.second_order import law_of
 from daskfs.selectors.online_substitution.stream import ArrivedColumns
 from daskfs.sources.plink import PlinkSource
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
@@ -59,6 +61,14 @@ class Places:
 def in_memory(X, **options):
     dense = X.toarray() if scipy.sparse.issparse(X) else X
     return ArrayMatrix(X, **options), Places(dense, options.get("y"), options.get("weight"), np.arange(N), None)
+
+
+def with_knockoffs(matrix, known):
+    blocks = column_blocks([np.array([0, 4]), *(np.array([j]) for j in (1, 2, 3, 5, 6))], 3)
+    made = KnockoffMatrix(matrix, blocks, [law_of(matrix, "mvr", N, block) for block in blocks], seed=1)
+    X = made.read(slice(None))  # of which any part is to be read alike
+    np.testing.assert_array_equal(made.parted(X)[0], known.X)
+    return made, Places(X, known.y, known.weight, known.source, known.labels)
 
 
 def stored(folder, dtype, shuffle):
@@ -104,6 +114,7 @@ def genotypes(folder, missing):
 @pytest.fixture(scope="module")
 def matrices(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
+    (folder / "again").mkdir()
     return {
         "dense": in_memory(values(), y=Y, weight=WEIGHT, feature_names=NAMED),
         "fortran": in_memory(np.asfortranarray(values(np.float64)), y=Y, shuffled=True),
@@ -117,11 +128,14 @@ def matrices(tmp_path_factory):
         "shuffled sparse store": stored_sparse(folder, "float64", shuffle=True),
         "genotypes": genotypes(folder, "zero"),
         "genotypes with means": genotypes(folder, "mean"),
+        "knockoffs": with_knockoffs(*in_memory(values(), y=Y, weight=WEIGHT, feature_names=NAMED)),
+        "knockoffs of a store": with_knockoffs(*stored(folder / "again", "float64", shuffle=True)),
     }
 
 
 KINDS = ("dense", "fortran", "int8", "csr", "csr of int8", "store", "shuffled store", "store of int8")
 KINDS += ("sparse store", "shuffled sparse store", "genotypes", "genotypes with means")
+KINDS += ("knockoffs", "knockoffs of a store")
 
 
 @st.composite
@@ -313,7 +327,9 @@ class Examination:
         assert self.matrix.target_classes == self.root.target_classes
 
     def table_columns(self):
-        expected = None if self.root.target_classes is None else [NAMED[0], "job", "job", *NAMED[3:]]
+        n_of_each = self.root.shape[1] // P  # a knockoff belongs to its column's
+        of_table = [NAMED[0], "job", "job", *NAMED[3:]]
+        expected = None if self.root.target_classes is None else [name for name in of_table for _ in range(n_of_each)]
         found = self.matrix.table_columns
         assert (None if found is None else found.tolist()) == expected
 

@@ -10,6 +10,7 @@ from daskfs.metrics import PREDICTION_METRICS, bootstrap_interval
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.examining import Predicted, doubts_of_test, record_of_test
 from daskfs.pipeline.run import run_pipeline
+from daskfs.report.comparison import differences
 from daskfs.result import SelectionResult
 
 
@@ -51,7 +52,7 @@ def test_metrics_stand_beside_those_of_a_constant(numbers):
     one = predicted(*numbers)
     record = record_of_test(one, 0.25, {"mse": one.metric("mse"), "r2": one.metric("r2"), "selection_recall": 1.0})
     assert record.baseline_metrics["mse"] == pytest.approx(np.mean((one.y - 0.25) ** 2))
-    assert record.baseline_metrics.keys() == record.intervals.keys() == {"mse", "r2"}
+    assert record.baseline_metrics.keys() == record.intervals.keys() == record.drawn.keys() == {"mse", "r2"}
     for name, (low, high) in record.intervals.items():
         assert low < PREDICTION_METRICS[name](one.y, one.prediction) < high
     assert record.baseline == "the mean of the training rows, 0.25"
@@ -140,3 +141,23 @@ def test_what_a_selector_remarks_is_a_warning_of_the_report(document, write, tmp
     remarks = [note for note in result.notes if isinstance(note, Suspicion)]
     assert any("exact copies of selected columns" in note for note in remarks)
     assert {*remarks} <= {*result.evidence.warnings}
+
+
+def test_selections_of_one_run_are_compared_on_its_test_rows_and_the_refits_too(document, write, tmp_path):
+    wrong = {"method": "online_substitution", "n_features_to_select": 1, "label": "one"}
+    document["select"] = [{"method": "message", "n_subsets": 1}, wrong]
+    document["refit"] = {"by": "ridge"}
+    outcome = run_pipeline(load_pipeline(write(document)))
+    tests = [result.evidence.test for result in outcome.results.values()]
+    assert tests[0].rows == tests[1].rows != ""
+    for result, test in zip(outcome.results.values(), tests, strict=True):
+        for name in ("r2", "refit_r2"):
+            low, high = test.intervals[name]
+            assert low < result.metrics[name] < high
+            assert len(test.drawn[name]) == 300
+    found = {one.metric: one for one in differences(outcome.results)}
+    assert {"r2", "refit_r2"} <= found.keys()
+    assert (found["r2"].label, found["r2"].is_noise) == ("one", False)
+    assert "Do they differ by more than noise?" in outcome.report.read_text()
+    again = {label: SelectionResult.load(outcome.folder / label) for label in outcome.results}
+    assert differences(again) == differences(outcome.results)

@@ -147,6 +147,14 @@ def test_a_phone_shows_it_too_light_and_dark(page, scheme):
     assert examined(page, look, width=400) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 27)"}[scheme]
 
 
+def test_paper_shows_whole_tables_with_every_line_open(page):
+    async def look(tab):
+        await tab.ask("Emulation.setEmulatedMedia", media="print")
+        return await tab.value("document.querySelector('details table').getBoundingClientRect().height > 100")
+
+    assert examined(page, look, width=700), "A4 between its margins"
+
+
 @pytest.mark.slow
 def test_ten_thousand_features_scroll_to_the_last(tmp_path):
     path = tmp_path / "long.html"

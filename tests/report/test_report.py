@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import RunError
+from daskfs.evidence import DataRecord, EvidenceRecord, QualityRecord
 from daskfs.methods import METHODS, find_method
 from daskfs.report import markup
+from daskfs.report.comparison import differences, sentences
 from daskfs.report.html import SCORE_KINDS, render_report
 from daskfs.report.markup import SCRIPTS, asset
-from daskfs.report.plots import FIGURES, draw_passes
+from daskfs.report.plots import FIGURES, draw_history, draw_passes
 from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
@@ -203,6 +205,15 @@ def test_the_passes_of_fgm_are_drawn():
     assert draw_passes(history.head(0)) is None
 
 
+def test_the_curve_of_cross_validation_is_drawn_with_its_standard_errors():
+    curve = {"features": [1, 4, 16], "mse": [3.0, 1.25, 2.0], "standard_error": [0.5, 0.25, 0.5]}
+    history = pd.DataFrame({**curve, "chosen": [False, True, False], "fold_1": 1.0, "fold_2": 2.0})
+    (figure,) = draw_history(history, "cross-validation")
+    assert "its mean over 2 folds" in figure.text
+    assert "Chosen: 4 features, mse 1.25 ± 0.25." in figure.text
+    assert draw_history(history.drop(columns="chosen"), "cross-validation") == []
+
+
 def test_a_methods_own_columns_and_learning_curve_are_shown():
     result = make_result()
     result.method, result.score_kind, result.history_kind = "mission", "weight", "rows"
@@ -298,3 +309,78 @@ def test_what_features_are_made_of_is_a_table_of_its_own():
     assert rows[1][1:] == ["0.5", html.escape(EVIL), "0.25", "1", "größe", "0", "1,204"]
     assert rows[2][1:] == ["0.125", "日本", "", "2", "", "", ""]
     assert "parent 1" not in page
+
+
+def test_intervals_of_coefficients_stand_beside_them():
+    result = make_result()
+    ends = {"lower": np.linspace(0.5, 1.5, len(result.table)), "upper": 2.25}
+    result.table = result.table.assign(std_error=0.5, **ends)
+    result.table.loc[0, "lower"] = np.nan
+    page = render_report("intervals", {"message": result})
+    checked(page)
+    assert "95 % interval" in page
+    assert "1.5 to 2.25" in page
+    assert page.count("to 2.25") == len(result.table) - 1, "a coefficient without a standard error has none"
+    assert "std error" in page
+    assert ">lower<" not in page
+
+
+def result_of_test(metric, value, drawn, rows="the same"):
+    result = make_result(metrics={metric: value})
+    record = QualityRecord(40, "0", {}, {}, [], [], [], [], [], "", [], [], rows, {metric: drawn})
+    result.evidence = EvidenceRecord(DataRecord("s", "y", None, "20%", 1, None, None, None), test=record)
+    return result
+
+
+def drawn_metrics(seed, *shifts, noise=0.01):
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(scale=0.1, size=300)
+    return [(shared + shift + rng.normal(scale=noise, size=300)).tolist() for shift in shifts]
+
+
+def test_runs_of_the_same_test_rows_are_compared_in_pairs():
+    a, b, c = drawn_metrics(0, 0.80, 0.79, 0.60)
+    results = {
+        "a": result_of_test("r2", 0.80, a),
+        "b": result_of_test("r2", 0.79, b),
+        "c": result_of_test("r2", 0.60, c),
+    }
+    near, far = differences(results)
+    assert (near.best, near.label, near.is_noise, far.label, far.is_noise) == ("a", "b", True, "c", False)
+    assert near.difference == pytest.approx(-0.01)
+    assert far.high - far.low < 0.1, "the rows' noise is common to both, a tenth wide each"
+    assert sentences([near, far]) == [
+        "r2: a is best; not to be told from it on these rows: b; worse by more than noise: c (by 0.2)"
+    ]
+    page = render_report("compared", results)
+    checked(page)
+    assert "Do they differ by more than noise?" in page
+    assert sentences([near, far])[0] in page
+
+
+def test_errors_are_better_where_they_are_smaller_and_other_rows_are_not_compared():
+    a, b = drawn_metrics(1, 1.0, 2.0)
+    results = {
+        "a": result_of_test("mse", 1.0, a),
+        "b": result_of_test("mse", 2.0, b),
+        "c": result_of_test("mse", 0.1, a, rows="others"),
+    }
+    (only,) = differences(results)
+    assert (only.best, only.label, only.is_noise) == ("a", "b", False)
+    assert differences({"a": result_of_test("mse", 1.0, a)}) == []
+    assert "Do they differ" not in render_report("before", {"a": make_result(), "b": make_result()})
+
+
+def test_equal_runs_seldom_differ_by_more_than_noise_however_many():
+    """Of 60 comparisons of five equal ones, in at most one of twenty the best is told from any: 3 are expected."""
+    wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        errors = rng.standard_normal((5, 200)) ** 2
+        rows = [np.random.default_rng(k).integers(0, 200, 200) for k in range(300)]
+        results = {
+            str(k): result_of_test("mse", float(one.mean()), [float(one[at].mean()) for at in rows])
+            for k, one in enumerate(errors)
+        }
+        wrong += any(not one.is_noise for one in differences(results))
+    assert wrong <= 8

@@ -143,7 +143,7 @@ def test_constant_columns_are_named_in_the_notes(problem):
     X[:, [4, 6]] = 2.0
     selector = Message(n_subsets=3).fit(X, y)
     assert np.isnan(selector.scores_[[4, 6]]).all()
-    assert selector.result_.notes == ["2 column(s) are constant and cannot be selected: x4, x6"]
+    assert selector.result_.notes[0] == "2 column(s) are constant and cannot be selected: x4, x6"
 
 
 def test_duplicated_and_collinear_columns_give_finite_answers(problem):

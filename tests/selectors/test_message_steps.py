@@ -10,6 +10,7 @@ from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ri
 
 from daskfs.errors import SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.message.errors import SELECTED_ON_THE_SAME_ROWS
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets, strided, subset_starts, why_n_subsets
@@ -78,7 +79,7 @@ def test_the_reason_for_the_number_of_subsets_is_said(n_samples, n_features, rea
 
 def test_the_result_says_how_many_subsets_were_chosen_only_where_nobody_asked(problem):
     assert "3 subsets of 400 rows were chosen" in Message().fit(*problem).result_.notes[0]
-    assert Message(n_subsets=3).fit(*problem).result_.notes == []
+    assert Message(n_subsets=3).fit(*problem).result_.notes == [SELECTED_ON_THE_SAME_ROWS]
 
 
 def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
@@ -231,7 +232,10 @@ def test_a_subset_whose_path_has_not_met_a_selected_feature_is_read_again():
     selector = Message(n_subsets=3, patience=1).fit(matrix)
     np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0, 1])
     assert selector.n_cached_ == 2
-    assert selector.result_.notes == ["1 of 3 subsets had to read the selected columns again for the refit"]
+    first, *on_errors = selector.result_.notes
+    assert first == "1 of 3 subsets had to read the selected columns again for the refit"
+    assert on_errors[0] == SELECTED_ON_THE_SAME_ROWS
+    assert "times as much as std_error says" in on_errors[1], "the third subset is another than the others"
     expected = LinearRegression().fit(X[:, :2], y)
     np.testing.assert_allclose(selector.coef_[:2], expected.coef_, rtol=1e-12)
 

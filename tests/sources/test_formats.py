@@ -85,6 +85,29 @@ def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, en
     assert look.n_rows == 200
 
 
+def run_command(text, folder):
+    """Run the command that a remedy names."""
+    command = shlex.split("python -c " + text.partition("python -c ")[2].partition("; then")[0])
+    subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True)
+
+
+def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_that_converts_them(tmp_path):
+    FRAME.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    for refused in (lambda: look_at(tmp_path / "t.jsonl"), lambda: ingest(tmp_path / "t.jsonl", tmp_path / "x.zarr")):
+        with pytest.raises(SourceError) as caught:
+            refused()
+        (tmp_path / "t.parquet").unlink(missing_ok=True)
+        run_command(caught.value.remedy, tmp_path)
+        assert look_at(tmp_path / "t.parquet").n_rows == 200
+    np.savez(tmp_path / "d.npz", X=MATRIX, y=MATRIX[:, 1])
+    with pytest.raises(SourceError, match="expected a sparse matrix") as caught:
+        ingest(tmp_path / "d.npz", tmp_path / "x.zarr")
+    run_command(caught.value.remedy, tmp_path)
+    assert "{kind: npy, path: d.X.npy, y: d.y.npy}" in caught.value.remedy
+    store = ingest(tmp_path / "d.X.npy", tmp_path / "x.zarr", y=tmp_path / "d.y.npy", dtype="float64", shuffle=False)
+    np.testing.assert_array_equal(store.read(slice(None)), MATRIX)
+
+
 @pytest.mark.parametrize("ending", FORMATS)
 def test_each_format_that_is_not_read_says_so_before_it_is_opened(ending):
     with pytest.raises(SourceError, match="python -c") as caught:
@@ -146,7 +169,7 @@ def test_arrays_of_numpy_are_read_with_their_targets(tmp_path):
     np.testing.assert_array_equal(store.read_weight(), np.arange(200.0))
     assert list(store.names.array()) == ["one", "two"]
     np.savez(tmp_path / "dense.npz", X=MATRIX)
-    with pytest.raises(SourceError, match=r"a dense array by numpy\.save, as a \.npy file"):
+    with pytest.raises(SourceError, match=r"its arrays are dense: python -c .*numpy\.save"):
         ingest(tmp_path / "dense.npz", tmp_path / "other.zarr")
     (tmp_path / "X.npy").write_bytes(b"no array")
     with pytest.raises(SourceError, match=r"expected an array in a \.npy file"):

@@ -39,8 +39,9 @@ class AlphaInvesting(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         With which the stream ends; by default 100.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     wealth : float
         To begin with, W_0.
     payout : float
@@ -67,6 +68,7 @@ class AlphaInvesting(ColumnBaseline):
     """
 
     method = "alpha_investing"
+    joins_for_good = True
     history_columns: ClassVar = {"index": int, "test": int, "price": float, "wealth": float}
 
     wealth: PositiveShare = 0.5

@@ -22,7 +22,7 @@ from daskfs.baselines.standard_columns import (
 )
 from daskfs.kernels.glm.newton import Problem
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
-from daskfs.parameters import Count, LossOf, n_to_select
+from daskfs.parameters import CountOrCV, LossOf, n_to_select
 from daskfs.selectors.base import SEPARATED, BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import Record
@@ -58,8 +58,9 @@ class ColumnBaseline(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         The paper's s; by default half of the features and at most 100.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes; by default squared or logistic, as the target calls for.
     memory_limit : int or str, optional
@@ -82,13 +83,25 @@ class ColumnBaseline(BaseSelector):
 
     keeps_columns: ClassVar[bool] = False
     """Whether the standardised columns stay in memory between passes, where they fit."""
+    joins_for_good: ClassVar[bool] = False
+    """Whether columns join one by one, in an order that does not depend on how many are asked for, and none leaves."""
+    ridge_of_path = 0.0
     history_columns: ClassVar[dict[str, type]]
     """Names and types of what the history says in each line."""
 
     score_kind = "standardised coefficient"
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(BOUNDED_CURVATURE, AT_ONCE, among=("squared", "logistic", "squared_hinge"))] = "auto"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the first columns of a fit are those of a fit that selects so many."""
+        return self.joins_for_good
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """Columns as they joined."""
+        return self._joined
 
     @abstractmethod
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
@@ -155,13 +168,15 @@ class ColumnBaseline(BaseSelector):
         with run.timed("select"):
             chosen = run.load("", Selection)
             if chosen is None:
-                told = Run(rows, self.method, progress=run.progress)  # pass by pass; their time is that of one step
+                progress = None if run.is_part else run.progress
+                told = Run(rows, self.method, progress=progress)  # pass by pass; their time is that of one step
                 columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
                 problem = Problem(self._loss.code, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)
                 table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))
                 chosen = Selection(features, table, tuple(notes), columns.n_passes)
                 run.save("", chosen)
+        self._joined = np.asarray(chosen.features, dtype=np.int64)
         notes = [*chosen.notes, *self._refit(run.over(rows), np.sort(chosen.features))]
         notes.append(f"{chosen.n_passes} passes over all columns")
         kinds = self.history_columns.items()

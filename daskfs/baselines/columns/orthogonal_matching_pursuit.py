@@ -68,7 +68,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
     """
 
     method = "orthogonal_matching_pursuit"
-    keeps_columns = True
+    keeps_columns, joins_for_good = True, True
     history_columns: ClassVar = {"index": int, "pass": int, "product": float, "objective": float}
 
     n_features_per_pass: Count = 1

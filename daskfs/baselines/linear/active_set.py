@@ -25,8 +25,9 @@ class ActiveSet(
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         Exactly so many; by default until `tol` or `max_passes` ends it.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     random_state : int, RandomState or None
         Of the rows held out with ``C="validation"``.
 

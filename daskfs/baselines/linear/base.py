@@ -14,7 +14,7 @@ from scipy.sparse import csc_array
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import Count, Positive, n_to_select
+from daskfs.parameters import CountOrCV, Positive, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.fgm.loss_weight import default_C
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
@@ -50,8 +50,9 @@ class LinearBaseline(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     C : float, optional
         Instead, the weight of the loss; by default ten times the least that selects anything.
     memory_limit : int or str, optional
@@ -65,7 +66,7 @@ class LinearBaseline(BaseSelector):
 
     score_kind = "standardised coefficient"
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     C: Positive | None = None
     debias = False
 

@@ -33,8 +33,9 @@ class GroupBaseline(LinearBaseline, SelectsGroups, kw_only=True):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         So many groups: of the fit with the largest penalty that keeps as many, those with the largest coefficients.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     feature_groups : "schema", array of labels, list of arrays, or mapping, optional
         Columns that are selected together or not at all, as of `FGM`. A column that is in several groups has a
         coefficient in each of them, as in the latent group lasso.

@@ -33,7 +33,7 @@ from daskfs.kernels.baselines.hard_thresholding import accumulate, threshold
 from daskfs.kernels.sketch.count_sketch import rows_of, seed_word
 from daskfs.losses import NUMBERS
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import Count, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
+from daskfs.parameters import Count, CountOrCV, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
@@ -51,8 +51,9 @@ class FullGradient(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         k; 1,000 by default, or all where there are fewer.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared"}
         Least squares either way.
     step_size : float
@@ -66,7 +67,7 @@ class FullGradient(BaseSelector):
 
     score_kind = "weight"
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(NUMBERS, among=("squared",))] = "auto"
     step_size: Positive = 1.0
     n_steps: Count = 300

@@ -38,8 +38,9 @@ class _Forgetful(
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         k; 1,000 by default, or all where there are fewer.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     random_state : int, RandomState or None
         Of the order of the rows.
     """

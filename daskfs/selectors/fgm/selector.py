@@ -52,7 +52,7 @@ from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import Count, LossOf, Positive, Tolerance, n_to_select
+from daskfs.parameters import Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import Candidates, GroupScore, ImplicitColumns, StoredColumns, StoredGroups
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
@@ -84,8 +84,9 @@ class FGM(SelectsGroups):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         Exactly so many; by default until `tol`, `max_passes` or `validation` ends it.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.
@@ -203,9 +204,10 @@ class FGM(SelectsGroups):
     method = "fgm"
     score_kind = "standardised coefficient"
     history_kind = "passes"
+    takes_weights_in_place = True
     _takes_overlap = True
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     n_features_per_pass: Count | None = None
     loss: Annotated[
         str,
@@ -243,6 +245,16 @@ class FGM(SelectsGroups):
         if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "excess"):
             name = "group_score" if self.counts == "groups" else "counts"
             raise ConfigError("has no effect without feature_groups", name, "leave it out")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether passes select columns, as many as are asked for, and the refit gives their coefficients."""
+        plain = self.feature_groups is None and self.feature_map is None and self.validation is None
+        return plain and self.debias and self.fit_intercept
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """Columns as they entered: pass by pass, and in a pass by score."""
+        return self._entered
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
@@ -379,6 +391,7 @@ class FGM(SelectsGroups):
     def _take(self, passes: Passes) -> None:
         """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
         features, standardised = passes.selected()
+        self._entered = np.array([*dict.fromkeys(passes.problem.members.tolist())], dtype=np.int64)
         centre, inverse = passes.problem.scaling_of(features)
         coef = standardised * inverse
         intercept = passes.problem.shift - (centre * coef).sum(axis=1)

@@ -22,6 +22,7 @@ from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
 from daskfs.selectors.message.choices import PAIRS, Choices
+from daskfs.selectors.message.errors import of_differences, of_mean, of_median, scatter
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import (
@@ -31,8 +32,10 @@ from daskfs.selectors.message.subset import (
     NormalEquations,
     Point,
     SelectionSettings,
+    of_one,
+    standard_errors,
 )
-from daskfs.selectors.message.votes import gain_of_least_squares, z_of_least_squares
+from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercept, null_intercepts
@@ -189,6 +192,40 @@ class SubsetFits(ABC):
         And which was done, or why the step was not: a name of `STEPS_NOT_TAKEN`.
         """
 
+    @property
+    @abstractmethod
+    def estimates(self) -> np.ndarray:
+        """The coefficients of the subsets whose fits count, as `coef` has them; NaN where one does not know."""
+
+    @abstractmethod
+    def errors(self, step: str) -> np.ndarray:
+        """Return the standard errors of what `averaged` returned, by the subsets' information; NaN where none is.
+
+        Parameters
+        ----------
+        step : str
+            What was done, as `averaged` says.
+        """
+
+    def errors_by_difference(self, step: str) -> np.ndarray:
+        """Return the standard errors of the same by how the subsets' fits differ."""
+        return of_differences(self.estimates, step)
+
+    def scatter(self, errors: np.ndarray, step: str) -> tuple[float, int]:
+        """Return the variance between the subsets over that which standard errors of the average give; and its df.
+
+        On n_i rows (XᵀX)⁻¹ is on average 1 / (n_i - s - 2), and not 1 / n_i, times that of many rows.
+        """
+        n_rows = self.total.sum() / max(len(self.total), 1)
+        share = self.total.sum() / max(n_rows - len(self.columns) - 2.0, 1.0)
+        if step in ("mean", "median"):
+            return scatter(self.estimates, self.errors_of_subsets())
+        return scatter(self.estimates, np.broadcast_to(errors * np.sqrt(share), self.estimates.shape))
+
+    @abstractmethod
+    def errors_of_subsets(self) -> np.ndarray:
+        """Return the standard errors of `estimates`."""
+
     def notes(self, step: str) -> list[str]:
         """Return what a reader of the result must know of the fits."""
         n_cached, n_read, n_lost = self.counts
@@ -239,6 +276,26 @@ class LeastSquaresFits(SubsetFits):
         if average == "one_step":
             return all_rows_fit(self.equations), average
         return (median_of_fits if average == "median" else mean_of_fits)(self.coef, self.equations), average
+
+    @property
+    def estimates(self) -> np.ndarray:
+        """The coefficients of the subsets; of linearly dependent columns none."""
+        return np.where(self.is_singular[:, None], np.nan, self.coef)
+
+    def errors_of_subsets(self) -> np.ndarray:
+        """Return the standard errors of `estimates`."""
+        scale = np.where(self.equations.scale > 0.0, self.equations.scale, np.nan)
+        found: np.ndarray = errors_of_least_squares(self.equations, self.coef) / scale
+        return np.where(self.is_singular[:, None], np.nan, found)
+
+    def errors(self, step: str) -> np.ndarray:
+        """Return the standard errors of the average."""
+        if step != "one_step":
+            return (of_median if step == "median" else of_mean)(self.errors_of_subsets())
+        every = of_all_rows(self.equations)
+        coef, is_singular = solve_subsets(every)
+        error: np.ndarray = errors_of_least_squares(every, coef)[0] / every.scale[0]
+        return np.where(is_singular[0] | ~np.isfinite(error), np.nan, error)
 
     def _notes_on_fits(self) -> list[str]:
         return self._note_on_dependence(int(self.is_singular.sum()))
@@ -314,6 +371,32 @@ class LikelihoodFits(SubsetFits):
             return self._mean, "many unknowns"
         step = newton_step(self._mean, self._derivatives, float(self.fitted.total.sum()))
         return (self._mean, "long step") if step is None or not self._ends_well(step) else (step.end, average)
+
+    @property
+    def estimates(self) -> np.ndarray:
+        """The coefficients of the subsets whose likelihood has a maximum."""
+        counts = ~self.fitted.is_separable & ~self.fitted.is_singular
+        return np.where(counts.reshape(-1, *[1] * (self.fitted.coef.ndim - 1)), self.fitted.coef, np.nan)
+
+    def errors_of_subsets(self) -> np.ndarray:
+        """Return the standard errors of `estimates`; NaN where they were not asked for."""
+        estimates = self.estimates
+        if self.fitted.error is None:
+            return np.full(estimates.shape, np.nan)
+        return np.where(np.isnan(estimates) | np.isinf(self.fitted.error), np.nan, self.fitted.error)
+
+    def errors(self, step: str) -> np.ndarray:
+        """Return the standard errors of the average; where all subsets are separable none."""
+        is_separable, start = self.fitted.is_separable, self._mean
+        if is_separable.all():
+            return np.full(start.coef.shape, np.nan)
+        if step not in ("one_step", "long step"):
+            return (of_median if step == "median" else of_mean)(self.errors_of_subsets())
+        dispersion, n_classes = 1.0, len(start.coef) if start.coef.ndim > 1 else 0
+        if self.fitted.dispersion is not None:
+            dispersion = float(np.average(self.fitted.dispersion[~is_separable], weights=self.total[~is_separable]))
+        error = standard_errors(self._derivatives.hessian.sum(axis=0), start.scale, dispersion, n_classes)
+        return np.where(np.isinf(error), np.nan, error)
 
     def _notes_on_fits(self) -> list[str]:
         is_separable = self.fitted.is_separable
@@ -407,6 +490,14 @@ def median_of_fits(
 
 def all_rows_fit(equations: NormalEquations) -> Average:
     """Return the least-squares fit of all rows."""
+    every = of_all_rows(equations)
+    (mean,), (scale,), (y_mean,) = every.mean, every.scale, every.y_mean
+    coef = solve(every.gram[0], every.cross[0])[0] / scale
+    return Average(coef, float(y_mean) - float((mean * coef).sum()), mean, scale)
+
+
+def of_all_rows(equations: NormalEquations) -> NormalEquations:
+    """Return the normal equations of all rows, as those of one subset."""
     mean, scale = _mean_and_scale(equations)
     share = equations.total / equations.total.sum()
     y_mean = float((share * equations.y_mean).sum())
@@ -420,8 +511,8 @@ def all_rows_fit(equations: NormalEquations) -> Average:
             gram += part * of_pairs
             cross += part * of_columns
     np.fill_diagonal(gram, 1.0)
-    coef = solve(gram, cross)[0] / scale
-    return Average(coef, y_mean - float((mean * coef).sum()), mean, scale)
+    y_variance = float((share * (equations.y_variance + (equations.y_mean - y_mean) ** 2)).sum())
+    return NormalEquations(*of_one(equations.total.sum(), y_mean, y_variance, mean, scale, cross, gram))
 
 
 def _mean_and_scale(fitted: NormalEquations | MaximumLikelihood) -> tuple[np.ndarray, np.ndarray]:

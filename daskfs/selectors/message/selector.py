@@ -51,10 +51,13 @@ Differs from the paper
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
   likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
   the fit, and the average leaves it out. The result counts both.
+* The paper's theorems bound the error. Standard errors and intervals are asymptotic, of the features as if they had
+  been given (`daskfs.selectors.message.errors`).
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -68,10 +71,12 @@ from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
+from daskfs.result import coefficient_norm
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import is_lazy
 from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_norms, quantile
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
@@ -89,10 +94,12 @@ from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.units import Columns, Groups
 from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import fit_each_class
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
+MOST_ON_A_PATH = 400  # columns with votes
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
@@ -146,6 +153,11 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     average : {"one_step", "mean", "median"}
         Whether a Newton step on all rows follows the average of the subsets' coefficients; or their median, which
         withstands outliers in fewer than half of the subsets, as the selection does.
+    std_errors : {"information", "subsets"}
+        Of the averaged coefficients: from the inverse information of the subsets' fits, as maximum likelihood has them;
+        or from how these fits differ, which holds for noise that is not as the loss takes it (larger here than there,
+        counts more scattered than Poisson's, rows that depend on each other within strided subsets) and is rougher the
+        fewer the subsets. See `daskfs.selectors.message.errors`.
     n_lambdas : int
         Length of the Lasso path's grid, where the path is not followed from knot to knot.
     patience : int or None
@@ -167,6 +179,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
+    std_errors_ : ndarray of shape (n_features,) or (n_classes, n_features)
+        Of `coef_`; NaN where not selected, and where there is none (linearly dependent or separable). The result's
+        table has them with 95 % intervals, of several classes those of the norms.
     intercept_ : float or ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         With the logistic loss `coef_` is of the log-odds of the second.
@@ -230,6 +245,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     tie: Literal["drop", "keep"] = "drop"
     second_look: bool = True
     average: Literal["one_step", "mean", "median"] = "one_step"
+    std_errors: Literal["information", "subsets"] = "information"
     n_lambdas: Annotated[int, Ge(2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
@@ -238,6 +254,21 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         check_subsets(self.n_subsets, self.subset_size)
         if self.feature_groups is not None and self.approx is not None:
             raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether columns, not groups, have votes."""
+        return self.feature_groups is None
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """All columns that any subset chose, by votes; of as many votes by size in the fit of all of them."""
+        frequency = np.nan_to_num(self.scores_)
+        columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
+        if not len(columns):
+            return columns
+        fits = fit_each_class(run, columns, self.loss_)
+        size = coefficient_norm(fits.coef) * fits.fits[0].scale
+        return columns[np.lexsort((columns, -size, -frequency[columns]))]
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         subsets = self._subsets(shape, _units(shape.n_features, self._planned_groups(shape)), shape.n_entries)
@@ -339,15 +370,23 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         is_constant = choices.are_constant(subsets.data.n_features)
         is_kept, fits = self._fits(vote, units, is_constant, parts, settings, notes)
         self._seen.parts.append(part)
+        errors, df, on_errors = np.empty(0), math.inf, list[str]()
         if fits is None:
             columns, average = np.empty(0, dtype=np.int64), intercept_alone(choices, subsets.settings)
         else:
             columns, (average, step) = fits.columns, fits.averaged(self.average)
+            errors, df, on_errors = self._errors(fits, step)
+            if average.coef.ndim == 1 and units.of_path is None and self.estimator is None:
+                penalty = sum(settings.penalty(float(total), units.n_units) for total in fits.total)
+                on_errors += notes_on_weak(average.coef / errors, penalty, run.matrix.names[columns])
         notes += units.notes_on(vote.frequency, run.matrix.names.given, subsets.most_columns)
-        notes += [] if fits is None else fits.notes(step)
+        notes += [] if fits is None else [*fits.notes(step), *on_errors]
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = counted.n_selected
         kept = self._set_model(vote.frequency, is_kept, units, columns, average)
+        table = self._set_errors(columns, errors, df)
+        if isinstance(units, Groups):
+            table |= self._set_groups(units.groups, kept, vote.frequency[kept])
         self.result_ = self._result_of(
             run,
             notes=notes,
@@ -356,7 +395,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
                 "n_subsets": self.n_subsets_,
                 "estimator": None if self.estimator is None else repr(self.estimator),
             },
-            columns=self._set_groups(units.groups, kept, vote.frequency[kept]) if isinstance(units, Groups) else None,
+            columns=table,
             n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
         )
 
@@ -414,7 +453,28 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         columns = varying(is_kept)
         if fits is not None and len(fits.columns) == len(columns):
             return is_kept, fits
-        return is_kept, fit_subsets(parts, columns) if len(columns) else None
+        of_each = self.loss_ != "squared" and (self.average != "one_step" or any(one is None for _, one in parts))
+        return is_kept, fit_subsets(parts, columns, with_errors=of_each) if len(columns) else None
+
+    def _errors(self, fits: SubsetFits, step: str) -> tuple[np.ndarray, float, list[str]]:
+        """Return the standard errors of the average, their degrees of freedom, and the notes on them."""
+        if self.std_errors == "subsets":
+            found = fits.errors_by_difference(step)
+            return found, len(fits.total) - 1.0, notes_on_errors(found, None)
+        found = fits.errors(step)
+        n_rows = float(fits.total.sum()) if self.loss_ == "squared" else math.inf
+        return found, max(n_rows - len(fits.columns) - 1.0, 1.0), notes_on_errors(found, fits.scatter(found, step))
+
+    def _set_errors(self, columns: np.ndarray, errors: np.ndarray, df: float) -> dict[str, np.ndarray]:
+        """Set the standard errors; return them and the 95 % intervals of the table's coefficients."""
+        self.std_errors_ = np.full(self.coef_.shape, np.nan)
+        self.std_errors_[..., columns] = errors
+        coef, error = self.coef_[..., self.selected_], self.std_errors_[..., self.selected_]
+        if coef.ndim > 1:
+            coef, error = coefficient_norm(coef), of_norms(error, coef)
+        reach = quantile(df) * error
+        lower = coef - reach if self.coef_.ndim == 1 else np.maximum(coef - reach, 0.0)
+        return {"std_error": error, "lower": lower, "upper": coef + reach}
 
     def _set_model(
         self, frequency: np.ndarray, is_kept: np.ndarray, units: Columns, columns: np.ndarray, average: Average

@@ -421,6 +421,8 @@ class MaximumLikelihood(Record):
     """Wald's statistics of groups of the columns, shape (n_subsets, n_groups), where groups were asked for."""
     gain_df: np.ndarray | None = None
     """Their degrees of freedom, with the sign of a single coefficient: see `Gain`."""
+    dispersion: np.ndarray | None = None
+    """Of the noise, shape (n_subsets,), where the loss does not know it."""
 
 
 class Gain(NamedTuple):
@@ -458,19 +460,19 @@ def refit(
         at_mean = fit.coef * fit.moments.mean
         y_mean, dispersion = fit.intercept + float(np.where(np.isnan(at_mean), 0.0, at_mean).sum()), fit.dispersion
     m = fit.moments
-    gain, error = None, getattr(fit, "error", None) if with_errors else None
-    if with_errors and (error is None or asked is not None):
+    gain, error = None, None
+    if with_errors:
         at = Point(np.where(m.scale > 0.0, fit.coef, 0.0) * m.scale, y_mean, m.mean, m.scale)
         hessian = derivatives(X, y, weight, settings, at).hessian[0]
-        if asked is not None:
-            gain = gain_of_groups(hessian, at.coef, asked, dispersion)
-        else:
-            error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
+        gain = None if asked is None else gain_of_groups(hessian, at.coef, asked, dispersion)
+        error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
     is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     values = of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right)
     found = MaximumLikelihood(*values)
+    if settings.loss == "huber":
+        found = replace(found, dispersion=np.array([dispersion]))
     if gain is not None:
-        return replace(found, gain=gain.size[None], gain_df=gain.df[None])
+        found = replace(found, gain=gain.size[None], gain_df=gain.df[None])
     return found if error is None else replace(found, error=error[None])
 
 

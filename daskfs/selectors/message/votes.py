@@ -113,7 +113,16 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
     coef : ndarray of shape (n_subsets, n_columns)
         On the scale of the data.
     """
-    z, scale = np.full(coef.shape, np.nan), equations.scale
+    found: np.ndarray = coef * equations.scale / errors_of_least_squares(equations, coef)
+    return found
+
+
+def errors_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarray:
+    """Return the standard errors of standardised coefficients, of least squares on every subset; NaN where none is.
+
+    Parameters are those of `z_of_least_squares`.
+    """
+    error, scale = np.full(coef.shape, np.nan), equations.scale
     patterns, pattern = np.unique(scale > 0.0, axis=0, return_inverse=True)
     for k, varies in enumerate(patterns):  # most often one: all columns vary in all subsets
         at = np.ix_(pattern.ravel() == k, varies)
@@ -122,8 +131,8 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
         left = equations.y_variance[at[0][:, 0]] - explained  # the residuals' variance
         dispersion = left * total / np.maximum(total - b.shape[1] - 1.0, 1.0)
         gram = equations.gram[at[0][:, :, None], at[1][:, :, None], at[1][None]]
-        z[at] = b / np.sqrt(_variances(total[:, None, None] * gram, dispersion))
-    return z
+        error[at] = np.sqrt(_variances(total[:, None, None] * gram, dispersion))
+    return error
 
 
 def gain_of_least_squares(equations: NormalEquations, coef: np.ndarray, groups: ColumnGroups) -> Gain:

@@ -59,7 +59,7 @@ import numpy as np
 from daskfs.errors import Caution, ConfigError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import ClassWeights, Count, LossOf, Positive, PowerOfTwo, Share, n_to_select
+from daskfs.parameters import ClassWeights, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.entries import MOST_IDS
@@ -96,10 +96,11 @@ class Mission(LearnsFromStreams, PredictsSources):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         The paper's k; by default 1,000, or half as many as there are rows (at least 10), or all where there are fewer.
         With the paper's variant and more than two classes so many of each class, as the paper has it: what is selected
         are those of any class.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
@@ -207,7 +208,7 @@ class Mission(LearnsFromStreams, PredictsSources):
     score_kind = "weight"
     history_kind = "rows"
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(ROW_BY_ROW, several=True)] = "auto"
     variant: Literal["active", "paper"] = "active"
     heap: bool = False
@@ -237,6 +238,11 @@ class Mission(LearnsFromStreams, PredictsSources):
         if self.class_weight is not None and not loss.is_classifier:
             problem = f"the {loss.name} loss has no classes"
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the ranks of one fit are those of fewer features, whose coefficients are the refit's."""
+        return self.variant != "paper" and self.refit in ("auto", "exact") and not self.per_class
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_outputs = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
@@ -299,6 +305,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         goes on where it stood.
         """
         self.check_parameters()
+        self._refuse_cv("rows come")
         if isinstance(X, SparseSource):
             self._learn_from_source(X, None if classes is None else np.unique(classes), tell=tell)
             return self

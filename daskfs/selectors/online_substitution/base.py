@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import numpy as np
 from annotated_types import Ge
 
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
-from daskfs.parameters import Count, LossOf, NotNegative, Positive, Share, n_to_select
+from daskfs.parameters import Count, CountOrCV, LossOf, NotNegative, Positive, Share, n_to_select
 from daskfs.selectors.from_blocks import TakesColumnBlocks
 from daskfs.selectors.online_substitution.engines.base import Rule
+from daskfs.selectors.shared.elimination import order_of_removal
+from daskfs.selectors.shared.refit import FITTED_INSTEAD, MeanLoss
 from daskfs.selectors.shared.ridge import Effort
+from daskfs.selectors.shared.run import Run
 
 MAX_DEFAULT_FEATURES = 100
 COLLINEARITY_TOL = 1e-3
@@ -30,9 +34,10 @@ class SubstitutionSelector(
 
     Parameters
     ----------
-    n_features_to_select : int, optional
+    n_features_to_select : int or "cv", optional
         The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
         columns are neither constant nor copies of others, with ``ridge=0`` nor combinations of others.
+        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
     rule : {"exchange", "os", "paper"}
         What decides on a candidate; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
@@ -67,7 +72,7 @@ class SubstitutionSelector(
 
     score_kind = "loss increase"
 
-    n_features_to_select: Count | None = None
+    n_features_to_select: CountOrCV | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
     loss: Annotated[
         str,
@@ -85,6 +90,18 @@ class SubstitutionSelector(
     sufficient_decrease: Share = 0.5
     lipschitz: Positive | None = None
     collinearity_tol: Share | None = None
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether what was exchanged can be removed again, column by column: see `_path_order`."""
+        is_plain = all(getattr(self, name, None) is None for name in ("always_include", "feature_groups"))
+        return is_plain and getattr(self, "fit_intercept", True)
+
+    def _path_order(self, run: Run) -> np.ndarray:
+        """Columns by when they go, if each time that one goes whose removal costs least, the others being refitted."""
+        loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
+        positive = float(self.classes_[1]) if find_loss(loss).is_classifier else None
+        return order_of_removal(run, np.sort(self.selected_), MeanLoss(loss, positive))
 
     def _n_selected(self, n_features: int) -> int:
         """Return s."""

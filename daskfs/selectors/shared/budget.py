@@ -224,6 +224,8 @@ class Work:
     """What one process does, however many workers there are."""
     n_at_once: float = math.inf
     """Most tasks of a pass that can run at the same time."""
+    method: str = ""
+    """Whose operations they are, where not those of the method that plans."""
 
 
 CACHE_NBYTES = 16 << 20  # of a core's share, about: what is larger is fetched from memory each time

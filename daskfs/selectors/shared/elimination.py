@@ -12,8 +12,7 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import invert_independent
 from daskfs.losses import SQUARED, find_loss
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, refit_selected
-from daskfs.selectors.shared.refit_on_block import Model
+from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_selected
 from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
@@ -61,17 +60,28 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     return Kept(columns[order], costs[order])
 
 
+def order_of_removal(run: Run, columns: np.ndarray, mean_loss: MeanLoss) -> np.ndarray:
+    """Return columns in the order in which fewer of them are kept: what would be removed last comes first.
+
+    With losses other than the squared one the columns that are left are fitted again after each half of them.
+    """
+    is_squared, last = find_loss(mean_loss.loss).code == SQUARED, []
+    while len(columns) > 1:
+        fit = refit_selected(run, columns, mean_loss)
+        n_drop = len(columns) - 1 if is_squared else len(columns) // 2
+        removed = _removals(*_parabola(run, columns, mean_loss, fit), n_drop)
+        last.append(columns[removed])
+        columns = np.delete(columns, removed)
+    return np.concatenate([columns, *(gone[::-1] for gone in reversed(last))]).astype(np.int64)
+
+
 def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[np.ndarray, np.ndarray]:
     """Return the Hessian of the mean loss at a fit, in standardised columns, and the coefficients of these."""
     with run.timed("refit"):
         blocks = SelectedBlocks(run, columns)
-        total, _, centre, scale = blocks.moments(mean_loss.positive)
-        coef = fit.coef * scale
-        solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], coef])
-        threshold = float(mean_loss.threshold or 0.0)
-        model = Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale)
-        terms = blocks.terms(model, total).with_ridge(solution, fit.ridge)
-    return terms.hessian, solution
+        model, total = model_of(blocks, mean_loss, fit)
+        terms = blocks.terms(model, total).with_ridge(model.solution, fit.ridge)
+    return terms.hessian, model.solution
 
 
 def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
@@ -87,20 +97,39 @@ def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.n
 
     Columns that depend on others go in any case.
     """
-    k = len(solution)
-    inverse, dead = invert_independent(products)
-    coef = solution.copy()
-    alive = np.arange(1, k)
-    costs = _costs(inverse, coef, alive, dead)
-    for _ in range(max(n_drop, int(dead[1:].sum()))):
-        i = int(alive[np.argmin(costs)])
-        if not dead[i]:
+    removal = _Removal(products, solution)
+    for _ in range(max(n_drop, int(removal.dead[1:].sum()))):
+        removal.step()
+    return removal.alive - 1, removal.costs
+
+
+def _removals(products: np.ndarray, solution: np.ndarray, n_drop: int) -> np.ndarray:
+    """Return the places of the columns that `n_drop` removals take, in that order."""
+    removal = _Removal(products, solution)
+    return np.array([removal.step() for _ in range(n_drop)], dtype=np.int64) - 1
+
+
+class _Removal:
+    """Columns that go one by one, each time the one whose removal costs least on the parabola."""
+
+    def __init__(self, products: np.ndarray, solution: np.ndarray) -> None:
+        self.inverse, self.dead = invert_independent(products)
+        self.coef, self.alive = solution.copy(), np.arange(1, len(solution))
+
+    @property
+    def costs(self) -> np.ndarray:
+        """Of those that are left."""
+        return _costs(self.inverse, self.coef, self.alive, self.dead)
+
+    def step(self) -> int:
+        """Remove one; return which."""
+        i, inverse = int(self.alive[np.argmin(self.costs)]), self.inverse
+        if not self.dead[i]:
             row, pivot = inverse[i].copy(), inverse[i, i]
-            coef -= row * (coef[i] / pivot)
+            self.coef -= row * (self.coef[i] / pivot)
             inverse -= np.outer(row, row) / pivot
-        alive = alive[alive != i]
-        costs = _costs(inverse, coef, alive, dead)
-    return alive - 1, costs
+        self.alive = self.alive[self.alive != i]
+        return i
 
 
 def _costs(inverse: np.ndarray, coef: np.ndarray, alive: np.ndarray, dead: np.ndarray) -> np.ndarray:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -104,37 +105,80 @@ def refit_selected(
     DataError
         NaN or infinity in a selected column.
     """
-    loss, code = mean_loss.loss, find_loss(mean_loss.loss).code
-    is_chosen, ridge = mean_loss.ridge is None, mean_loss.ridge or 0.0
-    threshold = mean_loss.threshold
-    if threshold is None:
-        y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
-        weight = np.ones(len(y)) if weight is None else as_vector(weight)
-        threshold = default_threshold(y, weight) if code == HUBER else 0.0
+    return refit_nested(run, columns, [len(columns)], mean_loss, n_candidates, scale_of_map)[0]
+
+
+def refit_nested(
+    run: Run,
+    columns: np.ndarray,
+    sizes: Sequence[int],
+    mean_loss: MeanLoss = MeanLoss(),
+    n_candidates: int | None = None,
+    scale_of_map: np.ndarray | None = None,
+) -> list[SelectedFit]:
+    """Fit the target on the first so many of some columns, for each of several sizes: see `refit_selected`.
+
+    Of the squared loss the sums over the rows are those of all columns, made once.
+    """
+    loss, threshold = mean_loss.loss, threshold_on(run, mean_loss)
+    n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
     with run.timed("refit"):
         blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
         total, location, centre, scale = blocks.moments(mean_loss.positive)
         start = np.zeros(len(columns) + 1)
         start[0] = _finite(null_intercept(loss, location), total)
-        model = Model(loss, mean_loss.positive, float(threshold), start, centre, scale)
+        model = Model(loss, mean_loss.positive, threshold, start, centre, scale)
         if scale_of_map is not None:
             curvature = min(find_loss(loss).curvature_bound, 1.0)
             share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
             blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
         terms = blocks.terms(model, total)
-        if is_chosen:
-            n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
-            model, terms, ridge = _with_ridge(blocks, model, terms, Effort(total, len(columns), n_candidates))
-        fit = _descend(blocks, model, terms, total, ridge, is_bounded=is_chosen and ridge > 0.0)
-        is_separable = fit is None
-        if fit is None:  # no finite minimum
-            ridge = max(ridge, weak_ridge(total))
-            fit = _descend(blocks, model, terms, total, ridge, is_bounded=True)
+        return [
+            _refit_at(
+                blocks.first(k), _first(model, k), terms.first(k), Effort(total, k, n_candidates), mean_loss.ridge
+            )
+            for k in sizes
+        ]
+
+
+def _first(model: Model, k: int) -> Model:
+    """Return the model of the first k columns."""
+    return replace(model, solution=model.solution[: k + 1], centre=model.centre[:k], scale=model.scale[:k])
+
+
+def _refit_at(blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, given: float | None) -> SelectedFit:
+    """Return the minimum, begun at a point whose terms are known."""
+    is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
+    if is_chosen:
+        model, terms, ridge = _with_ridge(blocks, model, terms, effort)
+    fit = _descend(blocks, model, terms, total, ridge, is_bounded=is_chosen and ridge > 0.0)
+    is_separable = fit is None
+    if fit is None:  # no finite minimum
+        ridge = max(ridge, weak_ridge(total))
+        fit = _descend(blocks, model, terms, total, ridge, is_bounded=True)
     assert fit is not None
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
     return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge)
+
+
+def threshold_on(run: Run, mean_loss: MeanLoss) -> float:
+    """Return the threshold of the Huber loss, by default that of the target of a run; 0 of other losses."""
+    if mean_loss.threshold is not None:
+        return float(mean_loss.threshold)
+    if find_loss(mean_loss.loss).code != HUBER:
+        return 0.0
+    y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
+    return float(default_threshold(y, np.ones(len(y)) if weight is None else as_vector(weight)))
+
+
+def model_of(blocks: SelectedBlocks, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[Model, float]:
+    """Return a fit as the model of the blocks that it was made on, and the sum of their weights."""
+    total, _, centre, scale = blocks.moments(mean_loss.positive)
+    solution = np.concatenate([[fit.intercept + float((fit.coef * centre).sum())], fit.coef * scale])
+    threshold = threshold_on(blocks.run, mean_loss)
+    return Model(mean_loss.loss, mean_loss.positive, threshold, solution, centre, scale), total
 
 
 FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
@@ -170,12 +214,25 @@ class ClassFits(NamedTuple):
 def fit_each_class(
     run: Run, columns: np.ndarray, loss: str, ridge: float | None = None, classes: np.ndarray | None = None
 ) -> ClassFits:
-    """Fit a loss, of classes too, on some columns: see `refit_selected`.
+    """Fit a loss, of classes too, on some columns: see `fit_each_size`."""
+    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes)[0]
+
+
+def fit_each_size(
+    run: Run,
+    columns: np.ndarray,
+    sizes: Sequence[int],
+    loss: str,
+    ridge: float | None = None,
+    classes: np.ndarray | None = None,
+) -> list[ClassFits]:
+    """Fit a loss, of classes too, on the first so many of some columns: see `refit_nested`.
 
     Parameters
     ----------
     run : Run
     columns : ndarray of shape (n_columns,), int64
+    sizes : sequence of int
     loss : str
         Any; see `FITTED_INSTEAD`.
     ridge : float, optional
@@ -193,12 +250,12 @@ def fit_each_class(
             y = as_vector(y)
             classes = classes_of(y if weight is None else y[weight > 0.0], None, many=True)
         positives = [float(label) for label in (classes[1:] if len(classes) == 2 else classes)]
-    fits = []
+    of_classes = []
     with run.reported("refit", len(positives)) as advance:
         for positive in positives:
-            fits.append(refit_selected(run, columns, MeanLoss(loss, positive, ridge=ridge)))
+            of_classes.append(refit_nested(run, columns, sizes, MeanLoss(loss, positive, ridge=ridge)))
             advance()
-    return ClassFits(loss, fits, classes)
+    return [ClassFits(loss, list(fits), classes) for fits in zip(*of_classes, strict=True)]
 
 
 class Terms(NamedTuple):
@@ -207,6 +264,14 @@ class Terms(NamedTuple):
     value: float
     gradient: np.ndarray
     hessian: np.ndarray
+
+    def first(self, k: int) -> Terms:
+        """Return the terms of the intercept and the first k coefficients, where the others are 0."""
+        return (
+            self
+            if k + 1 == len(self.gradient)
+            else Terms(self.value, self.gradient[: k + 1], np.ascontiguousarray(self.hessian[: k + 1, : k + 1]))
+        )
 
     def with_ridge(self, solution: np.ndarray, ridge: float) -> Terms:
         """Return the terms with ``½ ridge Σ b²``, which leaves the intercept alone."""
@@ -311,6 +376,15 @@ class SelectedBlocks:
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
         self.penalty = np.zeros(len(columns) + 1)
         """Of each square of intercept and standardised coefficients, halved: part of the terms."""
+
+    def first(self, k: int) -> Self:
+        """Return the blocks of the first k columns."""
+        if k + 1 == len(self.penalty):
+            return self
+        found = copy(self)
+        found.columns = slice(0, k) if isinstance(self.columns, slice) else self.columns[:k]
+        found.penalty = self.penalty[: k + 1]
+        return found
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
         """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""

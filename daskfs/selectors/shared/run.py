@@ -149,6 +149,11 @@ class Run:
         return run
 
     @property
+    def is_part(self) -> bool:
+        """Whether what is done now is part of a step that is reported."""
+        return bool(self._reported)
+
+    @property
     def shape(self) -> DataShape:
         """Shape of the matrix, as plans take it."""
         return DataShape.of(self.matrix)

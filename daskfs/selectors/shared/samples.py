@@ -15,10 +15,13 @@ import numpy as np
 
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.record import nbytes_of
 from daskfs.selectors.shared.run import Run
 
 FIT_NBYTES = 512 << 20
 """Of a whole fit that is one task where nobody has set a limit."""
+SENT_NBYTES = 1 << 20
+"""Of an argument that travels with every task."""
 
 
 class Sample(Protocol):
@@ -58,7 +61,13 @@ Answer = Callable[..., dict[str, np.ndarray]]
 
 
 def on_samples(
-    run: Run, step: str, answer: Answer, recipe: Recipe, samples: Sequence[Any], *shared: Any
+    run: Run,
+    step: str,
+    answer: Answer,
+    recipe: Recipe,
+    samples: Sequence[Any],
+    *shared: Any,
+    shape: DataShape | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """Return what a selector answers on every sample, in their order.
 
@@ -71,10 +80,14 @@ def on_samples(
     recipe : Recipe
     samples : sequence of Sample
     *shared
-        Further arguments of `answer`, which travel.
+        Further arguments of `answer`, which travel; the large ones once.
+    shape : DataShape, optional
+        Of what an answer fits, where it makes more columns.
     """
-    if run.workers.client is not None and is_a_task(recipe, run.shape, run.limits, run.matrix.is_resident):
+    shape = run.shape if shape is None else shape
+    if run.workers.client is not None and is_a_task(recipe, shape, run.limits, run.matrix.is_resident):
         whole = run.over(run.matrix, by="columns")
+        shared = tuple(whole.keep(one) if nbytes_of(one) > SENT_NBYTES else one for one in shared)
         return whole.map(step, _in_a_task, samples, answer, recipe, run.name, run.task_limit, *shared, record=dict)
     kept = {sample.name: run.load(f"{step}-{sample.name}", dict) for sample in samples}
     found = {name: one for name, one in kept.items() if one is not None}

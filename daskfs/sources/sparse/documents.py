@@ -17,6 +17,7 @@ from daskfs.objects.address import is_url
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.csv_records import PartOfFile, TextPart
 from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, open_bytes, unchanged
+from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.sparse.line_source import count_lines, cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES
 
@@ -172,7 +173,10 @@ class Documents:
                     texts, label = self._read_json(line)
                 except SourceError as fault:
                     where = f"{file}:{count_lines(file, part.start) + number}"
-                    raise SourceError(fault.problem, where, "fix or remove the line, or name other fields") from None
+                    remedy = "fix or remove the line, or name other fields"
+                    if number == 1 and not part.start:
+                        remedy = f"{remedy}; a table of numbers and categories: {command_of_json_lines(file)}"
+                    raise SourceError(fault.problem, where, remedy) from None
                 yield Document(texts, label, "" if part.start else f"{file}:{number}")
 
     def _read_json(self, line: bytes) -> tuple[list[str], Any]:

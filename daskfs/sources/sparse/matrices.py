@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import numpy as np
@@ -161,8 +163,21 @@ def _loaded(path: Location) -> Any:
             else "no archive"
         )
         problem = f"expected a sparse matrix in an .npz file, found none ({said})"
-        remedy = "save it by scipy.sparse.save_npz; a dense array by numpy.save, as a .npy file"
+        remedy = _of_dense(path) or "save it by scipy.sparse.save_npz; a dense array by numpy.save, as a .npy file"
         raise SourceError(problem, str(path), remedy) from None
+
+
+def _of_dense(path: Location) -> str:
+    """Return how the dense arrays of an archive become files that are read; "" where there are none."""
+    with suppress(Exception), np.load(as_file(path), allow_pickle=False) as arrays:
+        (matrix,) = (name for name in arrays.files if arrays[name].ndim == 2)
+        n_rows = len(arrays[matrix])
+        targets = [name for name in arrays.files if arrays[name].shape == (n_rows,)][:1]
+        saved = "; ".join(f"numpy.save({f'{path.stem}.{name}.npy'!r}, a[{name!r}])" for name in (matrix, *targets))
+        command = shlex.join(["python", "-c", f"import numpy; a = numpy.load({path.name!r}); {saved}"])
+        y = f", y: {path.stem}.{targets[0]}.npy" if targets else ""
+        return f"its arrays are dense: {command}; then source: {{kind: npy, path: {path.stem}.{matrix}.npy{y}}}"
+    return ""
 
 
 def _canonical(X: Any, where: str) -> Any:

@@ -1,0 +1,74 @@
+"""What choosing the number of features costs, in fits: cross-validation of a nested path over ten sizes and five folds.
+
+    python benchmarks/model_selection.py cost [--repeats 3]
+
+CPU seconds of `SelectionCV` over those of one fit of the largest size, interleaved, the best of several rounds; of each
+fold four fifths of the rows are fitted, so that five folds and the fit of all rows are five fits, and the rest is what
+the coefficients of ten sizes and the folds' predictions cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from daskfs import FGM, Message, Mission, OnlineSubstitution, SelectionCV
+from daskfs.baselines import OrthogonalMatchingPursuit
+
+SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+SHAPES = {"tall": (20_000, 500), "square": (4_000, 4_000), "wide": (500, 20_000)}
+SELECTORS: dict[str, Callable[..., Any]] = {
+    "fgm": FGM,
+    "online_substitution": OnlineSubstitution,
+    "mission": Mission,
+    "message": Message,
+    "orthogonal_matching_pursuit": OrthogonalMatchingPursuit,
+}
+BOUND = 8.0
+
+
+def planted(n: int, p: int, loss: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows with 50 columns that matter, correlated by common factors, and their target."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p), dtype=np.float32)
+    X += 0.5 * rng.standard_normal((n, 10), dtype=np.float32) @ rng.standard_normal((10, p), dtype=np.float32) / 3.0
+    z = X[:, rng.choice(p, 50, replace=False)] @ rng.choice([-1.0, 1.0], 50) / 7.0
+    noisy = z + rng.standard_normal(n)
+    return X, noisy if loss == "squared" else (noisy > 0.0).astype(float)
+
+
+def seconds(fit: Callable[[], Any]) -> float:
+    """Return what a fit takes of CPU time."""
+    started = time.process_time()
+    fit()
+    return time.process_time() - started
+
+
+def cost(names: list[str], repeats: int) -> None:
+    """Print the cost of cross-validation in fits of the largest size."""
+    print("| selector | loss | data | one fit, s | 10 sizes x 5 folds, s | in fits |\n|---|---|---|---|---|---|")
+    for shape, size in SHAPES.items():
+        for loss in ("squared", "logistic"):
+            X, y = planted(*size, loss)
+            for name in names:
+                make, asked = SELECTORS[name], {} if name == "message" else {"n_features_to_select": SIZES[-1]}
+                one, all_of_it = np.inf, np.inf
+                for _ in range(repeats):
+                    one = min(one, seconds(lambda: make(loss=loss, **asked).fit(X, y)))  # noqa: B023
+                    chosen = SelectionCV(make(loss=loss), sizes=SIZES, cv=5)
+                    all_of_it = min(all_of_it, seconds(lambda: chosen.fit(X, y)))  # noqa: B023
+                ratio = all_of_it / one
+                print(f"| {name} | {loss} | {shape} | {one:.2f} | {all_of_it:.2f} | {ratio:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["cost"])
+    parser.add_argument("--selectors", nargs="+", choices=SELECTORS, default=["fgm", "online_substitution", "mission"])
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    cost(given.selectors, given.repeats)

@@ -1,0 +1,110 @@
+"""Rows of a feature store as a model takes them: its columns by name or by id, in the store's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.applied.rows import BLOCK_NBYTES, Columns, Entries, RowBlock, lacking_columns
+from daskfs.files import location
+from daskfs.sources.registry import is_path
+from daskfs.store.feature_store import FeatureStore, open_store
+from daskfs.store.manifest import MANIFEST
+
+ROW = "row"
+"""The column of the source's row numbers, where a store is shuffled."""
+
+
+def store_given(data: Any, kind: str | None = None) -> FeatureStore | None:
+    """Return the feature store that somebody means, by itself or by its path; None where it is something else."""
+    if isinstance(data, FeatureStore):
+        return data
+    if kind is not None or not is_path(data):
+        return None
+    path = location(data)
+    is_store = (path / MANIFEST).is_file() if isinstance(path, Path) else path.suffix == ".zarr"
+    return open_store(path) if is_store else None
+
+
+class StoredRows:
+    """Rows of a feature store.
+
+    Parameters
+    ----------
+    encoder : mapping
+        Of the fit.
+    columns : Columns
+    labels : sequence of str, optional
+        What the codes 0, 1, ... of the fit's target stand for.
+    store : FeatureStore
+
+    Raises
+    ------
+    SchemaError
+        It lacks columns, which are named.
+    """
+
+    extra: tuple[str, ...] = ()
+
+    def __init__(self, encoder: Mapping[str, Any], columns: Columns, labels: Any, store: FeatureStore) -> None:
+        self._columns, self._store, self._labels = columns, store, labels
+        self._numbers, self._is_there = _places(store, columns)
+        is_other = store.encoder is not None and store.encoder != encoder
+        self.notes = ["the store's rows were encoded for themselves: its means and levels are not the fit's"] * is_other
+
+    def estimate_n_samples(self) -> int:
+        """Return how many rows there are."""
+        return self._store.shape[0]
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield all rows as they are stored, with the ids and row numbers that the store knows."""
+        store, order = self._store, np.argsort(self._numbers)
+        handed_on = {name: store.labels(name) for name in store.label_names}
+        if store.source_rows is not None:
+            handed_on[ROW] = store.source_rows
+        codes = self._codes()
+        width = max(1, len(self._numbers))
+        for block in store.row_blocks(columns=self._numbers[order], block_rows=max(1, BLOCK_NBYTES // (8 * width))):
+            n_rows, X = block.stop - block.start, np.zeros((block.stop - block.start, len(self._columns.numbers)))
+            values = block.X.toarray() if hasattr(block.X, "toarray") else block.X
+            X[:, np.flatnonzero(self._is_there)[order]] = values
+            y = block.y if block.y is not None and block.y.ndim == 1 else np.full(n_rows, np.nan)
+            here = slice(block.start, block.stop)
+            made: Any = X
+            if self._columns.is_sparse:
+                rows, places = np.nonzero(X)
+                made = Entries(rows, places, X[rows, places])
+            yield RowBlock(
+                n_rows,
+                made,
+                np.zeros(n_rows, bool),
+                np.asarray(y, np.float64) if codes is None else codes[y.astype(np.int64)],
+                np.ones(n_rows) if block.weight is None else block.weight,
+                {name: part[here] for name, part in handed_on.items()},
+            )
+
+    def _codes(self) -> np.ndarray | None:
+        """Return the fit's code of each of the store's; NaN where the fit did not have the class."""
+        if self._labels is None or self._store.target_classes is None:
+            return None
+        place = {str(label): float(code) for code, label in enumerate(self._labels)}
+        return np.array([place.get(str(label), np.nan) for label in self._store.target_classes])
+
+
+def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """Return the store's columns of those that a model reads, and which of these it has: of ids not all."""
+    if columns.ids is not None and (known := store.ids(np.arange(store.shape[1]))) is not None:
+        order = np.argsort(known)
+        at = np.minimum(np.searchsorted(known, columns.ids, sorter=order), len(known) - 1)
+        is_there = known[order[at]] == columns.ids
+        return order[at][is_there], is_there
+    if not store.names.are_given and store.shape[1] == columns.n_features:
+        return columns.numbers, np.ones(len(columns.numbers), bool)
+    place = {str(name): j for j, name in enumerate(store.names)}
+    lacking = [name for name in columns.names if name not in place]
+    if lacking:
+        raise lacking_columns(lacking, place, str(store.path))
+    return np.array([place[name] for name in columns.names], np.int64), np.ones(len(columns.names), bool)

@@ -1,0 +1,234 @@
+"""Columns beside their knockoffs, as a matrix: knockoffs are made when they are read, and stored nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from daskfs.kernels.linear.knockoffs import make_knockoffs
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows, Strip, as_slice
+from daskfs.matrix.names import Names
+from daskfs.model_selection.second_order import BlockLaw, ColumnGroups
+
+KNOCKOFF = "{} (knockoff)"
+PIECE_NBYTES = 8 << 20
+"""Of a block's columns and knockoffs that are made at a time, beside what they are written into."""
+
+
+class KnockoffMatrix(Matrix):
+    """A matrix of p columns beside their p knockoffs: columns 2j and 2j + 1 are column j and its knockoff.
+
+    Which of the two comes first is drawn, alike for all columns of a group: a selector that treats columns by their
+    places, the first of equal ones say, must not know which are knockoffs.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    blocks : sequence of ColumnGroups
+        Every column once.
+    laws : sequence of BlockLaw
+        How knockoffs of each block are made.
+    seed : int
+        Of the draw. The noise of a knockoff depends on it, on the row's and the column's numbers, so that every
+        part of a draw can be read again, by any block and in any process.
+    is_shuffled : bool
+        Whether the rows were put in random order here.
+
+    Notes
+    -----
+    Reading a knockoff reads all columns of its block, in these rows; a tile is therefore a block. The laws hold
+    ``16 * w * p`` bytes, with w columns to a block, and travel with the matrix.
+    """
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        blocks: Sequence[ColumnGroups],
+        laws: Sequence[BlockLaw],
+        seed: int,
+        is_shuffled: bool = False,
+    ) -> None:
+        n, p = matrix.shape
+        self._is_shuffled = is_shuffled
+        self._matrix, self._blocks, self._laws, self.seed = matrix, list(blocks), list(laws), seed
+        self.shape = (n, 2 * p)
+        self.dtype = dtype_of(matrix.dtype)
+        self._block_of, self._place = np.empty(p, np.int64), np.empty(p, np.int64)
+        for k, block in enumerate(self._blocks):
+            self._block_of[block.columns], self._place[block.columns] = k, np.arange(len(block.columns))
+        coins = np.random.default_rng([seed, 1])
+        self.is_swapped = np.zeros(p, bool)
+        for block in self._blocks:
+            starts = np.flatnonzero(np.r_[True, np.diff(block.groups) != 0])
+            coin = coins.random(len(starts)) < 0.5
+            self.is_swapped[block.columns] = np.repeat(coin, np.diff(np.r_[starts, len(block.columns)]))
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """Standard deviations of the p columns, and so of their knockoffs."""
+        found = np.empty(self.shape[1] // 2)
+        for block, law in zip(self._blocks, self._laws, strict=True):
+            found[block.columns] = law.scale
+        return found
+
+    def parted(self, of_columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what is known of each column, shape (..., 2p), as that of the features and of their knockoffs."""
+        first, second = of_columns[..., 0::2], of_columns[..., 1::2]
+        return np.where(self.is_swapped, second, first), np.where(self.is_swapped, first, second)
+
+    def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
+        """Return the dense block X[rows][:, columns]."""
+        chosen = np.arange(self.shape[1])[columns]
+        features = chosen // 2
+        is_knockoff = (chosen % 2 == 1) != self.is_swapped[features]
+        keys = np.arange(self.shape[0], dtype=np.uint64)[rows]
+        if out is None:
+            out = np.empty((len(keys), len(chosen)), self.dtype)
+        of = self._block_of[features]
+        for k in np.unique(of).tolist():
+            here = np.flatnonzero(of == k)
+            if is_knockoff[here].any():
+                self._read_block(k, rows, keys, features[here], is_knockoff[here], here, out)
+            else:
+                out[:, here] = self._matrix.read(rows, as_slice(features[here]))
+        return out
+
+    def _read_block(
+        self, k: int, rows: Rows, keys: np.ndarray, features: np.ndarray, made: np.ndarray, here: np.ndarray,
+        out: np.ndarray,
+    ) -> None:  # fmt: skip
+        """Write columns of a block, some of them knockoffs, a few rows at a time."""
+        block, law, at = self._blocks[k], self._laws[k], self._place[features]
+        columns, numbers, key = as_slice(block.columns), block.columns.astype(np.uint64), np.uint64(self.seed)
+        chosen = np.arange(self.shape[0])[rows] if not isinstance(rows, slice) else rows
+        first = rows.indices(self.shape[0])[0] if isinstance(rows, slice) else 0
+        piece = max(1, PIECE_NBYTES // (len(block.columns) * (self.dtype.itemsize + 8)))
+        for start in range(0, len(keys), piece):
+            stop = min(start + piece, len(keys))
+            some = slice(first + start, first + stop) if isinstance(chosen, slice) else chosen[start:stop]
+            X = np.ascontiguousarray(self._matrix.read(some, columns))
+            found = np.empty((len(X), int(made.sum())))
+            make_knockoffs(X, keys[start:stop], numbers, law.mean, law.scale, law.transform, key, at[made], found)
+            out[start:stop, here[~made]] = X[:, at[~made]]
+            out[start:stop, here[made]] = found
+
+    def strips(self, rows: Rows, columns: slice) -> Iterator[Strip]:
+        """Return an iterator over a few rows of all these columns at a time."""
+        numbers, n_columns = np.arange(self.shape[0])[rows], len(range(*columns.indices(self.shape[1])))
+        piece = max(1, PIECE_NBYTES // (max(1, n_columns) * self.dtype.itemsize))
+        for start in range(0, len(numbers) if n_columns else 0, piece):
+            some = as_slice(numbers[start : start + piece])
+            yield Strip(start, slice(0, n_columns), self.read(some, columns))
+
+    def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return y[rows]."""
+        return self._matrix.read_target(rows)
+
+    def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of the rows, or None."""
+        return self._matrix.read_weight(rows)
+
+    @property
+    def names(self) -> Names:
+        """Those of the columns, and what says that a column is a knockoff."""
+        return Names(self.shape[1], self._names)
+
+    def _names(self) -> np.ndarray:
+        of_columns = self._matrix.names.array()
+        of_knockoffs = np.array([KNOCKOFF.format(name) for name in of_columns], dtype=object)
+        found = np.empty(self.shape[1], dtype=object)
+        found[0::2] = np.where(self.is_swapped, of_knockoffs, of_columns)
+        found[1::2] = np.where(self.is_swapped, of_columns, of_knockoffs)
+        return found
+
+    @property
+    def tile_shape(self) -> tuple[int, int]:
+        """Rows as of the matrix, columns as of a block."""
+        return (self._matrix.tile_shape[0], 2 * max(len(block.columns) for block in self._blocks))
+
+    @property
+    def ahead_nbytes(self) -> int:
+        """That of the matrix."""
+        return self._matrix.ahead_nbytes
+
+    @property
+    def rows_are_random(self) -> bool:
+        """Whether those of the matrix are."""
+        return self._is_shuffled or self._matrix.rows_are_random
+
+    @property
+    def identity(self) -> str | None:
+        """That of the matrix."""
+        return self._matrix.identity
+
+    @property
+    def source_rows(self) -> np.ndarray | None:
+        """Row of the source that each row came from."""
+        return self._matrix.source_rows
+
+    @property
+    def target_classes(self) -> tuple[str, ...] | None:
+        """Those of the matrix."""
+        return self._matrix.target_classes
+
+    @property
+    def table_columns(self) -> np.ndarray | None:
+        """Those of the columns, a knockoff's the same."""
+        of_columns = self._matrix.table_columns
+        return None if of_columns is None else np.repeat(of_columns, 2)
+
+    def labels(self, name: str) -> np.ndarray:
+        """Return the values of an id or split column."""
+        return self._matrix.labels(name)
+
+    def exists(self) -> bool:
+        """Return whether the matrix can still be read."""
+        return self._matrix.exists()
+
+    def verify_unchanged(self) -> None:
+        """Raise an error where the matrix was replaced since it was opened."""
+        self._matrix.verify_unchanged()
+
+    def __repr__(self) -> str:
+        return f"<KnockoffMatrix: {self.shape[1] // 2:,} columns of {self._matrix!r} and their knockoffs>"
+
+
+def dtype_of(dtype: np.dtype) -> np.dtype:
+    """Return the type of knockoffs: whole numbers have knockoffs that are not."""
+    return np.dtype(dtype if dtype.kind == "f" else np.float32)
+
+
+def column_blocks(groups: Sequence[np.ndarray], width: int) -> list[ColumnGroups]:
+    """Return blocks of about `width` columns, of whole groups in the order of their first columns.
+
+    Parameters
+    ----------
+    groups : sequence of int64 arrays
+        Every column once.
+    width : int
+        A group with more columns is a block of its own.
+
+    Examples
+    --------
+    >>> [block.columns.tolist() for block in column_blocks([np.array([0, 4]), np.array([1]), np.array([2, 3])], 3)]
+    [[0, 4, 1], [2, 3]]
+    """
+    order = sorted(range(len(groups)), key=lambda g: int(groups[g][0]))
+    found: list[list[int]] = [[]]
+    size = 0
+    for g in order:
+        if size and size + len(groups[g]) > width:
+            found.append([])
+            size = 0
+        found[-1].append(g)
+        size += len(groups[g])
+    return [
+        ColumnGroups(
+            f"{k}",
+            np.concatenate([groups[g] for g in members]).astype(np.int64),
+            np.repeat(members, [len(groups[g]) for g in members]).astype(np.int64),
+        )
+        for k, members in enumerate(found)
+    ]

@@ -1,0 +1,149 @@
+"""How knockoffs of a block of columns are made: from their means, deviations and correlations, in one pass.
+
+What runs where the data is: a task reads the columns of a block, in pieces of rows, and returns the block's `BlockLaw`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS, padded
+from daskfs.kernels.linear.knockoffs import add_sums, minimum_variance, smallest_eigenvalue, transform_of
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.shared.record import Record
+
+Distance: TypeAlias = Literal["mvr", "equicorrelated"]
+MVR_TOL, MVR_SWEEPS, EIGEN_STEPS = 1e-4, 50, 200
+LEAST_EIGENVALUE = 1e-3
+"""Of the correlations that knockoffs are made from: nearer to singular, no knockoff differs from its column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGroups(Record):
+    """A block: columns, and which of them belong together."""
+
+    name: str
+    columns: np.ndarray
+    groups: np.ndarray
+    """A number for each column; those of a group follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLaw(Record):
+    """What makes knockoffs of a block of w columns."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    """Standard deviations; 0 of constant columns."""
+    transform: np.ndarray
+    """Shape (w, 2w): see `daskfs.kernels.linear.knockoffs.transform_of`."""
+    shrinkage: float
+    """Share of the identity in the correlations."""
+    correlation: float
+    """Mean absolute correlation of knockoffs with their columns, as the law has it."""
+
+
+def law_of(matrix: Matrix, distance: Distance, piece_rows: int, block: ColumnGroups) -> BlockLaw:
+    """Return what makes knockoffs of the columns of a block.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    distance : {"mvr", "equicorrelated"}
+        How far knockoffs lie from their columns; groups with several columns are equicorrelated.
+    piece_rows : int
+        Rows that are read at a time.
+    block : ColumnGroups
+
+    Raises
+    ------
+    DataError
+        A value that is not finite.
+    """
+    n_rows, mean, scale, correlation = correlations(matrix, block.columns, piece_rows)
+    shrinkage = _shrinkage(correlation, n_rows)
+    correlation *= 1.0 - shrinkage
+    np.fill_diagonal(correlation, 1.0)
+    sizes = np.unique(block.groups, return_counts=True)[1]
+    if distance == "mvr" and (sizes == 1).all():
+        s = np.diag(minimum_variance(correlation, MVR_TOL, MVR_SWEEPS))
+    else:
+        s = _equicorrelated(correlation, block.groups)
+    transform = np.empty((len(mean), 2 * len(mean)))
+    while not transform_of(correlation, s, transform):
+        s *= 0.95  # a rounding or an eigenvalue from above
+    return BlockLaw(mean, scale, transform, shrinkage, float(np.abs(1.0 - np.diag(s)).mean()))
+
+
+def correlations(
+    matrix: Matrix, columns: np.ndarray, piece_rows: int
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sum of the rows' weights, and the columns' means, deviations and correlations."""
+    w, n = len(columns), matrix.shape[0]
+    sums = np.zeros((padded(w + 2), padded(w + 2)))
+    piece_rows = max(1, piece_rows // BAND_ROWS) * BAND_ROWS
+    total, origin = 0.0, np.zeros(w)
+    for start in range(0, n, piece_rows):
+        rows = slice(start, min(start + piece_rows, n))
+        X = np.ascontiguousarray(matrix.read(rows, columns))
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+        if not np.isfinite(X.sum(dtype=np.float64)):
+            for row, column in np.argwhere(~np.isfinite(X)):
+                raise matrix.bad_value(start + int(row), int(columns[column]), X[row, column])
+        given = matrix.read_weight(rows)
+        weight = np.ones(len(X)) if given is None else np.ascontiguousarray(given, dtype=np.float64)
+        if start == 0:
+            origin = X[0].astype(np.float64)
+        add_sums(X, weight, origin, sums)
+        total += float(weight.sum())
+    for place in np.flatnonzero(~np.isfinite(np.diag(sums)[:w])):
+        raise matrix.bad_column(int(columns[place]))
+    shift = sums[:w, w + 1] / total
+    covariance = np.triu(sums[:w, :w]) / total
+    covariance += np.triu(covariance, 1).T
+    covariance -= np.outer(shift, shift)
+    mean = origin + shift
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale[scale <= 1e-10 * np.maximum(np.abs(mean), 1e-300)] = 0.0
+    inverse = np.divide(1.0, scale, out=np.zeros(w), where=scale > 0.0)
+    correlation = covariance * inverse[:, None] * inverse
+    np.fill_diagonal(correlation, 1.0)
+    return total, mean, scale, correlation
+
+
+def _shrinkage(correlation: np.ndarray, n_rows: float) -> float:
+    """Return the least share of the identity with which the eigenvalues are not too small.
+
+    Nothing where rows are many. Else what Chen, Wiesel, Eldar and Hero (2010) find best for Gaussian columns
+    (Rao-Blackwellised Ledoit-Wolf), or more, where duplicates want it.
+    """
+    w = len(correlation)
+    least = smallest_eigenvalue(correlation + 1e-12 * np.eye(w), np.eye(w), EIGEN_STEPS)
+    if least >= LEAST_EIGENVALUE and n_rows > 2 * w:
+        return 0.0
+    square, trace = float((correlation**2).sum()), float(w)
+    over = (n_rows + 2.0) * (square - trace**2 / w)
+    share = ((n_rows - 2.0) / n_rows * square + trace**2) / over if over > 0.0 else 1.0
+    return float(min(1.0, max(share if n_rows <= 2 * w else 0.0, LEAST_EIGENVALUE)))
+
+
+def _equicorrelated(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return S = γ C within groups with the largest γ up to 1: Dai and Barber (2016), section 2.3."""
+    within: np.ndarray = np.where(groups[:, None] == groups, correlation, 0.0)
+    return min(1.0, 2.0 * 0.99 * smallest_eigenvalue(correlation, within, EIGEN_STEPS)) * within
+
+
+def block_nbytes(width: int, piece_rows: int, itemsize: int) -> int:
+    """Return the bytes that a law takes while it is made, of one block of columns."""
+    return 8 * 8 * (width + 4) ** 2 + piece_rows * width * (itemsize + 4) + 8 * BAND_ROWS * (width + 4)
+
+
+def rows_within(limit: int | None, n_samples: int, width: int, itemsize: int) -> int:
+    """Return how many rows of a block are read at a time, in whole bands."""
+    left = 64 << 20 if limit is None else max(0, limit - block_nbytes(width, 0, itemsize))
+    fit = left // (width * (itemsize + 4))
+    return int(min(math.ceil(n_samples / BAND_ROWS), max(1, fit // BAND_ROWS))) * BAND_ROWS

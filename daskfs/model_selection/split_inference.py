@@ -1,0 +1,159 @@
+"""Intervals of the coefficients of selected features, for any selector, by splitting the rows.
+
+    1. Draw a share of the rows at random; select features on them.
+    2. Fit the loss on these features, without a ridge, on the other rows, which have not seen the selection.
+    3. Standard errors by the sandwich (`daskfs.selectors.shared.sandwich`), intervals of the asked level.
+
+D. R. Cox (1975): A note on data-splitting for the evaluation of significance levels. Biometrika 62, 441-444. The rows
+of step 2 are independent of what was selected, so the intervals are those of features that were given in advance,
+whatever selects them, and whether or not the model is true: of the coefficients with which these features explain the
+target best. What it costs is rows: fewer to select on, and fewer to estimate from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Gt, Lt
+
+from daskfs.errors import Caution, ConfigError, Suspicion
+from daskfs.model_selection.base import MetaSelector
+from daskfs.result import TABLE_COLUMNS, SelectionResult, coefficient_norm
+from daskfs.selectors.base import SEPARATED
+from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import ClassFits, MeanLoss, fit_each_class
+from daskfs.selectors.shared.rows import weighted_rows
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import plan_samples
+from daskfs.selectors.shared.sandwich import robust_errors
+
+
+class SplitInference(MetaSelector):
+    """Select on some rows, estimate the selected features' coefficients with intervals on the others.
+
+    Parameters
+    ----------
+    selector : selector
+        Of daskfs, not fitted; a copy of it selects.
+    level : float
+        Of the intervals.
+    share : float
+        Of the rows that select; the others estimate.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        Columns, in the order of their scores.
+    coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
+        Estimated on the rows that did not select; of more than two classes each is told from the rest.
+    std_errors_ : ndarray of the shape of `coef_`
+        NaN where not selected, and where there is none: linearly dependent, or classes that are separable.
+    selector_ : selector
+        Fitted on the rows that selected.
+    result_ : SelectionResult
+        Its table has ``std_error``, ``lower`` and ``upper``; of several classes those of the norms, at most so large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daskfs import FGM, SplitInference
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((2000, 30))
+    >>> y = 2 * X[:, 3] - X[:, 7] + rng.standard_normal(2000)
+    >>> table = SplitInference(FGM(2)).fit(X, y).result_.table
+    >>> print(table[["name", "coef", "lower", "upper"]].round(2).to_string(index=False))
+    name  coef  lower  upper
+      x3  1.96   1.89   2.02
+      x7 -0.97  -1.03  -0.91
+    """
+
+    method = "split_inference"
+    _takes_selection = False
+
+    level: Annotated[float, Gt(0.0), Lt(1.0)] = 0.95
+    share: Annotated[float, Gt(0.0), Lt(1.0)] = 0.5
+
+    def _check_combination(self) -> None:
+        super()._check_combination()
+        if getattr(self.selector, "feature_map", None) is not None:
+            remedy = "leave the map out, or ingest the features that it makes"
+            raise ConfigError("no intervals of features that a map makes", "selector", remedy)
+
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        n_select = max(2, round(self.share * shape.n_samples))
+        what = f"split inference: one fit on {n_select:,} rows, the selected columns of the others"
+        stored = replace(shape, n_samples=n_select, n_stored=shape.n_stored or shape.n_samples, has_statistics=False)
+        return plan_samples(self.recipe, stored, limits, 1, what)
+
+    def _fit(self, run: Run) -> None:
+        matrix = weighted_rows(run.matrix)
+        n_samples = matrix.shape[0]
+        n_select = min(max(2, round(self.share * n_samples)), n_samples - 2)
+        drawn = np.random.default_rng(seed_of(self.random_state)).permutation(n_samples)
+        to_select, to_estimate = (matrix.take(np.sort(rows)) for rows in np.split(drawn, [n_select]))
+        if self.is_silent:
+            self.selector_ = self.recipe.make()
+        self.selector_.fit_run(run.over(to_select).within("select"))
+        notes = self._estimate(run.over(to_estimate).within("estimate"))
+        inside = self.selector_.result_
+        if inside is not None:
+            notes = [*notes, *map(_told_once, inside.notes)]
+        halves = f"{n_select:,} rows selected, the other {n_samples - n_select:,} estimated"
+        said = (
+            f"{halves}: the {self.level:.0%} intervals hold whatever was selected, for the coefficients with which the "
+            "selected features explain the target best"
+        )
+        self.result_ = self._result_of(
+            run,
+            notes=[said, *(note for note in notes if not note.startswith("std_error"))],
+            history=None if inside is None else {str(name): one.to_numpy() for name, one in inside.history.items()},
+            columns=self._columns(inside),
+        )
+
+    def _estimate(self, rest: Run) -> list[str]:
+        """Fit the selected columns on the rows of a run; set coefficients and their standard errors."""
+        chosen = self.selector_
+        columns = np.sort(chosen.selected_)
+        fits = fit_each_class(rest, columns, self.loss_, ridge=0.0, classes=getattr(chosen, "classes_", None))
+        if fits.classes is not None:
+            self.classes_ = fits.classes
+        self._set_selection(columns, chosen.scores_[columns], fits.coef, fits.intercept)
+        self.selected_, self.scores_ = chosen.selected_, np.array(chosen.scores_, dtype=np.float64)
+        self.std_errors_ = np.full(self.coef_.shape, np.nan)
+        self.std_errors_[..., columns] = self._errors(rest, columns, fits)
+        n_without = int(np.isnan(np.atleast_2d(self.std_errors_[..., columns])).any(axis=0).sum())
+        notes = [SEPARATED] if fits.is_separable else []
+        return [*notes, Caution(f"{n_without:,} coefficient(s) have no standard error")] if n_without else notes
+
+    def _errors(self, rest: Run, columns: np.ndarray, fits: ClassFits) -> np.ndarray:
+        positives: list[float | None] = [None]
+        if fits.classes is not None:
+            positives = [float(label) for label in (fits.classes[1:] if len(fits.fits) == 1 else fits.classes)]
+        found = [
+            robust_errors(rest, columns, MeanLoss(fits.loss, positive, ridge=0.0), fit)
+            for positive, fit in zip(positives, fits.fits, strict=True)
+        ]
+        return found[0] if len(found) == 1 else np.array(found)
+
+    def _columns(self, inside: SelectionResult | None) -> dict[str, Any]:
+        """Return further columns of the table: those of the selection, and the intervals."""
+        coef, error = self.coef_[..., self.selected_], self.std_errors_[..., self.selected_]
+        is_norm = coef.ndim > 1
+        if is_norm:  # of classes whose errors may go together: at most the sum
+            norm = coefficient_norm(coef)
+            unit = np.divide(np.abs(coef), norm, out=np.zeros_like(coef), where=norm > 0.0)
+            coef, error = norm, (unit * error).sum(axis=0)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * self.level) * error
+        lower = np.maximum(coef - reach, 0.0) if is_norm else coef - reach
+        own = {"std_error": error, "lower": lower, "upper": coef + reach}
+        known = {} if inside is None else {str(name): column for name, column in inside.table.items()}
+        return {name: column for name, column in known.items() if name not in (*TABLE_COLUMNS, *own)} | own
+
+
+def _told_once(note: str) -> str:
+    """Return a note of the selection, of which that has warned."""
+    return Suspicion(note) if isinstance(note, Suspicion) else note

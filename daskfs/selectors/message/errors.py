@@ -1,0 +1,184 @@
+"""Standard errors of the averaged fit, its 95 % intervals, and whether the subsets bear them out.
+
+Given the features, the subsets' fits b_i are independent, and close to normal about β with variance v_i, the inverse
+information of subset i (times the dispersion of the noise). So asymptotically (Wang, Peng and Dunson, section 3)
+
+    mean         Var β_j = Σ_i v_ij / m²
+    one step     Var β_j = (Σ_i H_i)⁻¹_jj, the inverse information of all rows: no less is possible
+    median       Var β_j = V(m) median_i v_ij, V(m) the variance of the median of m standard normals
+
+Nothing is read for them. They hold where the model does: the noise as large everywhere, counts no more scattered than
+Poisson's. By ``std_errors="subsets"`` the fits themselves say how much they differ (batch means, with m - 1 degrees of
+freedom), which needs no model, and more subsets.
+
+What they leave out is the selection. A feature that is near the votes' threshold is kept where its coefficient happens
+to be large; one that is far above would be kept with any data, and has its interval. `benchmarks/inference.py` counts.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from daskfs.errors import Suspicion
+
+SELECTED_ON_THE_SAME_ROWS = (
+    "std_error and the 95 % interval from lower to upper are as if the features had been given: coefficients of those "
+    "that the same rows selected narrowly are too large, and their intervals miss more often"
+)
+LEVEL = 0.95
+NEAR = 3.0
+"""Standard errors above the votes' threshold, below which a selection was narrow: a vote scatters by 1.2 about z."""
+UNLIKELY = 3.0
+"""Standard deviations of a ratio of variances, beyond which the subsets do not bear the information out."""
+GRID, WIDTH = 801, 8.5  # of the integral over two order statistics
+MANY = 60
+"""Subsets from which on the variance of a median is that of its expansion, to a part in a thousand."""
+
+
+def of_mean(errors: np.ndarray) -> np.ndarray:
+    """Return the standard errors of the mean of estimates that have these, shape (n_estimates, ...); NaN: unknown."""
+    n_known = np.isfinite(errors).sum(axis=0)
+    sums = np.where(np.isfinite(errors), errors, 0.0) ** 2
+    return _known(np.sqrt(sums.sum(axis=0)) / np.maximum(n_known, 1), n_known)
+
+
+def of_median(errors: np.ndarray) -> np.ndarray:
+    """Return the standard errors of the median of estimates that have these, shape (n_estimates, ...)."""
+    n_known = np.isfinite(errors).sum(axis=0)
+    known = np.where(np.isfinite(errors) | (n_known == 0), errors, np.nan)
+    middle = np.nanmedian(np.where(n_known > 0, known, 0.0), axis=0)
+    variance = np.array([variance_of_median(max(int(m), 1)) for m in n_known.ravel()]).reshape(n_known.shape)
+    return _known(np.sqrt(variance) * middle, n_known)
+
+
+def of_differences(coef: np.ndarray, average: str) -> np.ndarray:
+    """Return the standard errors that the subsets' estimates, shape (n_subsets, ...), show by how they differ."""
+    known = ~np.isnan(coef)
+    n_known = known.sum(axis=0)
+    mean = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(n_known, 1)
+    squares = (np.where(known, coef - mean, 0.0) ** 2).sum(axis=0)
+    variance = squares / np.maximum(n_known - 1, 1)
+    share = 1.0 / np.maximum(n_known, 1)
+    if average == "median":
+        share = np.array([variance_of_median(max(int(m), 1)) for m in n_known.ravel()]).reshape(n_known.shape)
+    return _known(np.sqrt(variance * share), n_known - 1)
+
+
+def _known(error: np.ndarray, n_known: np.ndarray) -> np.ndarray:
+    return np.where((n_known > 0) & (error > 0.0), error, np.nan)
+
+
+@lru_cache
+def variance_of_median(m: int) -> float:
+    """Return the variance of the median of m independent standard normals.
+
+    Examples
+    --------
+    >>> [round(variance_of_median(m), 4) for m in (1, 2, 3, 4, 5, 7)]
+    [1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2104]
+    """
+    if m > MANY:
+        return math.pi / (2.0 * m + math.pi - 2.0)
+    z = np.linspace(-WIDTH, WIDTH, GRID)
+    step = float(z[1] - z[0])
+    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    below = np.array([0.5 * math.erfc(-one / math.sqrt(2.0)) for one in z])
+    k = (m - 1) // 2
+    factor = math.factorial(m) / math.factorial(k) ** 2
+    if m % 2:
+        return float(factor * step * (z**2 * density * (below * (1.0 - below)) ** k).sum())
+    # of the two in the middle, the smaller at z and the larger at its right; on the diagonal half a cell counts
+    left, right = density * below**k, density * (1.0 - below) ** k
+    pairs = np.triu(np.outer(left, right) * (0.5 * (z[:, None] + z)) ** 2)
+    pairs[np.diag_indices(GRID)] *= 0.5
+    return float(factor * step**2 * pairs.sum())
+
+
+def quantile(df: float, level: float = LEVEL) -> float:
+    """Return by how many standard errors an interval of a level reaches to each side; Student's with few `df`.
+
+    Examples
+    --------
+    >>> round(quantile(4.0), 3), round(quantile(math.inf), 3)
+    (2.776, 1.96)
+    """
+    from scipy.special import ndtri, stdtrit
+
+    share = 0.5 + 0.5 * level
+    return float(ndtri(share) if math.isinf(df) else stdtrit(max(df, 1.0), share))
+
+
+def of_norms(error: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """Return the standard errors of the norms over classes, of coefficients of sum 0, by the delta method.
+
+    Parameters
+    ----------
+    error, coef : ndarray of shape (n_classes, n_columns)
+        The classes' estimates are taken to depend on each other by their sum alone.
+    """
+    norm = np.sqrt((coef**2).sum(axis=0))
+    unit = np.divide(coef, norm, out=np.zeros_like(coef), where=norm > 0.0)
+    n_classes = len(coef)
+    found: np.ndarray = np.sqrt((unit**2 * error**2).sum(axis=0) * n_classes / max(n_classes - 1, 1))
+    return np.where(found > 0.0, found, np.nan)
+
+
+def scatter(coef: np.ndarray, errors: np.ndarray) -> tuple[float, int]:
+    """Return the variance between the subsets' estimates over that which their standard errors give, and its df.
+
+    Parameters
+    ----------
+    coef, errors : ndarray of shape (n_subsets, ...)
+        NaN where a subset does not know.
+    """
+    known = ~np.isnan(coef) & np.isfinite(errors)
+    n_known = known.sum(axis=0)
+    mean = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(n_known, 1)
+    ratios = np.divide(coef - mean, errors, out=np.zeros(coef.shape), where=known & (errors > 0.0)) ** 2
+    df = int(np.maximum(n_known - 1, 0).sum())
+    return float(ratios.sum()) / max(df, 1), df
+
+
+def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> list[str]:
+    """Return what a reader must know of standard errors.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (n_columns,) or (n_classes, n_columns)
+    compared : (float, int), optional
+        What `scatter` returns, of standard errors by the information.
+    """
+    notes = [SELECTED_ON_THE_SAME_ROWS]
+    if compared is None:
+        notes.append("std_error is by how the subsets' coefficients differ, whatever the noise")
+    elif compared[1] > 0 and compared[0] > 1.0 + UNLIKELY * math.sqrt(2.0 / compared[1]):
+        notes.append(
+            Suspicion(
+                f"the subsets' coefficients differ {math.sqrt(compared[0]):.2g} times as much as std_error says: the "
+                "noise is not as the loss takes it, or rows depend on each other; std_errors='subsets' holds there too"
+            )
+        )
+    n_without = int(np.isnan(np.atleast_2d(errors)).any(axis=0).sum())
+    return [*notes, f"{n_without:,} coefficient(s) have no standard error"] if n_without else notes
+
+
+def notes_on_weak(z: np.ndarray, penalty: float, names: Any) -> list[str]:
+    """Return the note on features that the votes keep narrowly.
+
+    More than half of the subsets gain by a feature where z², of all rows, is above their summed penalties, about.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n_columns,)
+        Coefficients over their standard errors.
+    penalty : float
+        The sum of the subsets' λ.
+    names : sequence of str of length n_columns
+    """
+    weak = [str(names[k]) for k in np.flatnonzero(np.abs(z) < math.sqrt(penalty) + NEAR)]
+    more = f" and {len(weak) - 5:,} more" if len(weak) > 5 else ""
+    return [f"narrowly selected: {', '.join(weak[:5])}{more}"] if weak else []

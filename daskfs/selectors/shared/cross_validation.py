@@ -1,0 +1,292 @@
+"""How many features: a path of sizes is fitted on the rows of every fold but one, and judged on the rows of that one.
+
+    1. Folds of the rows: random, of whole groups, or each later than what it is judged on.
+    2. On the rows outside a fold, one path: the selector for each of the sizes, nested where the method knows how.
+    3. The metric on the fold's rows, for each size; its mean over the folds, and the standard error of that.
+    4. The size: of the best mean, or the smallest within one standard error of it.
+
+What was judged is a path of so many sizes; so the selection is that of the same path on all rows, at the size chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from daskfs.errors import ConfigError
+from daskfs.losses import find_loss
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows
+from daskfs.metrics import METRICS_OF_PROBABILITIES, METRICS_OF_SCORES, PREDICTION_METRICS, metric_of
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.rows import ingest_order
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
+
+SIZES = (1, 2, 4, 7, 10, 15, 25, 40, 65, 100)
+N_FOLDS = 5
+ERRORS = ("mse", "rmse", "mae", "log_loss")
+"""Metrics of which less is better."""
+EVALUATED_NBYTES = 16 << 20
+
+SizeRule: TypeAlias = Literal["best", "1se"]
+FoldOrder: TypeAlias = Literal["random", "time"]
+
+
+def default_sizes(n_samples: int, n_features: int) -> list[int]:
+    """Return ten sizes at most: up to 100, half of the rows, and all features.
+
+    Examples
+    --------
+    >>> default_sizes(71, 4088), default_sizes(1000, 5)
+    ([1, 2, 4, 7, 10, 15, 25, 35], [1, 2, 4, 5])
+    """
+    most = max(1, min(SIZES[-1], n_samples // 2, n_features))
+    return [*(size for size in SIZES if size < most), most]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to fit a path on, and rows to judge it on."""
+
+    number: int
+    train: np.ndarray
+    test: np.ndarray
+    """In the run of a path, of the base of its matrix."""
+    weight: np.ndarray | None
+    """Of the rows to judge on; None: they weigh the same."""
+    in_place: bool = False
+    """Whether rows to judge on weigh nothing, instead of being left out of a view: of methods that read all rows."""
+
+    @property
+    def name(self) -> str:
+        """Its number."""
+        return str(self.number)
+
+    def of(self, matrix: Matrix) -> Matrix:
+        """Return the rows to fit on."""
+        if not self.in_place:
+            return matrix.take(self.train)
+        given, weight = matrix.read_weight(), np.zeros(matrix.shape[0])
+        weight[self.train] = 1.0 if given is None else given[self.train]
+        return matrix.weighted(weight)
+
+
+def folds_of(
+    matrix: Matrix, is_classifier: bool, cv: Any, groups: np.ndarray | None, order: str, seed: int | None
+) -> list[Fold]:
+    """Return the folds of the rows of a matrix.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    is_classifier : bool
+        Whether folds shall have as many rows of each class.
+    cv : int or scikit-learn splitter
+    groups : ndarray of shape (n_samples,), optional
+        Rows of a group are in one fold. In the order of the matrix.
+    order : {"random", "time"}
+    seed : int, optional
+
+    Raises
+    ------
+    ConfigError
+        Fewer groups, or rows of a class, than folds.
+    """
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, TimeSeriesSplit
+
+    n_samples, y = matrix.shape[0], matrix.read_target()
+    if not hasattr(cv, "split"):
+        fewest = int(np.unique(np.asarray(y), return_counts=True)[1].min()) if is_classifier else n_samples
+        cv = max(2, min(int(cv), n_samples if groups is not None else fewest))
+    known = matrix.source_rows
+    in_source = np.arange(n_samples) if known is None else np.argsort(known, kind="stable")
+    at = in_source
+    if hasattr(cv, "split"):
+        splitter = cv
+    elif order == "time":
+        splitter = TimeSeriesSplit(int(cv))
+    elif groups is not None:
+        splitter = (StratifiedGroupKFold if is_classifier else GroupKFold)(int(cv))
+    else:
+        splitter = (StratifiedKFold if is_classifier else KFold)(int(cv))
+        at = np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
+    labels, weight = np.asarray(y)[at] if is_classifier else None, matrix.read_weight()
+    try:
+        found = list(
+            splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else _numbered(groups[at]))
+        )
+    except ValueError as fault:
+        raise ConfigError(str(fault), "cv", "ask for fewer folds") from None
+    folds = []
+    for number, (train, test) in enumerate(found, 1):
+        judged = np.sort(at[test])
+        folds.append(Fold(number, np.sort(at[train]), judged, None if weight is None else weight[judged]))
+    return folds
+
+
+def _numbered(groups: np.ndarray) -> np.ndarray:
+    """Return groups as numbers in the order in which they come, so that folds do not depend on what they are called."""
+    _, first, place = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[place]
+
+
+class SizeCurve(NamedTuple):
+    """What each size is worth on rows that were held out."""
+
+    sizes: np.ndarray
+    metric: str
+    by_fold: np.ndarray
+    """Shape (n_folds, n_sizes)."""
+    weight: np.ndarray
+    """Of the folds' rows, shape (n_folds,)."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Over the folds, each by the weight of its rows; shape (n_sizes,)."""
+        return np.average(self.by_fold, axis=0, weights=self.weight)
+
+    @property
+    def standard_error(self) -> np.ndarray:
+        """Of the mean, shape (n_sizes,)."""
+        if len(self.by_fold) < 2:
+            return np.full(len(self.sizes), np.nan)
+        spread = np.average((self.by_fold - self.mean) ** 2, axis=0, weights=self.weight)
+        return np.sqrt(spread / (len(self.by_fold) - 1))
+
+    def chosen(self, rule: str) -> int:
+        """Return the place of the size that a rule chooses."""
+        mean = -self.mean if self.metric in ERRORS else self.mean
+        if np.isnan(mean).all():
+            return len(mean) - 1
+        best = int(np.nanargmax(mean))
+        if rule == "best" or len(self.by_fold) < 2:
+            return best
+        return int(np.flatnonzero(mean >= mean[best] - self.standard_error[best])[0])
+
+    def columns(self, place: int) -> dict[str, np.ndarray]:
+        """Return the curve as the history of a result, with the place of the size that was chosen."""
+        folds = {f"fold_{k}": scores for k, scores in enumerate(self.by_fold, 1)}
+        means = {self.metric: self.mean, "standard_error": self.standard_error}
+        return {"features": self.sizes, **means, "chosen": np.arange(len(self.sizes)) == place, **folds}
+
+    def results(self) -> dict[str, Any]:
+        """Return the curve as scikit-learn's searches have theirs."""
+        folds = {f"split{k}_test_score": scores for k, scores in enumerate(self.by_fold)}
+        means = {"mean_test_score": self.mean, "standard_error": self.standard_error}
+        return {"n_features_to_select": self.sizes, "metric": self.metric, **means, **folds}
+
+    def note(self, k: int, rule: str) -> str:
+        """Return in words what was chosen."""
+        why = "the best" if rule == "best" else "the fewest within one standard error of the best"
+        error = self.standard_error[k]
+        value = f"{self.metric} {self.mean[k]:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
+        return (
+            f"{self.sizes[k]:,} features were chosen by cross-validation, {why} of {len(self.sizes)} sizes: "
+            f"{value} in {len(self.by_fold)} folds"
+        )
+
+
+def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str) -> SizeCurve:
+    """Return what each size of a selector's path is worth on the rows of each fold.
+
+    Parameters
+    ----------
+    run : Run
+    recipe : Recipe
+        Of the selector.
+    sizes : sequence of int
+        Ascending.
+    folds : sequence of Fold
+    metric : str
+        A key of `daskfs.metrics.PREDICTION_METRICS`.
+    """
+    if recipe.kind.takes_weights_in_place:
+        folds = [replace(fold, in_place=True) for fold in folds]
+    else:  # a view's rows are those of its base
+        folds = [replace(fold, test=_of_base(run.matrix, fold.test)) for fold in folds]
+    found = on_samples(run, "fold", path_on_fold, recipe, folds, list(sizes), metric)
+    by_fold, weight = (
+        np.array([one["scores"] for one in found]),
+        np.array([one["weight"] for one in found], dtype=float),
+    )
+    return SizeCurve(np.array(sizes, dtype=np.int64), metric, by_fold.reshape(len(folds), -1), weight.ravel())
+
+
+def fit_chosen_size(
+    run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str, rule: str
+) -> tuple[Any, SizeCurve, int]:
+    """Return the fitted selector of the size that a rule chooses, the curve, and the size's place on it."""
+    curve = size_curve(run, recipe, sizes, folds, metric)
+    place = curve.chosen(rule)
+    selector = recipe.make()
+    path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
+    return selector.fit_path(run.within("all"), path)[0], curve, place
+
+
+def plan_sizes(recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int) -> SelectorPlan:
+    """Return what cross-validation of a path will read and hold: see `fit_chosen_size`."""
+    if recipe.make().is_nested:
+        what = f"one path of {len(sizes)} sizes in each of {n_folds} folds and on all rows"
+        return plan_samples(recipe, shape, limits, n_folds + 1, what)
+    what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds, and one on all rows"
+    return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)
+
+
+def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
+    """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
+    path = selector.fit_path(run, sizes)
+    test, weight = run.matrix.base.take(fold.test), fold.weight
+    y = test.read_target()
+    given = _predictions(path, test)
+    scores = [_metric(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
+    return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
+
+
+def _of_base(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
+    return matrix.take(rows).rows
+
+
+def default_metric(loss: str) -> str:
+    """Return the metric by which sizes are compared where none is named: the log loss, or the mean squared error."""
+    record = find_loss(loss)
+    return "mse" if not record.is_classifier else "log_loss" if record.has_probabilities else "accuracy"
+
+
+def check_metric(metric: str, loss: str) -> None:
+    """Refuse a metric that says nothing of a loss's predictions.
+
+    Raises
+    ------
+    ConfigError
+    """
+    taken = [name for name in find_loss(loss).metrics if name in PREDICTION_METRICS]
+    if metric not in taken:
+        raise ConfigError(f"expected one of {', '.join(taken)}, found {metric!r}", "metric", "choose one of them")
+
+
+def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
+    """Return the linear predictors of all elements of a path; the columns that any of them takes are read once."""
+    predictors = [one.predictor() for one in path]
+    columns = np.unique(np.concatenate([predictor.columns for predictor in predictors]))
+    found: list[list[np.ndarray]] = [[] for _ in path]
+    n_rows = max(1, EVALUATED_NBYTES // max(1, test.dtype.itemsize * len(columns)))
+    for start in range(0, test.shape[0], n_rows):
+        rows: Rows = slice(start, min(start + n_rows, test.shape[0]))
+        block = test.read(rows, columns)
+        for k, predictor in enumerate(predictors):
+            found[k].append(np.asarray(predictor(block[:, np.searchsorted(columns, predictor.columns)])))
+    return [np.concatenate(parts) for parts in found]
+
+
+def _metric(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
+    classes = getattr(selector, "classes_", None)
+    if metric in METRICS_OF_SCORES:
+        given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
+        return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")
+    if metric in METRICS_OF_PROBABILITIES:
+        return metric_of(metric, y, selector._probabilities(z), weight, classes)
+    return metric_of(metric, y, selector.response(z), weight, classes)
