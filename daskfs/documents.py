@@ -82,6 +82,31 @@ class ByTag:
         return self.model_of(given[self.key]).model_validate(given)
 
 
+class ByPlace:
+    """Makes a section of a model that is loaded when a file has it.
+
+    ``Annotated[About, ByPlace("stability", model_of)]``.
+
+    Parameters
+    ----------
+    name : str
+    model_of : callable
+        Name to model.
+    """
+
+    def __init__(self, name: str, model_of: Callable[[str], type[Document]]) -> None:
+        self.name, self.model_of = name, model_of
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._to_section, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return handler(TypeAdapter(self.model_of(self.name)).core_schema)
+
+    def _to_section(self, given: Any) -> Any:
+        return self.model_of(self.name).model_validate(given) if isinstance(given, dict) else given
+
+
 def one_or_list(value: Any) -> str:
     """Return the tag of a value that may stand alone or in a list."""
     return "list" if isinstance(value, list) else "one"

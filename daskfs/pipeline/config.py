@@ -42,7 +42,7 @@ from daskfs.objects.address import is_url
 from daskfs.parameters import Count
 from daskfs.pipeline.features import AnyFeatures, Features
 from daskfs.pipeline.folder import check_name, folded
-from daskfs.pipeline.selections import AnySelection, Seed, Selection
+from daskfs.pipeline.selections import AnySelection, KnockoffsSection, Seed, Selection, StabilitySection
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
@@ -390,6 +390,12 @@ class Pipeline(Section):
     features: AnyFeatures | None = Field(
         default=None, description="what is selected from; left out: each column alone, as the selections say"
     )
+    stability: StabilitySection | None = Field(
+        default=None, description="select what every selection selects on most of other halves of the rows"
+    )
+    knockoffs: KnockoffsSection | None = Field(
+        default=None, description="select what counts for more than its knockoff, by every selection"
+    )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
@@ -429,6 +435,19 @@ class Pipeline(Section):
             if same is not None:
                 raise ValueError(f"select: the labels {same!r} and {label!r} may be one folder; change one of them")
             seen[folded(label)] = label
+        return self
+
+    @model_validator(mode="after")
+    def _about_each(self) -> Pipeline:
+        if self.stability is not None and self.knockoffs is not None:
+            raise ValueError("expected stability or knockoffs, found both; leave one out")
+        about = self.stability if self.knockoffs is None else self.knockoffs
+        if about is not None and self.is_stream:
+            raise ValueError(
+                "stability and knockoffs read rows more than once, store: none reads them once; make a store"
+            )
+        for selection in self._listed():
+            selection._about = about
         return self
 
     @model_validator(mode="after")

@@ -8,16 +8,40 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    SerializeAsAny,
+    Tag,
+    create_model,
+    model_validator,
+)
 
-from daskfs.documents import ByTag, Section
+from daskfs.documents import ByPlace, ByTag, Section
 from daskfs.errors import ConfigError
 from daskfs.losses import LOSSES, Loss, TargetKind, check_loss
-from daskfs.methods import METHODS, find_method
+from daskfs.methods import METHODS, MODEL_SELECTION, find_method, load
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
 from daskfs.pipeline.folder import check_name
 
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+class About(Section):
+    """A selector about every selection: what it declares, but the selector inside."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    selector: ClassVar[Any]
+    """Its class."""
+
+    def around(self, inside: Any, memory_limit: int, *, to_plan: bool = False) -> Any:
+        """Return the selector about another one; or one that plans, without scikit-learn."""
+        make = self.selector.to_plan_with if to_plan else self.selector
+        return make(selector=inside, **self.model_dump(), memory_limit=memory_limit)
 
 
 class Selection(Section):
@@ -31,6 +55,9 @@ class Selection(Section):
     label: Annotated[str, AfterValidator(lambda label: check_name(label, "label"))] | None = Field(
         default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report"
     )
+
+    _about: About | None = PrivateAttr(default=None)
+    """What this selection is given to."""
 
     @property
     def loss_record(self) -> Loss | None:
@@ -54,7 +81,8 @@ class Selection(Section):
     def make_selector(self, memory_limit: int, *, to_plan: bool = False) -> Any:
         """Return the selector, which may take so many bytes for one task; or one that plans, without scikit-learn."""
         make = self.selector.to_plan_with if to_plan else self.selector
-        return make(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
+        made = make(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
+        return made if self._about is None else self._about.around(made, memory_limit, to_plan=to_plan)
 
     @model_validator(mode="before")
     @classmethod
@@ -85,6 +113,21 @@ def section_of(method: str) -> type[Selection]:
         **{key: value for key, (_, value) in fields.items() if value is not ...},
     }
     return type(f"{name}Select", (Selection,), namespace)
+
+
+@cache
+def section_about(name: str) -> type[About]:
+    """Return the model of a section of a selector about selectors: the parameters that it declares."""
+    cls = load(MODEL_SELECTION[name])
+    fields: dict[str, Any] = {
+        parameter.name: described_field(parameter)
+        for parameter in parameters_of(cls).values()
+        if parameter.in_yaml is not None
+    }
+    doc = f"{_first_sentence(cls.__doc__ or '')} (`{cls.__module__}.{cls.__name__}`)"
+    model = create_model(f"{cls.__name__}Section", __base__=About, __doc__=doc, **fields)
+    model.selector = cls
+    return model
 
 
 def described_field(parameter: Parameter) -> tuple[Any, Any]:
@@ -136,6 +179,8 @@ def _known_loss(kind: LossOf) -> Any:
     return check
 
 
+StabilitySection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("stability", section_about)]
+KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("knockoffs", section_about)]
 AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_of)]
 
 

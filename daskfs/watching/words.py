@@ -41,6 +41,9 @@ STEPS = {
     "descent": Words("descending"),
     "stream": Words("learning", "row"),
     "read": Words("reading", "block"),
+    "halves": Words("selecting on halves of the rows", "half"),
+    "correlations": Words("correlating columns", "block"),
+    "draws": Words("selecting beside knockoffs", "draw"),
 }
 """By the last part of a step's name: ``fgm-scores``."""
 

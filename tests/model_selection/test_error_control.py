@@ -1,0 +1,51 @@
+"""What is promised of false selections is kept, on 200 data sets of each design; knockpy selects the same features."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import error_control
+from benchmarks.error_control import DESIGNS
+from daskfs.baselines import OrthogonalMatchingPursuit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.6}, {"assumption": "none", "threshold": 0.9}], ids=str)
+def test_false_selections_of_stability_selection_stay_within_the_bound(design, options):
+    found = error_control.stability(design, **options)
+    assert found.n_false <= found.bound + 3 * found.n_false_error
+    assert found.power > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_number_of_false_selections_that_is_asked_for_is_kept(design):
+    found = error_control.stability(design, inside=OrthogonalMatchingPursuit(), pfer=1.0)
+    assert found.bound <= 1.0
+    assert found.n_false <= 1.0 + 3 * found.n_false_error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("options", [{}, {"fdr": 0.2}, {"fdr": 0.2, "n_draws": 3}, {"statistic": "rank"}], ids=str)
+def test_the_false_discovery_rate_of_knockoffs_stays_within_what_was_asked(design, options):
+    found = error_control.knockoffs(design, **options)
+    assert found.share <= found.bound + 3 * found.share_error
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_on_the_same_draws_as_knockpy_the_same_features_are_selected(design):
+    pytest.importorskip("knockpy", reason="the extra bench is not installed")
+    found = error_control.same_draws(design, 5)
+    assert found.n_same == found.n_sets
+    assert found.statistics < 1e-8
+    assert found.distance < 1e-3
+
+
+def test_a_few_data_sets_keep_what_is_promised():
+    few = error_control.knockoffs("AR(1)", 12, fdr=0.2)
+    assert few.share <= 0.2 + 3 * few.share_error
+    assert few.power > 0.5
+    some = error_control.stability("AR(1)", 6)
+    assert some.n_false <= some.bound + 1.0
