@@ -73,6 +73,7 @@ TOPICS: dict[str, Topic] = {
             "selectors:ConfigError",
             "baselines:ConfigError",
             "model_selection:ConfigError",
+            "model_selection:DataError",
             "matrix.split",
             "pipeline.explaining",
         ),

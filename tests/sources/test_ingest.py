@@ -42,7 +42,7 @@ def test_an_unchanged_source_is_not_read_again(write, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"table": TABLE + "100,u,1\n"}, "made from another source already exists at this path; remove it"),
+        ({"table": TABLE + "100,u,1\n"}, "made from another source already exists at this path; choose another name"),
         ({"dtype": "float64"}, "made from other settings"),
         ({"target": "a"}, "made from other settings"),
         ({"random_state": 1}, "made from other settings"),
