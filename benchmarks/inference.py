@@ -2,6 +2,7 @@
 
 python benchmarks/inference.py             # all of it: a table for benchmarks/README.md
 python benchmarks/inference.py --sets 50   # fewer data sets
+DASKFS_DATA=... python benchmarks/inference.py --beyond   # what lies beyond selections on mice and maize
 
 n = 2,000 rows, p = 100 columns with correlations .5^|j - k|, five subsets. Five true columns, far from each other, with
 coefficients of .7 to 4 times the votes' threshold (the standard error times √(m λ)). For each: the share of the sets in
@@ -12,8 +13,10 @@ the truth, given that it is selected.
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,11 +110,30 @@ def simulated(
         return (~np.isnan(coef)).mean(axis=0), np.nanmean(coef, 0), np.nanmean(covered, 0), float(np.nanmean(covered))
 
 
+def print_beyond() -> None:
+    """Print what all columns explain beyond ten selected ones, of genotypes."""
+    from genotypes_real import SETS
+
+    folder = Path(os.environ["DASKFS_DATA"])
+    for name, (load, trait) in SETS.items():
+        data = load(folder)
+        y = np.asarray(data.phenotypes[trait], dtype=float)
+        is_known = np.isfinite(y)
+        X = np.asarray(data.dosages, dtype=np.float32)[is_known]
+        selector = FGM(10).fit(X, y[is_known])
+        print(f"{name}: {selector.signal_beyond(X, y[is_known])}")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=200)
-    n_sets = parser.parse_args().sets
+    parser.add_argument("--beyond", action="store_true")
+    asked = parser.parse_args()
+    if asked.beyond:
+        print_beyond()
+        return
+    n_sets = asked.sets
     jobs: list[tuple[str, Any, str, str]] = [(f"message, {loss}", intervals_of_message(), loss, "") for loss in LOSSES]
     jobs += [(f"message, {loss}, mean", intervals_of_message(average="mean"), loss, "") for loss in LOSSES[:2]]
     jobs += [(f"message, {loss}, median", intervals_of_message(average="median"), loss, "") for loss in LOSSES[:2]]

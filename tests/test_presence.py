@@ -123,12 +123,12 @@ def test_what_was_sent_to_all_leaves_all_when_it_is_released(processes):
         assert all(held.values())
         key = kept.key
         released(kept)
-        for _ in range(200):
+        for _ in range(1200):  # the machine may be busy; a copy that nobody releases stays for ever
             if not any(client.run(_holds, key).values()):
                 break
             time.sleep(0.05)
         else:
-            pytest.fail("workers still hold what was released")
+            pytest.fail(f"workers still hold what was released: {client.run(_holds, key)}, {client.who_has()}")
 
 
 def _holds(key, dask_worker):

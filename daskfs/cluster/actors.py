@@ -7,6 +7,7 @@ start and with the same arguments: it must ask the actor where it stood.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -37,6 +38,10 @@ class Actors(ABC):
     @abstractmethod
     def place(self, cls: type, *args: Any) -> Any:
         """Make ``cls(*args)`` where the work runs; its methods return an object with ``result()``."""
+
+    @abstractmethod
+    def address(self, actor: Any) -> Any:
+        """Return an actor for calls from this process and from tasks: they end soon when it is lost."""
 
     @abstractmethod
     def holds(self, actor: Any) -> bool:
@@ -86,6 +91,10 @@ class ActorsHere(Actors):
         """Make the object here."""
         return _Placed(cls(*args))
 
+    def address(self, actor: Any) -> Any:
+        """Return it as it is."""
+        return actor
+
     def holds(self, actor: Any) -> bool:
         """It is."""
         return True
@@ -132,6 +141,10 @@ class ActorsOnDask(Actors):
                         send_again(self._client, arguments)
             finally:
                 released(*arguments)
+
+    def address(self, actor: Any) -> ActorAddress:
+        """Return where it is asked, here and in tasks."""
+        return ActorAddress(actor, self._client)
 
     def holds(self, actor: Any) -> bool:
         """Whether the actor's future is not lost."""
@@ -196,37 +209,43 @@ class _Done:
         return self._value
 
 
-class ActorLost(Exception):
+class ActorLost(RuntimeError):
     """An actor answers no more."""
 
 
 class ActorAddress:
-    """An actor as tasks that last see it: it is lost, or it answers.
+    """An actor as the client process and tasks that last see it: it is lost, or it answers.
 
-    Dask fails every task that has an actor among its arguments when that is lost, although the task still runs, and
-    leaves a call that was on its way waiting for ever. So the actor is wrapped, where Dask does not look, and whoever
-    waits long asks the scheduler whether it is there. A call whose line broke is sent again: methods must bear that.
+    Dask fails every task that has an actor among its arguments when that is lost, although the task still runs, leaves
+    a call that was on its way waiting for ever, and one of the client for as long as connecting may take, 30 s. So the
+    actor is wrapped, where Dask does not look, and whoever waits long asks the scheduler whether it is there. A call
+    whose line broke is sent again: methods must bear that.
 
     Parameters
     ----------
     actor : Actor
         From `Actors.place`.
+    client : Client, optional
+        Of the process that asks; in a task its worker's.
     """
 
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    def __init__(self, actor: Any, client: Client | None = None) -> None:
+        self._actor, self._client = actor, client
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActorAddress, (self._actor,)
 
     def __getattr__(self, name: str) -> Callable[..., _Answer]:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *arguments: _Answer(self._actor, name, arguments)
+        return lambda *arguments: _Answer(self._actor, name, arguments, self._client)
 
 
 class _Answer:
     """A call that is on its way."""
 
-    def __init__(self, actor: Any, name: str, arguments: Sequence[Any]) -> None:
-        self._actor, self._name, self._arguments = actor, name, arguments
+    def __init__(self, actor: Any, name: str, arguments: Sequence[Any], client: Client | None) -> None:
+        self._actor, self._name, self._arguments, self._client = actor, name, arguments, client
         self._future = self._send()
 
     def _send(self) -> Any:
@@ -235,18 +254,23 @@ class _Answer:
         except RuntimeError as fault:
             raise ActorLost(str(fault)) from fault
 
-    def result(self) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         """Wait for the answer.
 
         Raises
         ------
         ActorLost
+        TimeoutError
+            There is none yet.
         """
+        ends = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                return self._future.result(timeout=ASK_S)
+                return self._future.result(timeout=min(ASK_S, max(0.0, ends - time.monotonic())))
             except TimeoutError:
                 self._ask()
+                if time.monotonic() >= ends:
+                    raise
             except OSError:
                 self._ask()
                 time.sleep(0.1)
@@ -257,7 +281,7 @@ class _Answer:
     def _ask(self) -> None:
         from distributed import get_client
 
-        client, key = get_client(), self._actor.key
+        client, key = self._client or get_client(), self._actor.key
         scheduler: Any = client.scheduler
         homes = client.sync(scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
         if not homes.get(key):

@@ -269,8 +269,6 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
 
     ridge_of_path: ClassVar[float | None] = None
     """Of the fits of fewer features, see `fit_path`; None: chosen from the data."""
-    takes_weights_in_place: ClassVar[bool] = False
-    """Whether rows of weight 0 cost less than a view without them, of which no column lies in one piece."""
     is_silent: ClassVar[bool] = False
     """Whether this is one of many fits, which make no result and warn of nothing."""
     _loss_note = ""  # what is to be said of the choice of the loss

@@ -18,6 +18,7 @@ from pyarrow import csv as arrow_csv
 from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
+from daskfs.sources.arrow_text import parsed
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.columns import BadValue
 from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
@@ -299,8 +300,7 @@ class CsvSource(FileTable):
             decimal_point=self.layout.decimal,
         )
         read = arrow_csv.ReadOptions(column_names=self._names, block_size=block_nbytes)
-        with arrow_csv.open_csv(pa.PythonFile(stream, "r"), read, self._parse_options, convert) as reader:
-            yield from reader
+        yield from parsed(stream, read, self._parse_options, convert)
 
     @property
     def _may_be_plain(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.cluster.actors import ActorAddress, Actors, ActorsHere, LastingTasks
+from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
@@ -95,23 +95,25 @@ class AsyncRun:
             state = self.run.load(STEP, NodeState)
             for _ in range(MOST_NODES):
                 try:
-                    node = self.actors.place(PlacedNode, self.matrix, self.settings, 2, time.time)
+                    found = None if state is None else self._contribution_on_workers(state.shares)
+                    placed = self.actors.place(PlacedNode, self.matrix, self.settings, 2, time.time)
+                    node = self.actors.address(placed)
                     if state is not None:
-                        node.restore(state, self._contribution_on_workers(state.shares)).result()
+                        node.restore(state, found).result()
                     self._show(node)
-                    shared = (self.matrix, ActorAddress(node), self.settings)
+                    shared = (self.matrix, node, self.settings)
                     name, numbers = f"{self.run.name}-worker", range(self.settings.n_workers)
                     tasks = self.actors.keep_running(work_until_finished, numbers, name=name, shared=shared)
                 except (OSError, RuntimeError):  # lost already
                     self.n_nodes_lost += 1
                     continue
                 try:
-                    outcomes, kept, is_lost = self._watch(node, tasks)
+                    outcomes, kept, is_lost = self._watch(node, placed, tasks)
                     self.spent += [outcome.spent for outcome in outcomes]
                     if not is_lost and self._is_concluded(node):
                         return
                 finally:
-                    self.actors.release(node)
+                    self.actors.release(placed)
                 self.n_nodes_lost += 1
                 state = with_outcomes(kept or state, outcomes)
         raise RunError(
@@ -178,7 +180,7 @@ class AsyncRun:
             why = "workers had places left"
         return node.shares().result()[0].columns, why
 
-    def _watch(self, node: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
+    def _watch(self, node: Any, placed: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
         """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""
         outcomes: list[Outcome] = []
         kept: NodeState | None = None
@@ -199,14 +201,14 @@ class AsyncRun:
                         kept_at = time.monotonic()
                         self.run.save(STEP, kept)
                 except (OSError, RuntimeError):  # lost, or too busy to answer
-                    is_lost = not self.actors.holds(node)
+                    is_lost = not self.actors.holds(placed)
         except BaseException:  # an error of the data's, Ctrl-C: nobody is left at work
             with suppress(OSError, RuntimeError):
                 node.stop().result(timeout=PATIENCE_S)
             raise
         finally:
             tasks.close()
-        return outcomes, kept, is_lost or not self.actors.holds(node)
+        return outcomes, kept, is_lost or not self.actors.holds(placed)
 
     def _show(self, node: Any) -> None:
         counts = node.progress().result()

@@ -204,7 +204,6 @@ class FGM(SelectsGroups):
     method = "fgm"
     score_kind = "standardised coefficient"
     history_kind = "passes"
-    takes_weights_in_place = True
     _takes_overlap = True
 
     n_features_to_select: CountOrCV | None = None

@@ -11,7 +11,7 @@ What was judged is a path of so many sizes; so the selection is that of the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,11 +55,6 @@ class Fold:
     number: int
     train: np.ndarray
     test: np.ndarray
-    """In the run of a path, of the base of its matrix."""
-    weight: np.ndarray | None
-    """Of the rows to judge on; None: they weigh the same."""
-    in_place: bool = False
-    """Whether rows to judge on weigh nothing, instead of being left out of a view: of methods that read all rows."""
 
     @property
     def name(self) -> str:
@@ -68,11 +63,7 @@ class Fold:
 
     def of(self, matrix: Matrix) -> Matrix:
         """Return the rows to fit on."""
-        if not self.in_place:
-            return matrix.take(self.train)
-        given, weight = matrix.read_weight(), np.zeros(matrix.shape[0])
-        weight[self.train] = 1.0 if given is None else given[self.train]
-        return matrix.weighted(weight)
+        return matrix.take(self.train)
 
 
 def folds_of(
@@ -114,18 +105,14 @@ def folds_of(
     else:
         splitter = (StratifiedKFold if is_classifier else KFold)(int(cv))
         at = np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
-    labels, weight = np.asarray(y)[at] if is_classifier else None, matrix.read_weight()
+    labels = np.asarray(y)[at] if is_classifier else None
     try:
         found = list(
             splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else _numbered(groups[at]))
         )
     except ValueError as fault:
         raise ConfigError(str(fault), "cv", "ask for fewer folds") from None
-    folds = []
-    for number, (train, test) in enumerate(found, 1):
-        judged = np.sort(at[test])
-        folds.append(Fold(number, np.sort(at[train]), judged, None if weight is None else weight[judged]))
-    return folds
+    return [Fold(number, np.sort(at[train]), np.sort(at[test])) for number, (train, test) in enumerate(found, 1)]
 
 
 def _numbered(groups: np.ndarray) -> np.ndarray:
@@ -204,10 +191,6 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     metric : str
         A key of `daskfs.metrics.PREDICTION_METRICS`.
     """
-    if recipe.kind.takes_weights_in_place:
-        folds = [replace(fold, in_place=True) for fold in folds]
-    else:  # a view's rows are those of its base
-        folds = [replace(fold, test=_of_base(run.matrix, fold.test)) for fold in folds]
     found = on_samples(run, "fold", path_on_fold, recipe, folds, list(sizes), metric)
     by_fold, weight = (
         np.array([one["scores"] for one in found]),
@@ -239,15 +222,11 @@ def plan_sizes(recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence
 def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
     """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
     path = selector.fit_path(run, sizes)
-    test, weight = run.matrix.base.take(fold.test), fold.weight
-    y = test.read_target()
+    test = run.whole.take(fold.test)
+    y, weight = test.read_target(), test.read_weight()
     given = _predictions(path, test)
     scores = [_metric(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
     return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
-
-
-def _of_base(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
-    return matrix.take(rows).rows
 
 
 def default_metric(loss: str) -> str:

@@ -121,6 +121,7 @@ def refit_nested(
     Of the squared loss the sums over the rows are those of all columns, made once.
     """
     loss, threshold = mean_loss.loss, threshold_on(run, mean_loss)
+    code = find_loss(loss).code
     n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
     with run.timed("refit"):
         blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
@@ -132,13 +133,13 @@ def refit_nested(
             curvature = min(find_loss(loss).curvature_bound, 1.0)
             share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
             blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
-        terms = blocks.terms(model, total)
-        return [
-            _refit_at(
-                blocks.first(k), _first(model, k), terms.first(k), Effort(total, k, n_candidates), mean_loss.ridge
-            )
-            for k in sizes
-        ]
+        terms, fits, known = blocks.terms(model, total), [], None
+        for k in sizes:
+            effort, at = Effort(total, k, n_candidates), _Start(_first(model, k), terms.first(k))
+            fit = _refit_at(blocks.first(k), at, known, effort, mean_loss.ridge)
+            fits.append(fit)
+            known = None if code == SQUARED or fit.is_separable else fit  # nearer than the model without columns
+        return fits
 
 
 def _first(model: Model, k: int) -> Model:
@@ -146,16 +147,33 @@ def _first(model: Model, k: int) -> Model:
     return replace(model, solution=model.solution[: k + 1], centre=model.centre[:k], scale=model.scale[:k])
 
 
-def _refit_at(blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, given: float | None) -> SelectedFit:
-    """Return the minimum, begun at a point whose terms are known."""
+class _Start(NamedTuple):
+    """A point, and the terms there."""
+
+    model: Model
+    terms: Terms
+
+
+def _refit_at(
+    blocks: SelectedBlocks, at: _Start, known: SelectedFit | None, effort: Effort, given: float | None
+) -> SelectedFit:
+    """Return the minimum, begun at the model without columns, or at a fit of fewer columns that is known."""
+    model, terms = at
     is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
+    most, null, begun = effort.largest_ridge(float(terms.hessian[0, 0])), None, None
+    if known is not None:
+        null, begun = terms.value, min(known.ridge, most)
+        coef = known.coef * scale[: len(known.coef)]
+        inner = known.intercept + float((known.coef * centre[: len(coef)]).sum())
+        model = replace(model, solution=np.concatenate([[inner], coef, np.zeros(len(scale) - len(coef))]))
+        terms = blocks.terms(model, total)
     if is_chosen:
-        model, terms, ridge = _with_ridge(blocks, model, terms, effort)
-    fit = _descend(blocks, model, terms, total, ridge, is_bounded=is_chosen and ridge > 0.0)
+        model, terms, ridge = _with_ridge(blocks, model, terms, effort, most, begun, null)
+    fit = _descend(blocks, model, terms, total, ridge, is_chosen and ridge > 0.0, null)
     is_separable = fit is None
     if fit is None:  # no finite minimum
         ridge = max(ridge, weak_ridge(total))
-        fit = _descend(blocks, model, terms, total, ridge, is_bounded=True)
+        fit = _descend(blocks, model, terms, total, ridge, True, null)
     assert fit is not None
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
@@ -283,14 +301,21 @@ class Terms(NamedTuple):
         return Terms(value, self.gradient + penalty * solution, self.hessian + np.diag(penalty))
 
 
-def _with_ridge(blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort) -> tuple[Model, Terms, float]:
-    """Return the ridge that the data choose, and a point near its minimum with the terms there."""
-    most = effort.largest_ridge(float(terms.hessian[0, 0]))
+def _with_ridge(
+    blocks: SelectedBlocks,
+    model: Model,
+    terms: Terms,
+    effort: Effort,
+    most: float,
+    begun: float | None = None,
+    null: float | None = None,
+) -> tuple[Model, Terms, float]:
+    """Return the ridge, at most so large, that the data choose, and a point near its minimum with the terms there."""
     if find_loss(model.loss).code == SQUARED:  # its terms at one point say all
         return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss)
-    ridge = most
+    ridge = most if begun is None else begun
     for _ in range(LOOKS):  # the nearer the point, the better the approximation
-        fit = _descend(blocks, model, terms, effort.total, ridge, is_bounded=True)
+        fit = _descend(blocks, model, terms, effort.total, ridge, True, null)
         assert fit is not None
         model, terms, before = fit.model, fit.terms, ridge
         ridge = effort.best_ridge(*terms, model.solution, most, model.loss)
@@ -312,15 +337,21 @@ class _Descent(NamedTuple):
 
 
 def _descend(
-    blocks: SelectedBlocks, model: Model, plain: Terms, total: float, ridge: float, is_bounded: bool = False
+    blocks: SelectedBlocks,
+    model: Model,
+    plain: Terms,
+    total: float,
+    ridge: float,
+    is_bounded: bool = False,
+    null: float | None = None,
 ) -> _Descent | None:
-    """Return the minimum; None where there is no finite one.
+    """Return the minimum; None where there is no finite one. `null` is the loss without columns, by default that here.
 
     Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
     rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
     """
     terms, code = plain.with_ridge(model.solution, ridge), find_loss(model.loss).code
-    null, n_features = terms.value, int((model.scale > 0.0).sum())
+    null, n_features = terms.value if null is None else null, int((model.scale > 0.0).sum())
     factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
     n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
     value, n_steps = terms.value, 0

@@ -101,6 +101,8 @@ class Run:
         What each step took.
     nbytes : dict of int
         What the tasks of each step returned: all that left the data.
+    whole : Matrix
+        Of one of many fits the matrix of whose rows these are some, see `daskfs.selectors.shared.samples`.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class Run:
         checkpoint: Checkpoint | None = None,
         task_limit: int | None = None,
     ) -> None:
-        self.matrix = matrix
+        self.matrix = self.whole = matrix
         self.name, self.workers = name, workers or Here()
         self.progress, self.checkpoint, self.task_limit = told(progress), checkpoint, task_limit
         self.seconds: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """Many fits of one selector, each on some rows of one matrix: folds, subsamples, bootstraps.
 
-Rows are views: nothing is copied. Where a whole fit is small, it is one task, made where the workers are; where it is
-not, the fits are made one after the other, and each maps tasks of its own. Either way the answers are the same, each is
-kept in the checkpoint under its sample's name, and none of the fits makes a result or warns of anything.
+Rows are views: of a store nothing is copied. Where a whole fit is small, it is one task, made where the workers are;
+where it is not, the fits are made one after the other, and each maps tasks of its own. Either way the answers are the
+same, each is kept in the checkpoint under its sample's name, and none of the fits makes a result or warns of anything.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import nbytes_of
@@ -20,6 +21,8 @@ from daskfs.selectors.shared.run import Run
 
 FIT_NBYTES = 512 << 20
 """Of a whole fit that is one task where nobody has set a limit."""
+GATHERED_NBYTES = 1 << 30
+"""Of rows of arrays in memory that are put together."""
 SENT_NBYTES = 1 << 20
 """Of an argument that travels with every task."""
 
@@ -94,11 +97,26 @@ def on_samples(
     with run.reported(step, len(samples), len(found)) as advance, run.timed(step):
         for sample in samples:
             if sample.name not in found:
-                own = run.over(sample.of(run.matrix)).within(f"{step}-{sample.name}")
+                own = run.over(gathered(sample.of(run.matrix), run.task_limit)).within(f"{step}-{sample.name}")
+                own.whole = run.matrix
                 found[sample.name] = answer(recipe.make(), own, sample, *shared)
                 run.save(f"{step}-{sample.name}", found[sample.name])
                 advance()
     return [found[sample.name] for sample in samples]
+
+
+def gathered(rows: Matrix, task_limit: int | None) -> Matrix:
+    """Return rows of dense arrays in memory one after the other, where nobody limits memory; others as they are.
+
+    A selector reads them several times, and of a view of scattered rows no column lies in one piece.
+    """
+    first, n_samples = slice(0, 1), rows.shape[0]
+    is_scattered = rows.column_view(first) is None and rows.base.column_view(first) is not None
+    if task_limit is not None or not is_scattered or n_samples * rows.shape[1] * rows.dtype.itemsize > GATHERED_NBYTES:
+        return rows
+    random, table = rows.rows_are_random, rows.table_columns
+    names = rows.names.given if rows.names.are_given else None
+    return ArrayMatrix(rows.read(slice(None)), rows.read_target(), rows.read_weight(), names, random, table)
 
 
 def is_a_task(recipe: Recipe, shape: DataShape, limits: Limits, is_resident: bool = False) -> bool:
@@ -137,5 +155,6 @@ def _in_a_task(
 ) -> dict[str, np.ndarray]:
     """Fit where the rows are: all of the fit in one task."""
     *shared, sample = more
-    with Run(sample.of(matrix), name, task_limit=task_limit) as run:
+    with Run(gathered(sample.of(matrix), task_limit), name, task_limit=task_limit) as run:
+        run.whole = matrix
         return answer(recipe.make(), run, sample, *shared)
