@@ -16,6 +16,7 @@ What is declared twice, here and inside, is decided here for all subclasses:
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ import numpy as np
 from daskfs.errors import ConfigError
 from daskfs.losses import AUTO, TargetKind
 from daskfs.parameters import LossOf, Selector
+from daskfs.result import SelectionResult
 from daskfs.selectors.base import SEPARATED, BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -31,6 +33,16 @@ from daskfs.selectors.shared.refit import FITTED_INSTEAD, fit_each_class
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
+
+
+class _NamesByNumber:
+    """Names of a few features out of very many."""
+
+    def __init__(self, numbers: Sequence[int], names: Sequence[str]) -> None:
+        self._names = dict(zip(numbers, names, strict=True))
+
+    def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
+        return np.array([self._names[number] for number in numbers.tolist()], dtype=object)
 
 
 class MetaSelector(BaseSelector):
@@ -144,6 +156,13 @@ class MetaSelector(BaseSelector):
     @property
     def _probabilities(self) -> Response:
         return self.selector_._probabilities if self._takes_selection else super()._probabilities
+
+    def _result_of(self, run: Run, **told: Any) -> SelectionResult:
+        """Return the result, features that a map of the selector inside makes by their own names."""
+        if self.made_ is not None:
+            parents = [str(run.matrix.names[j]) for j in self.made_.parents]
+            told.setdefault("names", _NamesByNumber(self.made_.columns.tolist(), self.made_.names(parents)))
+        return super()._result_of(run, **told)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Return the parameters as a result has them; the selector's own as a mapping, with its method."""

@@ -67,8 +67,8 @@ class SplitInference(MetaSelector):
     >>> table = SplitInference(FGM(2)).fit(X, y).result_.table
     >>> print(table[["name", "coef", "lower", "upper"]].round(2).to_string(index=False))
     name  coef  lower  upper
-      x3  1.96   1.89   2.02
-      x7 -0.97  -1.03  -0.91
+      x3  2.03   1.97   2.09
+      x7 -0.96  -1.02  -0.90
     """
 
     method = "split_inference"

@@ -794,7 +794,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
             *self._shortfall(),
             *self._table_notes,
             *notes,
-            *remarks_on(run.matrix, self.selected_),
+            *(remarks_on(run.matrix, self.selected_) if self.made_ is None else ()),
             *filter(None, [self._loss_note]),
         ]
         for note in notes:

@@ -226,3 +226,14 @@ def test_plans_say_how_often_a_path_is_fitted():
     each = SelectionCV(LassoCut(), sizes=SIZES, cv=4).plan(1000, 200, "float32", None)
     assert "a fit for each of 4 sizes in each of 4 folds, and one on all rows" in each.text
     assert default_sizes(71, 4088) == [1, 2, 4, 7, 10, 15, 25, 35]
+
+
+def test_features_that_a_map_makes_are_counted_and_named():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 6))
+    y = 2.0 * X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * rng.standard_normal(300)
+    squares = daskfs.feature_maps.Polynomial(degree=2)
+    found = SelectionCV(daskfs.FGM(3, feature_map=squares), sizes=[1, 2, 4]).fit(X, y)
+    assert {"x2", "x0 * x1"} <= set(found.get_feature_names_out()) == set(found.result_.table["name"])
+    assert found.transform(X).shape == (300, found.n_features_to_select_)
+    assert found.score(X, y) > 0.95

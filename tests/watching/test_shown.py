@@ -56,7 +56,9 @@ def test_a_pipe_has_no_bar():
     done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, env=ENVIRONMENT, check=True)
     assert done.stdout == ""
     assert "\x1b" not in done.stderr
-    assert all(re.fullmatch(r".*: .*\d+ (s|min.*)|.*(left|so far)", line) for line in done.stderr.splitlines())
+    first, *others = done.stderr.splitlines()
+    assert re.fullmatch(r"FGM: [\d,]+ samples x [\d,]+ features, loss squared", first)
+    assert all(re.fullmatch(r".*: .*\d+ (s|min.*)|.*(left|so far)", line) for line in others)
 
 
 def test_verbose_changes_no_bit_and_is_no_part_of_the_result(capsys):
