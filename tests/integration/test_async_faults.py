@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from daskfs.cluster.actors import ASK_S, ActorAddress
+from daskfs.cluster.actors import ASK_S, ActorAddress, ActorLost, ActorsOnDask, LastingTasks
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError
@@ -71,6 +72,47 @@ class AtWork:
 def until(condition):
     while not condition():
         time.sleep(0.05)
+
+
+class LostWhenDone:
+    """A central node that is lost once it has told all that it found."""
+
+    is_lost = is_done = False
+
+    def __init__(self, address):
+        self.address = address
+
+    def __reduce__(self):
+        return self.address.__reduce__()
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def call(*arguments):
+            if self.is_lost:
+                raise ActorLost(name)
+            answer = getattr(self.address, name)(*arguments).result()
+            if name == "progress":
+                LostWhenDone.is_done = bool(answer["is_finished"])
+            if name == "shares" and self.is_done:
+                LostWhenDone.is_lost = True
+            return SimpleNamespace(result=lambda: answer)
+
+        return call
+
+
+def test_a_central_node_that_is_lost_when_all_is_done_costs_nothing(workers, store, monkeypatch):
+    stored, support = store
+    address, finished = ActorsOnDask.address, LastingTasks.finished
+    monkeypatch.setattr(ActorsOnDask, "address", lambda self, actor: LostWhenDone(address(self, actor)))
+    monkeypatch.setattr(ActorsOnDask, "holds", lambda self, actor: not LostWhenDone.is_lost)
+    # as if the workers' tasks were still under way
+    monkeypatch.setattr(LastingTasks, "finished", lambda *how: finished(*how) if LostWhenDone.is_lost else [])
+    selector = Observed(N_SELECTED, n_workers=2, block_columns=16).fit_matrix(stored, workers=workers)
+    assert LostWhenDone.is_lost
+    assert selector.run.n_nodes_lost == 0
+    np.testing.assert_array_equal(np.sort(selector.selected_), support)
 
 
 def homes(workers):

@@ -59,6 +59,7 @@ class AsyncRun:
         self.intercept = 0.0
         self.spent: list[Spent] = []
         self.n_nodes_lost = self._n_shown = 0
+        self.is_finished = False
         self._advance: Callable[..., None]
 
     def in_turn(self, is_synchronous: bool) -> None:
@@ -110,7 +111,7 @@ class AsyncRun:
                 try:
                     outcomes, kept, is_lost = self._watch(node, placed, tasks)
                     self.spent += [outcome.spent for outcome in outcomes]
-                    if not is_lost and self._is_concluded(node):
+                    if (not is_lost and self._is_concluded(node)) or self.is_finished:
                         return
                 finally:
                     self.actors.release(placed)
@@ -189,6 +190,8 @@ class AsyncRun:
         try:
             while tasks.n_running:
                 outcomes += [outcome for _, outcome in tasks.finished(POLL_S)]
+                if is_lost and self.is_finished:
+                    break
                 if is_lost:
                     patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
                     if time.monotonic() > patient_until:
@@ -196,6 +199,11 @@ class AsyncRun:
                     continue
                 try:
                     self._show(node)
+                    if (
+                        self.counts["is_finished"] and not self.is_finished
+                    ):  # workers may leave when all is done, the node's too
+                        self._conclude(node)
+                        self.is_finished = True
                     if time.monotonic() - kept_at > CHECKPOINT_S:
                         kept = node.checkpoint().result()
                         kept_at = time.monotonic()
