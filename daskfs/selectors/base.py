@@ -1039,7 +1039,7 @@ class BaseSelector(Fitted, Parameters, _LazyTransform, Estimator, kw_only=True):
         >>> y = X[:, 1] + rng.standard_normal(1000)
         >>> print(FGM(1).fit(X, y).stand_ins(X, y, n_stand_ins=1).round(2).to_string(index=False))
         feature stand_in  index  correlation  loss_increase  share_lost  bundle
-             x1       x4      4          1.0            0.0        0.01       1
+             x4       x1      1          1.0            0.0         0.0       1
         """
         from pandas import DataFrame
 

@@ -140,7 +140,7 @@ def _selectors() -> Iterator[Case]:
     asked = {"n_features_to_select": 6}
     yield Case("auto", "Auto", asked, **OF_FGM)
     yield Case("auto-classes", "Auto", asked, "classes")
-    yield Case("auto-three-classes", "Auto", asked, "three classes", **OF_FGM)
+    yield Case("auto-three-classes", "Auto", asked | {"loss": "logistic"}, "three classes", **OF_FGM)
 
 
 def _baselines() -> Iterator[Case]:
