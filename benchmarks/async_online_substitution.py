@@ -124,12 +124,12 @@ def one_core_each() -> Iterator[None]:
     """Let the workers of a run keep to one core each, in turn; the process of the central node goes where it can."""
     watch = async_run.AsyncRun._watch
 
-    def kept(self: Any, node: Any, tasks: Any) -> Any:
+    def kept(self: Any, *rest: Any) -> Any:
         client, n_cores = self.run.workers.client, os.cpu_count() or 1
         for number, address in enumerate(self.actors.addresses()):
             is_worker = number < self.settings.n_workers
             client.run(_keep_to, {number % n_cores} if is_worker else set(range(n_cores)), workers=[address])
-        return watch(self, node, tasks)
+        return watch(self, *rest)
 
     async_run.AsyncRun._watch = kept  # type: ignore[method-assign]
     try:
