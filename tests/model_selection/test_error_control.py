@@ -1,4 +1,4 @@
-"""What is promised of false selections is kept, on up to 200 data sets of each design; knockpy selects the same features."""
+"""What is promised of false selections is kept, on up to 200 sets of each design; knockpy selects the same features."""
 
 from __future__ import annotations
 
