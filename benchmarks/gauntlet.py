@@ -163,7 +163,7 @@ def page(cells: Mapping[Key, Cell]) -> str:
             f"Within one standard error of the best peer on {held} of {sets} sets, best on {first}; mean rank {rank}.",
         ]
         lines = [
-            "| set | ours | features | best peer (features) | quality | held | gap in SE | rank | CPU s | MiB | stable |"
+            "| set | ours | features | best peer (its features) | there | held | in SE | rank | CPU s | MiB | stable |"
         ]
         lines.append("|---|---|---|---|---|---|---|---|---|---|---|")
         lines += [_line(one, how) for one in found]

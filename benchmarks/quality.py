@@ -8,7 +8,9 @@
 Sets, samples and folds: `open_sets.py`. The selectors get the rows as they are and are made as a user makes them: the
 number of features, "cv" among them (MESSAGE: at most so many; "cv" is `SelectionCV`), default values else, and the loss
 where the default does not see classes. ``auto`` is `daskfs.Auto()`, the default path, at its own number; ``prediction``
-is ``Message(goal="prediction")``. The peers get dense columns standardised, sparse ones divided by their greatest value:
+is ``Message(goal="prediction")``.
+
+The peers get dense columns standardised, sparse ones divided by their greatest value:
 
 l1        Lasso, or logistic regression with an l1 penalty (liblinear, one class against the rest), at the same number
 LassoCV   scikit-learn's, 5 folds, classes as -1 and 1: at its own number
@@ -276,7 +278,7 @@ def measure(data: OpenSet, method: str, size: int | str, fold: int, train: np.nd
 
 
 def resident_nbytes(peak: bool = False) -> int | None:
-    """Return what this process holds, or the most since it was last asked for that; None where the system cannot say."""
+    """Return what this process holds, or the most since that was asked for; None where the system cannot say."""
     with suppress(OSError, AttributeError):
         status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         if peak:
