@@ -160,17 +160,18 @@ def test_several_classes_are_compared_without_online_substitution():
 
 
 def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
-    X, y = data(600, 300)
-    shape = (600, 300, "float64")
+    X, y = data(600, 1_500)
+    shape = (600, 1_500, "float64")
     ridge = RidgeElimination(loss="squared").plan(*shape, None).task_nbytes
-    least = min(made("cv").plan(*shape, None).task_nbytes for made in (FGM, Mission, OnlineSubstitution))
-    assert least < ridge
+    assert FGM("cv").plan(*shape, None).task_nbytes < ridge
     plan = Auto().plan(*shape, ridge - 1)
-    assert "1 more would not keep the memory limit" in plan.text
+    assert re.search(r"[123] more would not keep the memory limit", plan.text)
     assert plan.task_nbytes < ridge
     selector = Auto(memory_limit=ridge - 1).fit(X, y)
+    assert "fgm" in selector.cv_results_["method"]
     assert "ridge_elimination" not in selector.cv_results_["method"]
-    assert "ridge_elimination took no part: the memory limit is too small" in selector.result_.notes
+    (note,) = [one for one in selector.result_.notes if one.endswith("took no part: the memory limit is too small")]
+    assert "ridge_elimination" in note
     with pytest.raises(PlanError, match="allow at least") as fault:
         Auto().plan(*shape, 1_000)
     assert Auto().plan(*shape, fault.value.needed_nbytes)
