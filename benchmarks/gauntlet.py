@@ -153,6 +153,10 @@ def page(cells: Mapping[Key, Cell]) -> str:
                     asked = "no number" if size == "own" else size
                     lines.append(f"| `{method}` | {asked} | {how} | {totals(found)} |")
     text += ["## All of ours", "\n".join(lines)]
+    counts = [f"{peer} {len({of for of, method, _ in cells if method == peer})}" for peer in PEERS]
+    text.append(
+        f"Sets on which a peer was measured: {', '.join(counts)}. Where one is missing the best of the others counts."
+    )
     for how, told in (("own", "its own predictions"), ("refit", "the common refit")):
         found = standings(cells, DEFAULT, "own", how)
         if not found:

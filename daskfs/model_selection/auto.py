@@ -193,9 +193,9 @@ class Auto(BaseSelector):
         return method != "online_substitution" or self._n_classes <= 2
 
     def _recommended(self, shape: DataShape, limits: Limits) -> tuple[BaseSelector, Choice, SelectorPlan]:
-        """Return the selector for data of this shape that keeps the limits, why it is taken, and its plan."""
+        """Return the selector for data of this shape, why it is taken, and its plan; asked for a number one alone."""
         choice = self._choice(shape)
-        others = [other for other in METHODS if other != choice.method and self._takes(other)]
+        others = [other for other in METHODS if other != choice.method and self._takes(other) and self._compares]
         why = f"{choice.method}, which would be the best, does not keep the memory limit"
         refused: PlanError | None = None
         for one in (choice, *(Choice(other, why) for other in others)):
