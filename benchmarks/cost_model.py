@@ -181,7 +181,7 @@ def counts_of(run: dict[str, Any], with_passes: bool) -> dict[str, float]:
     work, times = plan.work, 1.0
     if with_passes and job.method == "fgm":  # whose passes are alike
         times = run["n_passes"] / plan.n_passes
-    by_tasks = {unit: times * count for unit, count in work.by_tasks.items()}
+    by_tasks = {unit: count * (1.0 if "groups" in unit else times) for unit, count in work.by_tasks.items()}
     in_client = {unit: count * (times if "problems" in unit else 1.0) for unit, count in work.in_client.items()}
     return {
         unit if unit in SHARED else f"{job.method}: {unit}": count for unit, count in added(by_tasks, in_client).items()

@@ -76,7 +76,7 @@ def test_a_plan_of_fgm_counts_the_tiles_of_passes_and_of_groups_at_most(number, 
     tile, passes, n_across = np.prod(store.tile_shape), selector.n_passes_, -(-P // store.tile_shape[1])
     scored = work.by_tasks["values read"] / tile
     assert scored == 4 * -(-N // store.tile_shape[0]) * n_across  # four passes of five columns
-    assert 0 <= decoded["X"] - scored * passes / 4 <= passes * work.in_client["values read for groups"] / tile
+    assert 0 <= decoded["X"] - scored * passes / 4 <= passes * work.by_tasks["values read for groups"] / tile
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -366,13 +366,10 @@ def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool
 def _work(
     shape: DataShape, reads: Reads, n_passes: int, groups_nbytes: int, n_problems: int, in_client: dict[str, float]
 ) -> Work:
-    """Return what is computed: tiles pass by; those that hold columns of groups are read for the client."""
+    """Return what is computed: tiles pass by; those that hold columns of groups are read once more."""
     grid, of_column = shape.grid, max(1, shape.tile_column_nbytes)
     scored = float(n_passes * (shape.n_entries or shape.n_samples * shape.n_features) * n_problems)
     by_tasks = grid.of_tiles(n_passes * reads.a_pass / of_column * grid.n_down)
     by_tasks["values" if shape.n_entries is None else "entries"] = scored
-    return Work(
-        by_tasks,
-        in_client | {"values read for groups": groups_nbytes / of_column * grid.n_down * grid.tile},
-        method="fgm",
-    )
+    by_tasks["values read for groups"] = groups_nbytes / of_column * grid.n_down * grid.tile
+    return Work(by_tasks, in_client, method="fgm")
