@@ -170,7 +170,7 @@ def cost_of_step(
 
     Examples
     --------
-    >>> work = Work({"values": 1e13})
+    >>> work = Work({"values read": 1e13})
     >>> one, many = (cost_of_step("fgm", 4e13, 10, 60_000, n, work=work).seconds for n in (1, 10))
     >>> 9 < one / many <= 10
     True
