@@ -21,8 +21,9 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
+from daskfs.selectors.shared.work import Work
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 SMALL_NBYTES = 32 << 20  # of a task that costs little beside its work
@@ -31,6 +32,7 @@ CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: hal
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
+EXPECTED_COLUMNS = 20  # that are selected, for a forecast: nobody knows before
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
@@ -40,7 +42,12 @@ def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
 
 
 def choose_n_subsets(
-    n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None, n_values: int | None = None
+    n_samples: int,
+    n_features: int,
+    n_subsets: int | None,
+    subset_size: int | None,
+    n_values: int | None = None,
+    least: int = MIN_SUBSETS,
 ) -> int:
     """Return the number of subsets m.
 
@@ -55,6 +62,8 @@ def choose_n_subsets(
         What the user asked for, at most one of them (`check_subsets`).
     n_values : int, optional
         Entries of sparse rows; all values by default.
+    least : int
+        Where rows suffice: five to vote, one to predict.
 
     Raises
     ------
@@ -74,7 +83,7 @@ def choose_n_subsets(
     if subset_size is not None:
         name, n_subsets = "subset_size", max(1, n_samples // subset_size)
     elif n_subsets is None:
-        wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
+        wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values, least)
         return min(wanted, _most_subsets(n_samples, n_features))
     if n_samples < 2 * n_subsets:
         raise ConfigError(
@@ -85,8 +94,8 @@ def choose_n_subsets(
     return n_subsets
 
 
-def _wanted_subsets(n_values: int) -> int:
-    return max(MIN_SUBSETS, -(-n_values // SUBSET_VALUES)) | 1
+def _wanted_subsets(n_values: int, least: int) -> int:
+    return max(least, -(-n_values // SUBSET_VALUES)) | 1
 
 
 def _most_subsets(n_samples: int, n_features: int) -> int:
@@ -94,7 +103,7 @@ def _most_subsets(n_samples: int, n_features: int) -> int:
     return most - (most % 2 == 0)
 
 
-def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) -> str:
+def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None, least: int = MIN_SUBSETS) -> str:
     """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
 
     Examples
@@ -103,16 +112,17 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) 
     '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
     """
     n_values = n_samples * n_features if n_values is None else n_values
-    n_subsets = choose_n_subsets(n_samples, n_features, None, None, n_values)
+    n_subsets = choose_n_subsets(n_samples, n_features, None, None, n_values, least)
     chosen = f"{n_subsets} subsets of {-(-n_samples // n_subsets):,} rows were chosen"
     if n_subsets == 1:
         chosen = f"one subset of all {n_samples:,} rows was chosen"
-    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values):
+    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values, least):
         least = max(MIN_SUBSET_SIZE, n_features // 5)
         return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
-    if n_subsets > MIN_SUBSETS:
+    if n_subsets > least:
         return f"{chosen}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
-    return f"{chosen}: enough for a vote, and large subsets find weak signals"
+    enough = "enough for a vote, and large subsets" if least == MIN_SUBSETS else "large subsets"
+    return f"{chosen}: {enough} find weak signals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,16 +342,30 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
             f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
-        work=_work(subsets),
+        work=_work(subsets, read_nbytes),
     )
 
 
-def _work(subsets: Subsets) -> Work:
-    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all."""
-    n, p = subsets.data.n_samples, subsets.data.n_features
-    if subsets.settings.loss != "squared":
-        return Work({"values, likelihood": n * p, "rows, likelihood": n})
-    return Work({"values": n * p} | ({"correlations": n * p**2} if wants_whole_gram(subsets.n_rows, p) else {}))
+def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
+    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all.
+
+    Losses other than the squared one read the selected columns twice more. Sparse subsets and groups: nobody has
+    measured them.
+    """
+    if subsets.data.n_entries is not None or subsets.settings.groups is not None:
+        return None
+    data, of = subsets.data, "" if subsets.settings.loss == "squared" else ", likelihood"
+    n, p, grid = data.n_samples, data.n_features, subsets.data.grid
+    n_tiles = read_nbytes / (grid.tile_rows * grid.tile_columns * data.itemsize)
+    if of:
+        n_tiles += 2 * n_tiles / grid.n_across * grid.met_by(min(p, EXPECTED_COLUMNS))
+    by_tasks = grid.of_tiles(n_tiles)
+    by_tasks["values" + of] = float(n * p)
+    by_tasks["rows" + of] = float(n)
+    by_tasks["columns of subsets" + of] = float(subsets.n_subsets * p)
+    if not of and wants_whole_gram(subsets.n_rows, p):
+        by_tasks["correlations"] = float(n) * p**2
+    return Work(by_tasks, {"fits": 1.0}, method="message")
 
 
 def _smaller_subsets(subsets: Subsets, memory_limit: int) -> str:
