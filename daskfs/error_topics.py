@@ -138,7 +138,7 @@ TOPICS: dict[str, Topic] = {
             "matrix.names",
             "selectors.from_blocks",
             "model_selection.selection_cv:DataError",
-            "selectors.base",
+            "selectors.opening",
             "store.row_vectors",
             "store.writer:DataError",
             "store.sparse.writer:DataError",

@@ -59,7 +59,18 @@ DOORS = {  # library: the rooms or modules that may import it
 SYSTEMS = {path.parent.name for path in PACKAGE.glob("selectors/*/__init__.py")} - {"shared"}
 
 INNER_FLOORS = {  # within a room, from the top down; packages and files not named here stand below these
-    "selectors": [{"asy_os"}, SYSTEMS - {"asy_os"}, {"from_blocks", "grouped"}, {"base"}, {"shared"}, {"inputs"}],
+    "selectors": [
+        {"asy_os"},
+        SYSTEMS - {"asy_os"},
+        {"from_blocks", "grouped"},
+        {"base"},  # what every selector offers, from these parts
+        {"asking", "predicting", "sizes"},
+        {"opening", "resulting"},
+        {"settling", "transforming"},
+        {"fitted"},
+        {"shared"},
+        {"inputs"},
+    ],
     "kernels": [
         {"baselines", "fgm", "group_lasso", "substitution"},
         {"glm", "sketch"},

@@ -1,0 +1,199 @@
+"""What a user gives to a fit, as a matrix for whose target the loss is settled, and its run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.cluster.workers import Workers
+from daskfs.errors import DataError
+from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
+from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.target import are_texts, kind_of, kind_of_target
+from daskfs.selectors.inputs import (
+    check_width,
+    codes_of,
+    ingested,
+    is_lazy,
+    is_matrix,
+    labels_of,
+    refuse_non_finite_target,
+    seed_of,
+)
+from daskfs.selectors.settling import SettlesLoss
+from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.tables import begun, has_more_than_numbers, ingested_table, is_table
+from daskfs.selectors.transforming import Transforms
+from daskfs.watching.base import Progress
+
+
+class Opens(Transforms, SettlesLoss):
+    """Reads arrays, tables, stores and Dask collections as matrices."""
+
+    random_state: Any
+
+    def _setting(self, name: str) -> Any:
+        """Return where or how a fit runs: `client`, `memory_limit`, `schema` or `verbose`."""
+        return getattr(self, name)
+
+    @contextmanager
+    def _opened(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
+    ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
+        """Give the user's data as a matrix, for as long as it is needed.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        labels : ndarray of shape (n_classes,), optional
+            Labels of a classifier, where known already; else those of `y`.
+        is_first : bool
+            Take the number and names of the features from X; if False, check them against the fitted ones.
+
+        Yields
+        ------
+        matrix : Matrix
+            A classifier's labels in memory are replaced by their numbers 0, 1, ...
+        labels : ndarray of shape (n_classes,), or None
+            Which these numbers stand for, ascending.
+
+        Raises
+        ------
+        DataError
+            Values that are not finite, or a target given twice or not at all.
+        """
+        if is_matrix(X):
+            if y is not None or sample_weight is not None:
+                raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
+            if is_first:
+                self._settle_loss(kind_of_target(X))
+            else:
+                check_width(X.shape[1], self._n_columns)
+            yield X, None
+        elif is_lazy(X):
+            given = y
+            y, labels = self._coded(y, labels, is_first)
+            with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
+                into = Path(folder) / "fit.zarr", seed_of(self.random_state)
+                if self._is_encoded(X, is_first):
+                    matrix, self._table_notes = ingested_table(
+                        X, y, sample_weight, self._setting("schema"), given, type(self).__name__, *into
+                    )
+                    yield matrix, labels
+                else:
+                    yield ingested(X, y, sample_weight, *into), labels
+        elif self._is_encoded(X, is_first):
+            yield self._of_table(X, y, sample_weight, labels, is_first)
+        else:
+            yield self._in_memory(X, y, sample_weight, labels, is_first)
+
+    def _is_encoded(self, X: Any, is_first: bool) -> bool:
+        """Whether X is a table that is encoded: as a later one if that of the fit was."""
+        self._table_notes = ()
+        if not is_first:
+            return self.encoder_ is not None
+        return is_table(X) and (self._setting("schema") is not None or has_more_than_numbers(X))
+
+    def _of_table(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
+    ) -> tuple[ArrayMatrix, np.ndarray | None]:
+        """Return a table in memory as a matrix, see `_in_memory`."""
+        from sklearn.utils.validation import _check_sample_weight, column_or_1d
+
+        refuse_non_finite_target(y)
+        if y is None:
+            raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+        given = column_or_1d(y, warn=True)
+        coded, labels = self._coded(given, labels, is_first, are_texts(y))
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, np.empty((len(given), 1)), ensure_non_negative=True)
+        if not is_first:
+            columns = np.arange(self._n_columns)
+            values = self._columns_of(X, columns, self.encoder_)
+            return ArrayMatrix(values, coded, weight, self.encoder_.feature_names), labels
+        matrix, self._table_notes = begun(X, y, weight, self._setting("schema"), coded, type(self).__name__)
+        return matrix, labels
+
+    def _in_memory(
+        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
+    ) -> tuple[ArrayMatrix, np.ndarray | None]:
+        from sklearn.utils.validation import _check_sample_weight, validate_data
+
+        refuse_non_finite_target(y)
+        has_texts = are_texts(y)
+        X, y_ = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,  # ArrayMatrix names the column and the row
+            ensure_min_samples=2,
+            y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
+            reset=is_first,
+        )
+        y, labels = self._coded(y_, labels, is_first, has_texts)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
+
+    def _coded(
+        self, y: Any, labels: np.ndarray | None, is_first: bool, has_texts: bool | None = None
+    ) -> tuple[Any, np.ndarray | None]:
+        """Settle the loss for a target, and return it with labels replaced by their numbers 0, 1, ..., and the labels.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Perhaps lazy: a classifier's is computed.
+        labels : ndarray of shape (n_classes,), optional
+            Where they are known already.
+        is_first : bool
+            If False, the loss is that of the fit so far.
+        has_texts : bool, optional
+            Whether it was given as texts or categories.
+        """
+        from pandas import unique
+
+        if y is None:
+            return None, labels
+        if is_first:
+            if labels is not None:
+                kind = TargetKind(len(labels), is_declared=True)
+            elif are_texts(y) if has_texts is None else has_texts:
+                kind = TargetKind(len(unique(np.asarray(y).ravel())), is_declared=True)
+            else:
+                kind = kind_of(np.asarray(y).ravel()) if self.loss == AUTO else PLAIN_NUMBERS
+            self._settle_loss(kind)
+        elif self.loss != AUTO:
+            self.loss_ = self.loss
+        if not find_loss(self.loss_).is_classifier:
+            return y, None
+        from sklearn.utils.multiclass import check_classification_targets
+
+        y = np.asarray(y)
+        check_classification_targets(y)
+        labels = labels_of(y) if labels is None else labels
+        return codes_of(y, labels), labels
+
+    def _run(
+        self,
+        matrix: Matrix,
+        workers: Workers | None = None,
+        progress: Progress | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Run:
+        """Return the run of one fit, by default where ``client`` says."""
+        limit = self._setting("memory_limit")
+        limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
+        workers = workers_of(self._setting("client")) if workers is None else workers
+        return Run(matrix, self.method, workers, progress, checkpoint, limit)
