@@ -225,7 +225,7 @@ def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: 
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
     given = _predictions(path, test)
-    scores = [_metric(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
+    scores = [metric_on(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
     return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
 
 
@@ -261,7 +261,8 @@ def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
     return [np.concatenate(parts) for parts in found]
 
 
-def _metric(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
+def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
+    """Return a metric of a fitted selector's linear predictors of rows."""
     classes = getattr(selector, "classes_", None)
     if metric in METRICS_OF_SCORES:
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
