@@ -836,7 +836,7 @@ def make_plan(
             key = "client_memory_limit" if process == "client" and limits.worker is not None else "memory_limit"
             step = max(steps, key=lambda step: getattr(step, process).nbytes)
             told = _largest(getattr(step, process))
-            fewer = "select fewer features, or train on fewer rows" if step.name in selector_plans else None
+            fewer = "select fewer features, or train on fewer rows" if step.name in selector_plans else ""
             raise PlanError(
                 f"the {process} would take {shown_nbytes(nbytes)} in {step.name} ({told}), but the memory "
                 f"limit is {shown_nbytes(limit)}",
