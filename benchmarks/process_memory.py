@@ -6,7 +6,8 @@
 Each run is a process of its own, as a user starts it, on a store that was made before, with the least limit that its
 plan accepts and an eighth of what that leaves to the data; workers are new for each run, and so is a scheduler that
 they were started for. Peaks are the system's own count for each process (VmHWM). A margin below nought is an excess,
-and the script ends with 1.
+and the script ends with 1. A run that has no end within ``--longest`` seconds is ended; its row has the peaks up to
+then, and a + behind its seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -46,7 +47,7 @@ CLUSTERS: dict[str, dict[str, Any]] = {
     "address": {"kind": "address", "n_workers": 2, "start_with": 2, "wait_timeout_s": 60},
 }
 SEED = 0
-LONGEST_S = 300.0
+PROC = Path("/proc")
 
 
 def dense(n_samples: int, n_features: int, dtype: str) -> tuple[Any, np.ndarray]:
@@ -82,6 +83,13 @@ class Shape(NamedTuple):
     make: Any
     options: Mapping[str, Any] = MappingProxyType({})
     of_store: Mapping[str, Any] = MappingProxyType({})
+    methods: Sequence[str] = tuple(METHODS)
+
+
+def classes(n_samples: int, n_features: int, n_classes: int) -> tuple[Any, np.ndarray]:
+    """Return columns of noise, of which some tell of one class each."""
+    X, _ = dense(n_samples, n_features, "float32")
+    return X, (X[:, :n_classes] + np.random.default_rng(SEED).gumbel(size=(n_samples, n_classes))).argmax(axis=1)
 
 
 SHAPES = {
@@ -89,16 +97,17 @@ SHAPES = {
     "wide": Shape(lambda: dense(200, 200_000, "float32")),
     "wide int8": Shape(lambda: dense(500, 200_000, "int8"), of_store={"dtype": "int8"}),
     "tall": Shape(lambda: dense(2_000_000, 16, "float32")),
-    "very tall": Shape(lambda: dense(10_000_000, 4, "int8"), of_store={"dtype": "int8"}),
+    "very tall": Shape(lambda: dense(10_000_000, 8, "int8"), of_store={"dtype": "int8"}),
     "sparse wide": Shape(lambda: sparse(60_000, 10_000_000, 30)),
     "sparse tall": Shape(lambda: sparse(2_000_000, 2000, 8)),
-    "pairs": Shape(lambda: dense(3000, 4500, "float32"), {"feature_map": {"map": "products"}}),
+    "pairs": Shape(lambda: dense(3000, 4500, "float32"), {"feature_map": {"map": "pairs"}}, methods=("fgm",)),
+    "classes": Shape(lambda: classes(400_000, 60, 5), methods=("message", "mission")),
 }
 
 
 @contextmanager
-def running_cluster(folder: Path, memory_limit: int) -> Iterator[str]:
-    """Start a scheduler and two workers as Dask's documentation has it; yield the address."""
+def running_cluster(folder: Path, memory_limit: int) -> Iterator[tuple[str, list[int]]]:
+    """Start a scheduler and two workers as Dask's documentation has it; yield the address, and what was started."""
     dask, found = [sys.executable, "-m", "distributed.cli.dask_scheduler"], folder / "scheduler.json"
     found.unlink(missing_ok=True)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
@@ -116,7 +125,7 @@ def running_cluster(folder: Path, memory_limit: int) -> Iterator[str]:
     worker += ["--memory-limit", str(memory_limit)]
     parts += [subprocess.Popen(worker, **quiet) for _ in range(2)]
     try:
-        yield address
+        yield address, [part.pid for part in parts[1:]]
     finally:
         for part in parts:
             part.terminate()
@@ -172,19 +181,56 @@ def limits_for(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -
         found["memory_limit"] += (found["memory_limit"] - base.nbytes) // 8
 
 
-def peaks(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -> dict[str, Any]:
+def peaks_until_now(client: int, others: Sequence[int]) -> dict[str, int]:
+    """Return the peaks of a client process and of the workers that it has started, or that others have."""
+    parents = {}
+    for stat in PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {"client": _peak_of(client)}
+    for pid, parent in parents.items():
+        if parent in (client, *others) and b"spawn_main" in (PROC / f"{pid}/cmdline").read_bytes():
+            found[f"worker-{pid}"] = _peak_of(pid)
+    return found
+
+
+def _peak_of(pid: int) -> int:
+    lines = (PROC / f"{pid}/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def promised(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return limits and promises of a pipeline, as its result has them."""
+    from daskfs.pipeline.config import load_pipeline
+    from daskfs.pipeline.planning import facts_of, plan_pipeline
+
+    pipeline = load_pipeline(write_pipeline(folder, shape, method, cluster))
+    plan = plan_pipeline(pipeline, facts_of(pipeline))
+    return {"limit_nbytes": plan.limits.by_process, "promised_nbytes": plan.promised_nbytes}
+
+
+def peaks(
+    folder: Path, shape: str, method: str, cluster: dict[str, Any], others: Sequence[int], longest_s: float
+) -> dict[str, Any]:
     """Run a pipeline; return the measured and promised bytes of each process, and the seconds it took."""
     path = write_pipeline(folder, shape, method, cluster)
     command = [sys.executable, "-W", "ignore", "-m", "daskfs", "run", str(path), "--force"]
     since = time.perf_counter()
-    try:
-        ended = subprocess.run(
-            command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=LONGEST_S
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no end within {LONGEST_S:g} s"}
-    if ended.returncode:
-        lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    with (
+        open(folder / "stderr", "w+") as told,  # noqa: PTH123
+        subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=told) as run,
+    ):
+        try:
+            run.wait(longest_s)
+        except subprocess.TimeoutExpired:
+            until_now = peaks_until_now(run.pid, others)
+            run.terminate()
+            run.wait()
+            found = promised(folder, shape, method, cluster)
+            return found | {"measured_nbytes": until_now, "seconds": longest_s, "has_ended": False}
+        told.seek(0)
+        lines = [line for line in told.read().splitlines() if line.strip()]
+    if run.returncode:
         return {"error": " ".join(lines[-3:])}
     memory = json.loads((folder / "run/result.json").read_text())["memory"]
     return memory | {"seconds": time.perf_counter() - since}
@@ -201,6 +247,7 @@ def main() -> int:
     parser.add_argument("--cluster", nargs="*", choices=CLUSTERS, default=list(CLUSTERS))
     parser.add_argument("--method", nargs="*", choices=METHODS, default=list(METHODS))
     parser.add_argument("--shape", nargs="*", choices=SHAPES, default=["few"])
+    parser.add_argument("--longest", type=float, default=300.0, help="seconds of a run, after which it is ended")
     parser.add_argument("--folder", type=Path, help="where stores are kept from one call to the next")
     parser.add_argument("--plan", action="store_true", help="tell the limits and refusals, and run nothing")
     options = parser.parse_args()
@@ -217,7 +264,7 @@ def main() -> int:
                 X, y = SHAPES[shape].make()
                 ingest(X, store, y=y, **SHAPES[shape].of_store)
                 del X, y
-            for method in options.method:
+            for method in (one for one in options.method if one in SHAPES[shape].methods):
                 for kind in options.cluster:
                     limits: Any = {"memory_limit": 2048 * MIB}
                     if shape != "few":
@@ -226,26 +273,28 @@ def main() -> int:
                         tell([shape, method, kind, limits])
                         continue
                     most: dict[str, list[float]] = {}
+                    mark = ""
                     for _ in range(options.repeats):
-                        own = nullcontext("")
+                        own: Any = nullcontext(("", []))
                         if kind == "address":
                             own = running_cluster(folder, limits["memory_limit"])
-                        with own as address:
+                        with own as (address, others):
                             where = CLUSTERS[kind] | limits | ({"address": address} if address else {})
-                            found = peaks(folder, shape, method, where)
+                            found = peaks(folder, shape, method, where, others, options.longest)
                         if "error" in found:
                             worst = -math.inf
                             tell([shape, method, kind, limits, found["error"]])
                             continue
+                        mark = mark if found.get("has_ended", True) else "+"
                         for name, nbytes in found["measured_nbytes"].items():
                             role = "client" if name == "client" else "worker"
                             sizes = [found[key][role] / MIB for key in ("limit_nbytes", "promised_nbytes")]
                             before = most.get(role, [0, 0, 0, 0])
                             most[role] = [*sizes, max(before[2], nbytes / MIB), max(before[3], found["seconds"])]
-                    for role, (limit, promised, peak, seconds) in most.items():
-                        worst = min(worst, promised - peak)
-                        sizes = [f"{size:.1f}" for size in (limit, promised, peak, promised - peak, seconds)]
-                        tell([shape, method, kind, role, *sizes])
+                    for role, (limit, allowed, peak, seconds) in most.items():
+                        worst = min(worst, allowed - peak)
+                        sizes = [f"{size:.1f}" for size in (limit, allowed, peak, allowed - peak)]
+                        tell([shape, method, kind, role, *sizes, f"{seconds:.0f}{mark}"])
     return 1 if worst < 0 else 0
 
 

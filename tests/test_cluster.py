@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 import urllib.error
@@ -595,3 +597,32 @@ def test_a_wrong_kind_is_refused(kind, match):
 def test_a_wrong_size_is_refused(text):
     with pytest.raises(ConfigError, match="expected a size"):
         parse_bytes(text)
+
+
+SCRIPT = """
+import daskfs
+from daskfs.errors import RunError
+try:
+    with daskfs.open_cluster("local", 1):
+        print("started")
+except RunError as fault:
+    print(fault)
+with daskfs.open_cluster("threads", 1) as workers:
+    print(workers.n_threads)
+"""
+
+
+def test_a_script_from_standard_input_starts_no_processes_and_is_told_what_does(tmp_path):
+    command, how = (
+        [sys.executable, "-W", "ignore"],
+        {"capture_output": True, "text": True, "check": True, "cwd": tmp_path},
+    )
+    ended = subprocess.run([*command, "-"], input=SCRIPT, **how)
+    told, n_threads = ended.stdout.splitlines()[0], ended.stdout.split()[-1]
+    assert "<stdin>" in told
+    assert "put it in a file and run that, or start threads" in told
+    assert n_threads == "1"
+    assert "Traceback" not in ended.stderr
+    script = tmp_path / "script.py"
+    script.write_text(f"if __name__ == '__main__':\n{textwrap.indent(SCRIPT, '    ')}")
+    assert subprocess.run([*command, str(script)], **how).stdout.split() == ["started", "1"]

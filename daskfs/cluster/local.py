@@ -32,6 +32,12 @@ NANNIES_STAY = {"distributed.deploy.lost-worker-timeout": "10 days"}
 that starts slowly on a busy machine. Nobody comes in its place, and a run without workers would wait for ever."""
 
 
+def _unreadable_script() -> str:
+    """Return the name of the main script where it is no file, as ``<stdin>``; "" where it is one, or there is none."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return "" if script is None or Path(script).exists() else str(script)
+
+
 @contextmanager
 def local_cluster(
     kind: str,
@@ -51,6 +57,12 @@ def local_cluster(
             "a cluster of processes was started while a worker imported the main script",
             str(getattr(sys.modules["__main__"], "__file__", "the main script")),
             "put the code that starts it under  if __name__ == '__main__':",
+        )
+    if kind == "local" and (script := _unreadable_script()):
+        raise RunError(
+            "processes of a cluster import the main script, and this one cannot be read again",
+            script,
+            "put it in a file and run that, or start threads (kind: threads), which import nothing",
         )
     import dask
     import distributed

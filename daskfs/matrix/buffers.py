@@ -13,7 +13,10 @@ DEFAULT_BLOCK_NBYTES = 128 * 2**20
 
 
 class BufferPool:
-    """Buffers that are used again as soon as nobody refers to them; for one thread that takes."""
+    """Buffers that are used again as soon as nobody refers to them; for one thread that takes.
+
+    There are never more than were in use at once: where none is large enough, those that are free are let go.
+    """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
@@ -22,6 +25,8 @@ class BufferPool:
         """Return an uninitialised array of this shape, on a free buffer where one is large enough."""
         nbytes = int(np.prod(shape)) * dtype.itemsize
         fits = next((k for k, buffer in enumerate(self._free) if buffer.nbytes >= nbytes), None)
+        if fits is None:
+            self._free.clear()  # or buffers that have grown would all be kept
         buffer: np.ndarray = np.empty(max(nbytes, 1), np.uint8) if fits is None else self._free.pop(fits)
         # A view refers to the first array on the memory, not to those in between. Behind a memoryview, `lent` is that
         # first array: when it goes, all views of it have gone.

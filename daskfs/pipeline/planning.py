@@ -76,6 +76,8 @@ BASE_READER_NBYTES = 96 * MIB
 """Arrow (49 MiB measured), pandas where it asks for it (29), and what they hold: in workers that have read a source."""
 WORTH_WORKERS_NBYTES = 512 * MIB
 """A store from which on the processes of a cluster of its own make it sooner than they start and load Arrow."""
+N_TOLD = 3
+"""Terms that the refusal of a plan names, the largest."""
 INGEST_SHARE = 2
 """Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
 SPARSE_INGEST_NBYTES = 1024 * MIB
@@ -461,11 +463,12 @@ class ProcessLimits(NamedTuple):
             The limit is below what the process itself takes.
         """
         client = self.base_of_client(data.n_samples, data.held_nbytes)
-        base = (client if self.worker is None else self.base_of_worker(data)).nbytes
+        taken = client if self.worker is None else self.base_of_worker(data)
+        base = taken.nbytes
         available = (self.for_tasks - base) // self.n_tasks_in_process
         if available < data.row_nbytes:
             raise PlanError(
-                f"a process takes {shown_nbytes(base)} before its first block, "
+                f"a process takes {shown_nbytes(base)} before its first block ({_largest(taken)}), "
                 f"but the memory limit is {shown_nbytes(self.for_tasks)}",
                 "cluster.memory_limit",
                 f"allow at least {_enough(base + self.n_tasks_in_process * max(32 * MIB, 8 * data.row_nbytes))}",
@@ -832,10 +835,15 @@ def make_plan(
         limit = limits.by_process[process]
         if nbytes > limit:
             key = "client_memory_limit" if process == "client" and limits.worker is not None else "memory_limit"
+            step = max(steps, key=lambda step: getattr(step, process).nbytes)
+            told = _largest(getattr(step, process))
+            fewer = "select fewer features, or train on fewer rows" if step.name in selector_plans else ""
             raise PlanError(
-                f"the {process} would take {shown_nbytes(nbytes)}, but the memory limit is {shown_nbytes(limit)}",
+                f"the {process} would take {shown_nbytes(nbytes)} in {step.name} ({told}), but the memory "
+                f"limit is {shown_nbytes(limit)}",
                 f"cluster.{key}",
-                f"allow at least {_enough(nbytes)}",
+                f"allow at least {_enough(nbytes)}" + (f", or {fewer}" if fewer else ""),
+                alternative=fewer,
             )
     return whole
 
@@ -906,6 +914,12 @@ def _predicting(data: DataFacts) -> Budget:
     """Return what a task takes that predicts test rows."""
     task = Budget().add("blocks of test rows", EVALUATE_NBYTES).include(data.ahead)
     return task if data.n_entries is None else task.add("which columns are selected", 4 * data.n_features)
+
+
+def _largest(budget: Budget) -> str:
+    """Return the largest terms of a budget, for a reader."""
+    terms = sorted(budget.terms.items(), key=lambda term: -term[1])[:N_TOLD]
+    return ", ".join(f"{name} {shown_nbytes(size)}" for name, size in terms if size)
 
 
 def shown_nbytes(nbytes: int) -> str:

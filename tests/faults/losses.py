@@ -12,6 +12,9 @@ node        the worker with the central node of Asy-OS is killed
 pause       a worker stands still for a while (SIGSTOP), as behind a network that does
 scheduler   the scheduler is killed; another one is started, and the fit goes on from its checkpoint
 still       the scheduler stands still, longer than the client waits before it asks whether it is there
+link        the network between a worker and the scheduler stands still for a while, and then goes on
+line        so does that between the client process and the scheduler
+cut         so does that, for longer than the client waits: an error says so, and the job goes on from its checkpoint
 driver      the process that fits is killed; another one goes on from its checkpoint
 """
 
@@ -54,10 +57,11 @@ from daskfs.methods import SELECTORS
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.store.tile_reader import TileReader
+from tests.faults.relay import relayed
 from tests.faults.storms import PATIENCE_S
 
 N_WORKERS = 3
-PAUSE_S, STILL_S = 2.0, 8.0
+PAUSE_S, STILL_S, CUT_S = 2.0, 8.0, 20.0
 N_ASYNC = 10
 """Features that Asy-OS selects, all those that the target was made of."""
 BACK_S = 10.0
@@ -67,10 +71,12 @@ LEAVE_S = 5.0
 """How long a worker that leaves has to hand over what it holds, before its job ends."""
 GONE_S = 1.0
 """How long a cluster without any worker is waited for."""
-LOSSES = ("worker", "scheduler", "driver", "all", "churn", "gone", "node", "pause", "still")
+LOSSES = ("worker", "scheduler", "driver", "all", "churn", "gone", "node", "pause", "still", "link", "line", "cut")
 FEW_LOSSES = ("worker", "scheduler", "driver")
 """Those of which there are as many as are asked for; of the others a quarter."""
-_OF_SCHEDULER = ("scheduler", "still", "churn", "gone")
+_SAID_OF = {"gone": "no worker is left", "cut": "the scheduler has not answered"}
+_OF_NETWORK = ("link", "line", "cut")
+_OF_SCHEDULER = ("scheduler", "still", "churn", "gone", *_OF_NETWORK)
 """Those whose scheduler is a process of its own."""
 GOOD_ENDS = ("same bits", "within its guarantees", "was over before")
 
@@ -207,7 +213,9 @@ class Counting(SchedulerPlugin):
 
 def scheduler(folder: Path, loss: str, at: int) -> None:
     """Run a scheduler; its address stands in a file when it listens."""
-    deed = kill if loss == "scheduler" else lambda: pause(STILL_S)
+    deed: Callable[[], None] = kill if loss == "scheduler" else lambda: pause(STILL_S)
+    if loss in _OF_NETWORK:
+        deed = (folder / "stand still").touch
 
     async def run() -> None:
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0") as served:
@@ -479,12 +487,12 @@ class Campaign:
                     with self._cluster(trial, loss, at) as workers:
                         job = self._resumed if loss == "churn" else partial(run_job, folder=self.folder)
                         found = job(name, trial=trial, workers=workers)
-                    note = trial / "left"
-                    n_lost = int(loss == "still") or (note.exists() and loss == "churn")
+                    has_left = loss == "churn" and (trial / "left").exists()
+                    n_lost = loss == "still" or has_left or (trial / "stand still").exists()
                 except RunError as fault:
-                    if loss != "scheduler" and not (loss == "gone" and "no worker is left" in str(fault)):
+                    if loss != "scheduler" and _SAID_OF.get(loss, "another") not in str(fault):
                         raise
-                    with self._cluster(trial, loss, 0) as workers:
+                    with self._cluster(trial, "scheduler", 0) as workers:
                         found = run_job(name, self.folder, trial, workers)
                     n_lost = 1
                 return found, n_lost if at else int((trial / "moments").read_text())
@@ -501,8 +509,12 @@ class Campaign:
         while not (trial / "address").exists():
             time.sleep(0.02)
         address = (trial / "address").read_text()
+        mark, lines = trial / "stand still", ExitStack()
+        seconds = CUT_S if loss == "cut" else STILL_S
+        through = lines.enter_context(relayed(address, mark, seconds)) if loss in _OF_NETWORK else address
+        ways = {"client": address if loss == "link" else through, 0: through if loss == "link" else address, 1: address}
 
-        def one_after_the_other() -> None:
+        def one_after_the_other(address: str) -> None:
             for _ in range(1) if loss == "gone" else iter(int, 1):
                 if is_over.is_set():
                     return
@@ -512,17 +524,18 @@ class Campaign:
                 part.join()
                 is_over.wait(0.1)
 
-        for _ in range(2):
-            threading.Thread(target=one_after_the_other, daemon=True).start()
+        for number in range(2):
+            threading.Thread(target=one_after_the_other, args=(ways[number],), daemon=True).start()
         try:
-            with Client(address, set_as_default=False) as client:
+            with Client(ways["client"], set_as_default=False) as client:
                 client.wait_for_workers(2)
-                presence_of(client, tell=_not_told, lost_timeout_s=GONE_S if loss == "gone" else None)
+                presence_of(client, tell=_not_told, lost_timeout_s=GONE_S if loss in ("gone", "cut") else None)
                 yield OnDask(client)
         finally:
             is_over.set()
             for part in parts:
                 part.kill()
+            lines.close()
 
     def of_driver(self, name: str, n: int) -> Iterator[Trial]:
         """Lose the process that fits: so many times."""

@@ -19,6 +19,8 @@ def campaign(tmp_path_factory):
         ("message", "scheduler"),
         ("message", "gone"),
         ("ingest", "driver"),
+        ("fgm", "link"),
+        ("mission", "cut"),
         ("async_online_substitution", "node"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,12 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os import run as asy_os_run
+from daskfs.selectors.asy_os.leases import ColumnLeases
 from daskfs.selectors.asy_os.node import Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
-from daskfs.selectors.asy_os.task import PlacedNode
+from daskfs.selectors.asy_os.task import AsyncSettings, PlacedNode, _ReadAhead
 from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
@@ -335,6 +337,50 @@ def test_leases_are_whole_tiles_unless_these_are_much_wider_than_a_block_should_
     shape = AsyncShape(100_000, 2048, 64, 2, 48, 4, 3, tile, None, in_turn=False)
     assert shape.widest == 51
     assert choose_widths(shape, None).unit == unit
+
+
+@pytest.mark.parametrize("tile", [16, 100, 1009, 4096])
+@pytest.mark.parametrize("spare", [0, 1 << 20, 1 << 24, None])
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_as_much_of_a_tile_is_read_at_once_as_the_memory_holds(tile, spare, in_turn):
+    shape = AsyncShape(10_000, 20_000, 64, 2, 48, 4, 3, tile, None, in_turn=in_turn)
+    least = 1 if not in_turn else choose_widths(shape, None).widest
+    limit = None if spare is None else shape.process(least).nbytes + spare
+    widths = choose_widths(shape, limit)
+    assert widths.part % widths.unit == 0 == widths.tile % widths.unit
+    assert widths.unit <= widths.part <= widths.tile <= max(tile, widths.unit)
+    assert limit is None or widths.process.nbytes <= limit
+    if spare is None and tile <= 3200:  # 128 MiB
+        assert widths.part == widths.tile
+    smaller = None if spare is None else choose_widths(shape, limit + (1 << 22))
+    assert smaller is None or smaller.part >= widths.part
+
+
+def test_what_is_read_at_once_is_read_once_and_leases_of_it_are_the_same_columns():
+    spans = []
+
+    class Counted(ArrayMatrix):
+        def read(self, rows, columns, out=None):
+            spans.append((columns.start, columns.stop))
+            return super().read(rows, columns, out)
+
+    X = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
+    matrix, how = Counted(X, X[:, 0].astype(float)), ColumnSettings(True, True, False)
+    numbers = {"n_workers": 1, "capacity": 4, "tau_max": 2, "n_epochs": 1, "unit": 2, "narrowest": 2, "widest": 4}
+    settings = AsyncSettings(
+        0, None, 0.0, 0.0, True, None, how, "float32", tile=12, part=6, in_turn=False, exchanges=True, **numbers
+    )
+    leases = ColumnLeases(40, 2, 1, stretches=settings.stretches)
+    order = list(iter(lambda: leases.take(0, 4), None))
+    with ThreadPoolExecutor(1) as pool:
+        ahead = _ReadAhead(matrix, settings, NO_WEIGHT, pool)
+        for lease, following in zip(order, [*order[1:], None], strict=True):
+            columns = ahead.get(lease, (following,) if following else ())
+            alone = read_columns(ArrayMatrix(X, X[:, 0]), np.arange(lease.start, lease.stop), how)
+            np.testing.assert_array_equal(columns.ids, alone.ids)
+            np.testing.assert_array_equal(columns.rows, alone.rows)
+            del columns
+    assert spans == [(0, 6), (6, 12), (12, 18), (18, 24), (24, 30), (30, 36), (36, 40)]
 
 
 @pytest.mark.parametrize("seed", range(5))

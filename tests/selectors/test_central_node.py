@@ -12,8 +12,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import LOGISTIC, SQUARED
-from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Contribution, NodeState, Proposal, Share
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, Stretches
+from daskfs.selectors.asy_os.node import (
+    NO_COEF,
+    NO_COLUMNS,
+    WITNESSES,
+    CentralNode,
+    Contribution,
+    NodeState,
+    Proposal,
+    Share,
+)
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.run import with_outcomes
 from daskfs.selectors.asy_os.session import Spent
@@ -404,3 +413,44 @@ def test_a_long_trace_is_thinned_out():
     for k in range(3 * 8192):
         node._remember(0, k, 1.0)
     assert 4096 <= len(node.trace()) <= 8192
+
+
+def test_a_worker_gets_what_it_has_read_and_then_what_nobody_else_is_in():
+    leases = ColumnLeases(30, 3, 1, stretches=Stretches(tile=12, part=6))
+    taken = [(worker, leases.take(worker, 6)) for worker in (0, 1, 0, 1)]
+    assert [(lease.start, lease.stop) for _, lease in taken] == [(0, 6), (6, 12), (12, 18), (18, 24)]
+    leases.give_back(1)
+    assert leases.take(1, 3) == Lease(0, 18, 21)  # where it was last
+    assert leases.take(0, 3) == Lease(0, 6, 9)
+    assert leases.take(1, 6) == Lease(0, 21, 24)
+    assert leases.take(1, 6) == Lease(0, 24, 30)
+    assert leases.take(1, 6) == Lease(0, 9, 12)  # of one that another is in, as nothing else is left
+    assert leases.take(1, 6) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_columns_are_leased_once_whatever_is_read_at_once(seed):
+    rng = np.random.default_rng(seed)
+    unit, n_features = int(rng.integers(1, 5)), int(rng.integers(1, 90))
+    n_units = int(rng.integers(1, 8))
+    part = unit * int(rng.integers(1, n_units + 1))
+    leases = ColumnLeases(n_features, unit, 1, stretches=Stretches(n_units * unit, part))
+    seen = np.zeros(n_features, int)
+    while not leases.epoch_is_over:
+        worker = int(rng.integers(3))
+        lease = leases.take(worker, int(rng.integers(1, 12)))
+        seen[lease.start : lease.stop] += 1
+        leases.finish(worker, lease)
+    assert (seen == 1).all()
+
+
+def test_the_result_is_told_to_the_first_that_asks_and_to_a_few_in_any_case():
+    node = make_node(n_epochs=1)
+    assert node.testimony(0) is None  # nothing is done yet
+    told = node.register(0, N_FEATURES)
+    node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, NO_COEF), None, 0))
+    first = node.testimony(WITNESSES)
+    assert first.counts == node.progress()
+    np.testing.assert_array_equal(first.standing.prediction, node.state().prediction)
+    assert node.testimony(WITNESSES) is None
+    assert [node.testimony(worker) is None for worker in range(WITNESSES)] == [False] * WITNESSES

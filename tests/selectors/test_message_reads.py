@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskfs.selectors.message.plan import Subsets, cut_into_tasks
+from daskfs.selectors.message.plan import Spread, Subsets, cut_into_tasks, decoded_nbytes
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits
@@ -77,3 +77,17 @@ def test_many_subsets_are_as_many_tasks_as_keep_workers_busy_to_the_end():
         )
         assert max(last - first for first, last in tasks) * 160_000 <= 128 << 20
         assert 12 <= len(tasks) <= 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_rows_spread_over_a_store_make_tasks_decode_is_counted_without_them(seed):
+    rng = np.random.default_rng(seed)
+    n_samples = int(rng.integers(50, 3000))
+    n_stored = n_samples + int(rng.integers(0, 2 * n_samples))
+    shape = DataShape(n_samples, 17, np.dtype("float32"), (int(rng.integers(4, 300)), 5))
+    subsets = Subsets(shape, SelectionSettings(n_subsets=int(rng.integers(1, 12))))
+    starts, tasks = subsets.starts, [(k, k + 1) for k in range(subsets.n_subsets)]
+    rows = np.arange(n_samples) * n_stored // n_samples
+    n_tiles = sum(len(np.unique(rows[starts[a] : starts[b]] // subsets.tile_rows)) for a, b in tasks)
+    expected = n_tiles * subsets.tile_rows * 4 * 5 * 4  # four tiles hold 17 columns
+    assert decoded_nbytes(subsets, Spread(n_samples, n_stored), tasks) == expected

@@ -11,18 +11,34 @@ from daskfs.sources.arrow_text import parsed
 TEXT = b"".join(b"%d,%d\n" % (k, k * k) for k in range(20_000))
 
 
-class Watched(io.BytesIO):
-    """Counts who reads, and keeps the reader waiting where it is told to."""
+class Text(bytes):
+    """Tells its stream when it goes."""
 
-    def __init__(self, content):
+    stream = None
+
+    def __del__(self):
+        self.stream.n_lent -= 1
+
+
+class Watched(io.BytesIO):
+    """Counts reads, texts that somebody holds, and who is within the read from which on it keeps readers waiting."""
+
+    def __init__(self, content, waits_at=0):
         super().__init__(content)
-        self.may_go_on, self.n_reads = threading.Event(), 0
-        self.may_go_on.set()
+        self.waits_at, self.n_reads, self.n_lent, self.n_within = waits_at, 0, 0, 0
+        self.is_waiting, self.may_go_on = threading.Event(), threading.Event()
 
     def read(self, n=-1):
-        self.may_go_on.wait(10.0)
         self.n_reads += 1
-        return super().read(n)
+        self.n_within += 1
+        if self.n_reads == self.waits_at:
+            self.is_waiting.set()
+            self.may_go_on.wait(10.0)
+        text = Text(super().read(n))
+        text.stream = self
+        self.n_lent += 1
+        self.n_within -= 1
+        return text
 
 
 def batches(stream):
@@ -37,20 +53,22 @@ def test_all_rows_come_in_order():
     assert found["b"][-1].as_py() == 19_999**2
 
 
-@pytest.mark.parametrize("wait", [False, True])
-def test_nobody_reads_any_more_once_it_was_left(wait):
-    stream = Watched(TEXT)
+@pytest.mark.parametrize("waits_at", [0, 6])
+@pytest.mark.parametrize("trial", range(10))
+def test_nobody_reads_or_holds_a_text_any_more_once_it_was_left(waits_at, trial):
+    stream = Watched(TEXT, waits_at)
     coming = batches(stream)
     next(coming)
-    if wait:  # Arrow is within a read when it is left
-        stream.may_go_on.clear()
-        threading.Timer(0.2, stream.may_go_on.set).start()
+    if waits_at:  # Arrow is within a read when it is left
+        assert stream.is_waiting.wait(10.0)
+        threading.Timer(0.05, stream.may_go_on.set).start()
     coming.close()
-    doors = [one for one in gc.get_objects() if type(one).__name__ == "_Door"]
-    assert not doors
     n_reads = stream.n_reads
-    assert stream.tell() < len(TEXT)
-    assert stream.n_reads == n_reads
+    assert (stream.n_lent, stream.n_within) == (0, 0)
+    assert not [one for one in gc.get_objects() if type(one).__name__ == "_Door"]
+    if waits_at:
+        assert stream.tell() < len(TEXT)
+        assert n_reads <= waits_at + 1  # the end, if it asked again
 
 
 def test_a_fault_of_the_text_ends_it_as_well():

@@ -2,7 +2,8 @@
 
 The columns are cut into units. A unit is free, or leased to one worker, or done in this epoch; a lease is a run of
 neighbouring units. An epoch begins when all units of the one before are done. A worker gets units that another one had
-in the epoch before, as long as there are any: a feature that one worker could not place may suit another.
+in the epoch before, as long as there are any: a feature that one worker could not place may suit another. Where units
+are parts of what is read at once, a worker gets those of what it has read, and then such as nobody else has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,31 @@ class Lease:
     epoch: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Runs of columns that a worker reads at once and is leased one after the other: tiles, or equal parts of them.
+
+    Examples
+    --------
+    >>> Stretches(tile=12, part=8).of(11), Stretches(tile=12, part=8).of(12)
+    ((8, 12), (12, 20))
+    """
+
+    tile: int
+    part: int
+
+    def of(self, column: int) -> tuple[int, int]:
+        """Return the first and the last but one column of the stretch of a column."""
+        tile = column - column % self.tile
+        start = column - (column - tile) % self.part
+        return start, min(start + self.part, tile + self.tile)
+
+    def numbers(self, columns: np.ndarray) -> np.ndarray:
+        """Return a number for the stretch of each column, the same for the same stretch."""
+        numbers: np.ndarray = columns - columns % self.tile % self.part
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +73,13 @@ class ColumnLeases:
     exchanges : bool
         Whether an epoch gives units to another worker than the one before; else to the same one, as far as it comes
         for them.
+    stretches : Stretches, optional
+        Of whole units; None: what is leased is what is read.
     """
 
-    def __init__(self, n_features: int, unit: int, n_epochs: int, exchanges: bool = True) -> None:
+    def __init__(
+        self, n_features: int, unit: int, n_epochs: int, exchanges: bool = True, stretches: Stretches | None = None
+    ) -> None:
         n_units = -(-n_features // unit)
         self.n_features, self.unit, self.n_epochs, self.exchanges = n_features, unit, n_epochs, exchanges
         self.epoch = 0
@@ -60,6 +90,10 @@ class ColumnLeases:
         """Who did the unit last, in this epoch where it is done."""
         self.before = np.full(n_units, NOBODY, np.int64)
         """Who did the unit in the epoch before."""
+        self._stretch = np.arange(n_units) if stretches is None else stretches.numbers(np.arange(n_units) * unit)
+        self._is_cut = stretches is not None
+        self._last: dict[int, int] = {}
+        """The stretch that a worker was in last."""
 
     @property
     def epoch_is_over(self) -> bool:
@@ -79,13 +113,28 @@ class ColumnLeases:
         others = self.before != worker if self.exchanges else (self.before == worker) | (self.before == NOBODY)
         preferred = free & others
         eligible = preferred if preferred.any() else free
+        if self._is_cut:
+            eligible = self._near(worker, eligible)
         first = int(np.argmax(eligible))
         last = first + 1
         most = first + max(1, n_columns // self.unit)
         while last < min(most, len(eligible)) and eligible[last]:
             last += 1
         self.holder[first:last] = worker
+        self._last[worker] = int(self._stretch[first])
         return Lease(self.epoch, first * self.unit, min(last * self.unit, self.n_features))
+
+    def _near(self, worker: int, eligible: np.ndarray) -> np.ndarray:
+        """Return the units of the worker's stretch, else those of one that no other is in, as far as there are any."""
+        own = np.flatnonzero(eligible & (self._stretch == self._last.get(worker, -1)))
+        if not len(own):
+            taken = [stretch for t, stretch in self._last.items() if t != worker]
+            untouched = np.flatnonzero(eligible & ~np.isin(self._stretch, taken))
+            first = untouched[0] if len(untouched) else np.argmax(eligible)
+            own = np.flatnonzero(eligible & (self._stretch == self._stretch[first]))
+        near = np.zeros_like(eligible)
+        near[own] = True
+        return near
 
     def finish(self, worker: int, lease: Lease) -> None:
         """Say that a worker has presented the columns of its lease."""
@@ -102,6 +151,7 @@ class ColumnLeases:
         self.before, self.owner = self.owner, np.full_like(self.owner, NOBODY)
         self.is_done[:] = False
         self.holder[:] = NOBODY
+        self._last.clear()
 
     def _units(self, lease: Lease) -> slice:
         return slice(lease.start // self.unit, -(-lease.stop // self.unit))

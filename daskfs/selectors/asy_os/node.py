@@ -41,6 +41,8 @@ TICKET = 1 << 32
 """Sequence numbers of one registration."""
 ROUNDING = 1e-12
 """Part of the objective without features by which it may rise: less is rounding."""
+WITNESSES = 3
+"""Workers that take the result along in any case."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
 NO_COLUMNS, NO_COEF = np.zeros(0, np.int64), np.zeros(0)
@@ -160,6 +162,17 @@ class Standing(NamedTuple):
     """u_C."""
 
 
+class Conclusion(NamedTuple):
+    """What the node knows when all is done."""
+
+    counts: dict[str, float]
+    trace: np.ndarray
+    seen_by_one: np.ndarray
+    n_at_work: int
+    standing: Standing
+    shares: tuple[Share, ...]
+
+
 class CentralNode:
     """u_C and who may do what.
 
@@ -210,7 +223,7 @@ class CentralNode:
         self._verdict = dict.fromkeys(range(n_workers), "accepted")
         self._held_leases: dict[int, list[Lease]] = {t: [] for t in range(n_workers)}
         self._absent: set[int] = set(range(n_workers))
-        self._has_changed = self._is_finished = False
+        self._has_changed = self._is_finished = self._has_testified = False
         self._awaited: set[int] = set()
         self._sum: np.ndarray | None = None
         self._trace: list[tuple[float, ...]] = []
@@ -361,6 +374,21 @@ class CentralNode:
     def state(self) -> Standing:
         """Return version, objective, intercept and u_C."""
         return Standing(self._version, self._value, self._objective.intercept, self._prediction)
+
+    def conclusion(self) -> Conclusion:
+        """Return all that the run is after."""
+        seen, n_at_work = self.seen_by_one(), self.n_at_work()
+        return Conclusion(self.progress(), self.trace(), seen, n_at_work, self.state(), tuple(self.shares()))
+
+    def testimony(self, worker: int) -> Conclusion | None:
+        """Return the conclusion for a worker to take along, where all is done: to the first that asks, and to a few.
+
+        The worker on which the node lives may leave before anybody else asks.
+        """
+        if not self._is_finished or (worker >= WITNESSES and self._has_testified):
+            return None
+        self._has_testified = True
+        return self.conclusion()
 
     def seen_by_one(self) -> np.ndarray:
         """Return which units one worker had in both of the last epochs, bool of shape (n_units,)."""

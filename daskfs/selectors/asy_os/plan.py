@@ -92,16 +92,24 @@ class AsyncShape:
             .add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
         )
 
-    def task(self, width: int) -> Budget:
-        """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them."""
+    def task(self, width: int, read: int = 0) -> Budget:
+        """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them.
+
+        Parameters
+        ----------
+        width : int
+            Columns of a block.
+        read : int
+            Columns that are read at once.
+        """
         whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
-        read = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
-        whole.add("blocks of columns", N_BUFFERS * max(width * self.column_nbytes, read))
+        least = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
+        whole.add("blocks of columns", N_BUFFERS * max(max(width, read) * self.column_nbytes, least))
         return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
 
-    def process(self, width: int) -> Budget:
+    def process(self, width: int, read: int = 0) -> Budget:
         """Return the peak of one process: where workers take turns in the client, with what that takes."""
-        return self.task(width) + self.client if self.in_turn else self.task(width)
+        return self.task(width, read) + self.client if self.in_turn else self.task(width, read)
 
     @property
     def client(self) -> Budget:
@@ -134,6 +142,9 @@ class Widths:
     """Columns that are leased together at least."""
     narrowest: int
     widest: int
+    tile: int
+    part: int
+    """Columns of a tile, and those of them that are read at once, in whole units."""
     process: Budget
     """Peak memory of one process, beside itself."""
 
@@ -167,7 +178,19 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
     more_workers = "" if shape.in_turn else f", or raise n_workers ({shape.n_workers})"
     process = shape.process(widest)
     process.refuse_over(memory_limit, f"in one process {what}", f"select fewer features{more_workers}")
-    return Widths(unit, narrowest, widest, process)
+    tile, part = _read_at_once(shape, unit, widest, memory_limit)
+    return Widths(unit, narrowest, widest, tile, part, shape.process(widest, part))
+
+
+def _read_at_once(shape: AsyncShape, unit: int, widest: int, memory_limit: int | None) -> tuple[int, int]:
+    """Return how many columns a tile has and how many of them are read at once, in whole units: all, where they fit."""
+    n_units = max(1, min(shape.tile_columns, shape.n_features) // unit)
+    parts = (-(-n_units // k) for k in range(1, n_units))
+    for n in dict.fromkeys(parts):
+        fits = memory_limit is None or shape.process(widest, n * unit).nbytes <= memory_limit
+        if fits and n * unit * shape.column_nbytes <= MAX_READ_NBYTES:
+            return n_units * unit, n * unit
+    return n_units * unit, unit
 
 
 def _part_of_tile(tile: int, most: int) -> int:
@@ -205,22 +228,25 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
     )
 
 
-def read_columns_in_turn(widest: int, column_nbytes: int) -> int:
-    """Return how many columns are read at once where workers take turns at them: whole blocks, some MiB."""
+def read_columns_in_turn(widest: int, column_nbytes: int, part: int) -> int:
+    """Return how many columns are read at once where workers take turns at them: whole blocks, some MiB or a tile."""
     width = max(widest, READ_COLUMNS - READ_COLUMNS % widest)
-    return min(width, max(1, READ_NBYTES // column_nbytes // widest) * widest)
+    return max(min(width, max(1, READ_NBYTES // column_nbytes // widest) * widest), part - part % widest)
 
 
 def _work(shape: AsyncShape, widths: Widths) -> Work | None:
     """Return what is computed: each worker looks at its share of the columns, beside those that it holds.
 
-    Each block ends with new predictions of all rows, from the columns held and at the central node. In the end the
-    columns held are fitted, those kept of them, and these once more.
+    Where fewer columns than a tile has are read at once, each tile is read several times. Each block ends with new
+    predictions of all rows, from the columns held and at the central node. In the end the columns held are fitted,
+    those kept of them, and these once more.
     """
     if shape.data is None or shape.data.n_entries is not None:
         return None
     n, p, n_epochs, grid = shape.n_samples, shape.n_features, shape.n_epochs, shape.data.grid
-    width = read_columns_in_turn(widths.widest, shape.column_nbytes) if shape.in_turn else widths.widest
+    width = max(widths.widest, widths.part)
+    if shape.in_turn:
+        width = read_columns_in_turn(widths.widest, shape.column_nbytes, widths.part)
     n_blocks = n_epochs * -(-p // widths.widest)
     of = "" if shape.loss == "squared" else ", likelihood"
     counts = grid.of_tiles(n_epochs * grid.columns(min(width, p)) * grid.n_down)

@@ -18,7 +18,7 @@ from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.node import NodeState, Share
+from daskfs.selectors.asy_os.node import Conclusion, NodeState, Share
 from daskfs.selectors.asy_os.plan import read_columns_in_turn
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
@@ -158,8 +158,8 @@ class AsyncRun:
         columns = np.concatenate([share.columns for share in self.shares])
         coef = np.concatenate([share.coef for share in self.shares])
         stay = np.isin(columns, kept)
-        numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "exchanges": False}
-        settings = replace(self.settings, narrowest=unit, widest=unit, **numbers)  # type: ignore[arg-type]
+        numbers = {"n_workers": 1, "capacity": n_wanted, "n_epochs": 1, "narrowest": unit, "widest": unit, "part": unit}
+        settings = replace(self.settings, exchanges=False, in_turn=True, **numbers)  # type: ignore[arg-type]
         worker = settings.worker(self.matrix)
         node = ActorsHere().place(PlacedNode, self.matrix, settings)
         state: NodeState = node.checkpoint().result()
@@ -188,7 +188,12 @@ class AsyncRun:
         patient_until = np.inf
         try:
             while tasks.n_running:
-                outcomes += [outcome for _, outcome in tasks.finished(POLL_S)]
+                ended = [outcome for _, outcome in tasks.finished(POLL_S)]
+                outcomes += ended
+                for outcome in ended:
+                    if outcome.conclusion is not None:  # the node may be gone: its worker had nothing left to do
+                        self._take(outcome.conclusion)
+                        self.is_finished = True
                 if is_lost and self.is_finished:
                     break
                 if is_lost:
@@ -237,11 +242,12 @@ class AsyncRun:
 
     def _conclude(self, node: Any) -> None:
         """Take what the node knows."""
-        self.counts = node.progress().result()
-        self.trace = node.trace().result()
-        self.seen_by_one, self.n_at_work = node.seen_by_one().result(), node.n_at_work().result()
-        _, _, self.intercept, self.prediction = node.state().result()
-        self.shares = node.shares().result()
+        self._take(node.conclusion().result())
+
+    def _take(self, found: Conclusion) -> None:
+        self.counts, self.trace, self.shares = found.counts, found.trace, list(found.shares)
+        self.seen_by_one, self.n_at_work = found.seen_by_one, found.n_at_work
+        _, _, self.intercept, self.prediction = found.standing
 
     def _contribution_here(self, shares: Sequence[Share]) -> np.ndarray:
         """Return the sum of what shares contribute."""
@@ -270,7 +276,8 @@ class _ColumnsOfLeases:
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
         self._matrix, self._settings, self._weight = matrix, settings, weight
-        self._width = read_columns_in_turn(settings.widest, matrix.shape[0] * np.dtype(settings.dtype).itemsize)
+        column_nbytes = matrix.shape[0] * np.dtype(settings.dtype).itemsize
+        self._width = read_columns_in_turn(settings.widest, column_nbytes, settings.part)
         self._kept: dict[int, Columns] = {}
 
     def __call__(self, lease: Lease) -> Columns:

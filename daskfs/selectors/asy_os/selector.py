@@ -238,6 +238,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             unit=widths.unit,
             narrowest=widths.narrowest,
             widest=widths.widest,
+            tile=widths.tile,
+            part=widths.part,
+            in_turn=shape.in_turn,
             exchanges=self.other_worker,
             timeout_s=float(self.timeout_s),
         )  # fmt: skip

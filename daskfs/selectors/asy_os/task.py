@@ -17,8 +17,8 @@ from daskfs.cluster.actors import ActorAddress, ActorLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
-from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Share
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, Stretches
+from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Conclusion, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
@@ -55,6 +55,11 @@ class AsyncSettings:
     narrowest: int
     widest: int
     """Columns of a block; the same: the width is given."""
+    tile: int
+    part: int
+    """Columns of a tile, and those of them that are read at once, both in whole units."""
+    in_turn: bool
+    """Whether all workers are in one process: what is read is theirs together."""
     exchanges: bool
     timeout_s: float = 30.0
 
@@ -72,7 +77,12 @@ class AsyncSettings:
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the leases of a run that begins."""
-        return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges)
+        return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges, self.stretches)
+
+    @property
+    def stretches(self) -> Stretches | None:
+        """What a worker reads at once, where that is more than a unit."""
+        return None if self.in_turn or self.part <= self.unit else Stretches(self.tile, self.part)
 
 
 class PlacedNode(CentralNode):
@@ -104,6 +114,8 @@ class Outcome:
     sequence: int
     share: Share
     spent: Spent
+    conclusion: Conclusion | None = None
+    """What the central node found, where all is done and this worker is to tell."""
 
 
 def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSettings, number: int) -> Outcome:
@@ -123,14 +135,15 @@ def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSe
         session = WorkerSession(address, number, matrix, settings.worker(matrix))
     except ActorLost:
         return Outcome(True, -1, Share(number, NO_COLUMNS, NO_COEF), Spent())
-    is_lost = False
+    is_lost, conclusion = False, None
     with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
         try:
             _work(session, settings, _ReadAhead(matrix, settings, session.settings.objective.weight, pool))
+            conclusion = address.testimony(number).result()
         except ActorLost:
             is_lost = True
             session.undo()
-    return Outcome(is_lost, *session.holds(), session.spent)
+    return Outcome(is_lost, *session.holds(), session.spent, conclusion)
 
 
 def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) -> None:
@@ -175,24 +188,35 @@ def contribution_where_it_is_read(matrix: Matrix, settings: AsyncSettings, share
 
 
 class _ReadAhead:
-    """Reads a lease's columns while those of the one before are worked on."""
+    """Reads the columns of the next lease while those of one are worked on, with what is read at once with them."""
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
+        self._stretches = settings.stretches
         self._buffers = BufferPool()
-        self._waiting: dict[Lease, Future[Columns]] = {}
+        self._reads: dict[tuple[int, int], Future[Columns]] = {}
 
     def get(self, lease: Lease, following: tuple[Lease, ...]) -> Columns:
         """Return the columns of a lease, and begin to read those of the following ones."""
-        first = self._waiting.pop(lease, None) or self._pool.submit(self._read, lease)
-        self._waiting = {then: self._waiting.get(then) or self._pool.submit(self._read, then) for then in following}
-        return first.result()
+        wanted = dict.fromkeys(self._read_with(one) for one in (lease, *following))
+        before, self._reads = self._reads, {}
+        kept = {span: before[span] for span in wanted if span in before}
+        before.clear()  # or the buffers of what is left behind count as in use
+        self._reads = {span: kept.get(span) or self._pool.submit(self._read, *span) for span in wanted}
+        return self._part(lease)
 
     def read(self, leases: tuple[Lease, ...]) -> Columns | None:
         """Return the columns of the first of these leases, where they are here already."""
-        waiting = self._waiting.get(leases[0]) if leases else None
-        return waiting.result() if waiting is not None and waiting.done() else None
+        coming = self._reads.get(self._read_with(leases[0])) if leases else None
+        return self._part(leases[0]) if coming is not None and coming.done() else None
 
-    def _read(self, lease: Lease) -> Columns:
-        ids = np.arange(lease.start, lease.stop, dtype=np.int64)
+    def _read_with(self, lease: Lease) -> tuple[int, int]:
+        return (lease.start, lease.stop) if self._stretches is None else self._stretches.of(lease.start)
+
+    def _part(self, lease: Lease) -> Columns:
+        span = self._read_with(lease)
+        return self._reads[span].result().take(slice(lease.start - span[0], lease.stop - span[0]))
+
+    def _read(self, start: int, stop: int) -> Columns:
+        ids = np.arange(start, min(stop, self._matrix.shape[1]), dtype=np.int64)
         return read_columns(self._matrix, ids, self._settings, self._weight, self._buffers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -209,8 +209,15 @@ def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:
     return np.arange(n_subsets + 1) * n_samples // n_subsets
 
 
+class Spread(NamedTuple):
+    """Rows to train on before it is known which they are: some of a store, evenly spread."""
+
+    n_samples: int
+    n_stored: int
+
+
 def cut_into_tasks(
-    subsets: Subsets, rows: Rows, numbers: np.ndarray, nbytes_of: Callable[[int], int], limits: Limits
+    subsets: Subsets, rows: Rows | Spread, numbers: np.ndarray, nbytes_of: Callable[[int], int], limits: Limits
 ) -> list[tuple[int, int]]:
     """Return runs [first, last) of consecutive subsets, each for one task.
 
@@ -219,7 +226,7 @@ def cut_into_tasks(
     Parameters
     ----------
     subsets : Subsets
-    rows : Rows
+    rows : Rows or Spread
         Of all subsets, as rows of what is read.
     numbers : ndarray of int64, ascending
         The subsets wanted.
@@ -264,24 +271,22 @@ def together(tasks: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int
     return found
 
 
-def _rows_at(rows: Rows, places: np.ndarray) -> np.ndarray:
+def _rows_at(rows: Rows | Spread, places: np.ndarray) -> np.ndarray:
+    if isinstance(rows, Spread):
+        return places * rows.n_stored // rows.n_samples
     return rows.start + places if isinstance(rows, slice) else rows[places]
 
 
-def decoded_nbytes(subsets: Subsets, rows: Rows, tasks: Sequence[tuple[int, int]]) -> int:
+def decoded_nbytes(subsets: Subsets, rows: slice | Spread, tasks: Sequence[tuple[int, int]]) -> int:
     """Return the bytes that a reader decodes for tasks that read all columns of their subsets."""
-    starts, n_rows, tile_columns = subsets.starts, subsets.tile_rows, 1
+    n_rows, tile_columns = subsets.tile_rows, 1
     if subsets.data.tile_shape:
         tile_columns = subsets.data.tile_shape[1]
-    if isinstance(rows, slice):
-        n_tiles = sum(
-            (rows.start + starts[last] - 1) // n_rows - (rows.start + starts[first]) // n_rows + 1
-            for first, last in tasks
-        )
-    else:
-        n_tiles = sum(len(np.unique(rows[starts[first] : starts[last]] // n_rows)) for first, last in tasks)
+    starts, stops = subsets.starts[np.array(tasks)].T
+    spans = _rows_at(rows, stops - 1) // n_rows - _rows_at(rows, starts) // n_rows + 1
+    n_tiles = int(np.minimum(spans, stops - starts).sum())
     n_across = -(-subsets.data.n_features // tile_columns)
-    return int(n_tiles) * n_rows * n_across * tile_columns * subsets.data.itemsize
+    return n_tiles * n_rows * n_across * tile_columns * subsets.data.itemsize
 
 
 def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Limits) -> int:
@@ -318,9 +323,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     if limits.task_nbytes is not None and subsets.select_nbytes(1) > limits.task_nbytes:
         what = f"one subset of {subsets.n_rows:,} rows x {n_features:,} columns takes"
         subsets.select(1).refuse_over(limits.task_nbytes, what, _smaller_subsets(subsets, limits.task_nbytes))
-    rows: Rows = slice(0, n_samples)
-    if n_stored != n_samples:  # some rows of a store, most often evenly spread
-        rows = np.arange(n_samples) * n_stored // n_samples
+    rows = slice(0, n_samples) if n_stored == n_samples else Spread(n_samples, n_stored)
     tasks = cut_into_tasks(subsets, rows, np.arange(n_subsets), subsets.select_nbytes, limits)
     read_nbytes = decoded_nbytes(subsets, rows, tasks)
     if subsets.partition == "strided" and subsets.tile_rows > 1:  # a task's rows are in all tiles
