@@ -70,6 +70,8 @@ WHOLE_COLUMNS, MOST_COLUMNS = 1000, 512
 """Up to so many columns all correlations are estimated; of more, those within blocks of so many at most."""
 LAW_VALUES = 1 << 25
 """Of numbers of all blocks' laws, twice as many as columns times columns of a block: 512 MiB."""
+COLUMNS_OF_A_FACTOR = 8
+"""At least: of fewer columns fewer factors are looked for."""
 FACTORS_NBYTES = 1 << 31
 """Of what looks for common factors, where the memory limit does not ask for less."""
 LASSO_NOTE = "statistics are of a Lasso of columns and knockoffs, its penalty cross-validated"
@@ -227,7 +229,8 @@ class Knockoffs(MetaSelector, SelectsGroups):
         try:
             fits = plan_samples(self._fitted, sizes.double, replace(limits, task_nbytes=sizes.left), self.n_draws, "")
         except PlanError as fault:
-            fault = fault.beside(sizes.beside.nbytes)
+            with_factors = _Sizes.of(shape, blocks, self.max_factors, Limits(None, limits.n_threads))
+            fault = fault.beside(max(sizes.beside.nbytes, with_factors.beside.nbytes))
             if sizes.law.nbytes <= (fault.needed_nbytes or 0):
                 raise fault from None
             fits = plan_samples(self._fitted, sizes.double, Limits(None, limits.n_threads), self.n_draws, "")
@@ -364,15 +367,16 @@ class _Sizes(NamedTuple):
         limit, tile_rows = limits.task_nbytes, (shape.tile_shape or (1, 1))[0]
         sizes = shape.n_samples, 2 * shape.n_features, dtype_of(shape.dtype), (tile_rows, 2 * width)
         double = DataShape(*sizes, n_classes=shape.n_classes, n_stored=shape.n_samples)
-        for_rows = None if limit is None else limit - shape.tiles_nbytes
+        max_factors = min(max_factors, shape.n_features // COLUMNS_OF_A_FACTOR)
+        directions_nbytes = 8 * 4 * shape.n_samples * (max_factors + SPARE)
+        has_room = directions_nbytes <= (FACTORS_NBYTES if limit is None else limit // 4)
+        n_factors = max_factors if len(blocks) > 1 and has_room else 0
+        for_rows = None if limit is None else limit - shape.tiles_nbytes - (directions_nbytes if n_factors else 0)
         piece_rows = rows_within(for_rows, shape.n_samples, width, shape.itemsize)
         law = Budget({"correlations of a block of columns": block_nbytes(width, piece_rows, shape.itemsize)})
         law_nbytes = 16 * shape.n_features * width + 32 * shape.n_features
         beside = Budget({"how knockoffs are made": law_nbytes})
         beside.add("columns that knockoffs are made of", 3 * PIECE_NBYTES)
-        directions_nbytes = 8 * 4 * shape.n_samples * (max_factors + SPARE)
-        has_room = directions_nbytes <= (FACTORS_NBYTES if limit is None else limit // 4)
-        n_factors = max_factors if len(blocks) > 1 and has_room else 0
         if n_factors:
             law.add("common factors", directions_nbytes)
             beside.add("common factors", 24 * shape.n_samples * n_factors + 16 * shape.n_features * n_factors)
