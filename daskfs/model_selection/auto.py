@@ -87,9 +87,10 @@ class Auto(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         How many; by default 30, or fewer where there are fewer columns.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
     random_state : int, RandomState or None
