@@ -1,10 +1,15 @@
-"""What 10, 30 and 100 selected features are worth on all open sets: every selector beside its peers.
+"""What selected features are worth on all open sets: every selector beside its peers, with 10, 30, 100 or "cv".
 
-    DASKFS_DATA=... python benchmarks/quality.py --keep rows.jsonl [--only criteo] [--methods fgm l1] [--sizes 10 30]
+    DASKFS_DATA=... python benchmarks/quality.py --keep rows.jsonl [--only criteo] [--methods fgm l1] [--sizes 10 cv]
     DASKFS_DATA=... python benchmarks/quality.py --keep rows.jsonl --before earlier.jsonl
+    python benchmarks/quality.py --show --keep rows.jsonl --cells   # joins the rows' cells with those of quality.md
+    python benchmarks/quality.py --page                             # and writes gauntlet.md from them: see gauntlet.py
 
 Sets, samples and folds: `open_sets.py`. The selectors get the rows as they are and are made as a user makes them: the
-number of features (MESSAGE: at most so many), default values else, and the loss where the default does not see classes.
+number of features, "cv" among them (MESSAGE: at most so many; "cv" is `SelectionCV`), default values else, and the loss
+where the default does not see classes. ``auto`` is `daskfs.Auto()`, the default path, at its own number; ``prediction``
+is ``Message(goal="prediction")``.
+
 The peers get dense columns standardised, sparse ones divided by their greatest value:
 
 l1        Lasso, or logistic regression with an l1 penalty (liblinear, one class against the rest), at the same number
@@ -20,7 +25,9 @@ boosting  the largest importances of 100 boosted trees of depth 3, on halves of 
 Every cell is judged twice on the rows held out: by the model's own predictions, and by one refit for all, on the
 selected columns standardised: ridge regression, its penalty by leave-one-out, or logistic regression with a ridge, its
 penalty by 3 folds. Measures: R², the area under the ROC curve (two classes), accuracy (several). Means over the folds
-and their standard errors.
+and their standard errors. Of each fit also the CPU seconds of the process; MiB, the greatest resident size of the
+process while it ran beyond that before (Linux; what was freed earlier and is used again does not show); and which
+columns were selected, from which the stability over the folds (Nogueira's index, 1: always the same).
 
 With --keep what the file holds is not measured again. With --before the rows of another checkout stand beside.
 """
@@ -28,19 +35,22 @@ With --keep what the file holds is not measured again. With --before the rows of
 from __future__ import annotations
 
 import argparse
+import ctypes
 import inspect
 import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gauntlet
 import numpy as np
 import scipy.sparse
 from open_sets import SETS, OpenSet, open_set
@@ -68,9 +78,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import daskfs
+from daskfs.model_selection.stability_index import stability_index
 
-SIZES = (10, 30, 100)
-SELECTORS = {"message": "Message", "online_substitution": "OnlineSubstitution", "fgm": "FGM", "mission": "Mission"}
+SIZES = ("10", "30", "100", "cv")
+SELECTORS = {
+    "auto": "Auto",
+    "message": "Message",
+    "prediction": "Message",
+    "online_substitution": "OnlineSubstitution",
+    "fgm": "FGM",
+    "mission": "Mission",
+}
+OUR_OWN_NUMBER = ("auto", "prediction")
 PEERS = ("l1", "LassoCV", "l1-cv", "enet-cv", "OMP", "f-test", "trees", "forest", "boosting")
 OWN_NUMBER = ("LassoCV", "l1-cv", "enet-cv")
 """Peers that find the number of features themselves."""
@@ -120,19 +139,24 @@ def refit(data: OpenSet, columns: np.ndarray, train: np.ndarray, test: np.ndarra
     return measure_of(data.task, y_test, scores_with(pipeline, picked[test].astype(float), data.task))
 
 
-def selector(method: str, size: int, task: str) -> Any:
+def selector(method: str, size: int | str, task: str) -> Any:
     """Return one of daskfs's selectors as a user makes it."""
     made = getattr(daskfs, SELECTORS[method])
-    options: dict[str, Any] = {"max_features" if method == "message" else "n_features_to_select": size}
+    options: dict[str, Any] = {"goal": "prediction"} if method == "prediction" else {}
+    if method == "message" and size != "cv":
+        options["max_features"] = size
+    elif method not in ("message", *OUR_OWN_NUMBER):
+        options["n_features_to_select"] = size
     default = inspect.signature(made).parameters["loss"].default
     if default != "auto":
         options["loss"] = {"regression": "squared", "binary": "logistic", "classes": "multinomial"}[task]
-    if method in ("message", "mission"):
+    if method != "fgm":
         options["random_state"] = 0
-    return made(**options)
+    found = made(**options)
+    return daskfs.SelectionCV(found, random_state=0) if (method, size) == ("message", "cv") else found
 
 
-def of_selector(method: str, size: int, data: OpenSet, train: np.ndarray, test: np.ndarray) -> Measured:
+def of_selector(method: str, size: int | str, data: OpenSet, train: np.ndarray, test: np.ndarray) -> Measured:
     """Select and predict with one of daskfs's selectors."""
     model = selector(method, size, data.task).fit(data.X[train], data.y[train])
     prediction = scores_with(model, data.X[test], data.task)
@@ -223,20 +247,22 @@ def l1_by_folds(task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarra
     return np.flatnonzero(np.any(coef != 0.0, axis=0)), measure_of(task, y_test, scores_with(model, X_test, task))
 
 
-def measure(data: OpenSet, method: str, size: int, fold: int, train: np.ndarray, test: np.ndarray) -> dict:
+def measure(data: OpenSet, method: str, size: int | str, fold: int, train: np.ndarray, test: np.ndarray) -> dict:
     """Return one cell of one fold."""
-    started = time.process_time()
+    before, started = resident_nbytes(), time.process_time()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             found: Measured | None
-            if method in BY_IMPORTANCE:
-                found = by_importance(method, data, fold, train)[:size], None
+            if method in SELECTORS:
+                found = of_selector(method, size, data, train, test)
+            elif method in BY_IMPORTANCE:
+                found = by_importance(method, data, fold, train)[: int(size)], None
             else:
-                found = (of_selector if method in SELECTORS else of_peer)(method, size, data, train, test)
+                found = of_peer(method, int(size), data, train, test)
         except Exception as error:  # a refusal is a result of this comparison: it is told
             return {"refused": f"{type(error).__name__}: {error}"[:300]}
-    seconds = time.process_time() - started
+    seconds, peak = time.process_time() - started, resident_nbytes(peak=True)
     if found is None:
         return {"refused": "not for this set"}
     columns, own = found
@@ -244,19 +270,42 @@ def measure(data: OpenSet, method: str, size: int, fold: int, train: np.ndarray,
         warnings.simplefilter("ignore")
         judged = refit(data, columns, train, test)
     told = sorted({type(one.message).__name__ for one in said})
-    return {"own": own, "refit": judged, "n_selected": len(columns), "cpu_s": round(seconds, 3), "warned": told}
+    row = {"own": own, "refit": judged, "n_selected": len(columns), "cpu_s": round(seconds, 3), "warned": told}
+    row["memory_nbytes"] = None if before is None or peak is None else max(0, peak - before)
+    n_features = data.X.shape[1]
+    row["columns"] = "all" if len(columns) == n_features else np.asarray(columns).tolist()
+    return row | {"n_features": n_features}
 
 
-def sizes_of(data: OpenSet, method: str, sizes: list[int]) -> Iterator[int]:
+def resident_nbytes(peak: bool = False) -> int | None:
+    """Return what this process holds, or the most since that was asked for; None where the system cannot say."""
+    with suppress(OSError, AttributeError):
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        if peak:
+            return int(status["VmHWM"].split()[0]) << 10
+        ctypes.CDLL(None).malloc_trim(0)  # freed memory that is used again would not show
+        Path("/proc/self/clear_refs").write_text("5")
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status["VmRSS"].split()[0]) << 10
+    return None
+
+
+def sizes_of(data: OpenSet, method: str, sizes: Sequence[str]) -> Iterator[int | str]:
     """Yield the numbers of features to ask for: fewer than there are, and one for a method that finds its own."""
-    for size in sizes[:1] if method in OWN_NUMBER else sizes:
-        if size < data.X.shape[1] or size == min(sizes):
+    numbers = [int(size) for size in sizes if size.isdigit()]
+    if method in OUR_OWN_NUMBER:
+        yield "own"
+        return
+    for size in numbers[:1] if method in OWN_NUMBER else numbers:
+        if size < data.X.shape[1] or size == min(numbers):
             yield min(size, data.X.shape[1])
+    if "cv" in sizes and method in SELECTORS:
+        yield "cv"
 
 
-def summary(rows: list[dict]) -> dict[tuple[str, str, int], dict]:
+def summary(rows: list[dict]) -> dict[tuple[str, str, int | str], dict]:
     """Return mean and standard error over the folds of each cell."""
-    cells: dict[tuple[str, str, int], dict] = {}
+    cells: dict[tuple[str, str, int | str], dict] = {}
     for key in dict.fromkeys((row["set"], row["method"], row["size"]) for row in rows):
         of_key = [row for row in rows if (row["set"], row["method"], row["size"]) == key and "refit" in row]
         if not of_key:
@@ -271,6 +320,12 @@ def summary(rows: list[dict]) -> dict[tuple[str, str, int], dict]:
         if "own" in cell:
             lost = np.array([row["refit"] - row["own"] for row in of_key if row["own"] is not None])
             cell["lost"] = (float(lost.mean()), float(lost.std(ddof=1) / np.sqrt(len(lost))) if len(lost) > 1 else 0.0)
+        if all(row.get("memory_nbytes") is not None for row in of_key):
+            cell["mib"] = float(np.mean([row["memory_nbytes"] for row in of_key])) / (1 << 20)
+        if len(of_key) > 1 and all(row.get("columns") is not None for row in of_key):
+            d = of_key[0]["n_features"]
+            selections = [range(d) if row["columns"] == "all" else row["columns"] for row in of_key]
+            cell["stability"] = float(stability_index(selections, d).value)
         cells[key] = cell
     return cells
 
@@ -297,12 +352,12 @@ def _shown(cell: dict, judged: str) -> str:
     return f"{mean:.3f} ± {error:.3f}" if abs(mean) < 100 else f"{mean:.3g} ± {error:.2g}"
 
 
-def print_summary(cells: dict, sizes: list[int]) -> None:
+def print_summary(cells: dict, sizes: Sequence[str]) -> None:
     """Print what each method is worth beside l1 over all sets, and where own predictions fall behind the refit."""
     print("\n| method | asked | sets | mean refit | l1 there | not below l1 - 1 SE | own below refit by over 1 SE |")
     print("|---|---|---|---|---|---|---|")
     for method in (*SELECTORS, *PEERS):
-        for size in sizes:
+        for size in [int(size) for size in sizes if size.isdigit()]:
             pairs = [
                 (cells[key], cells[key[0], "l1", size])
                 for key in cells
@@ -333,11 +388,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(SETS), choices=list(SETS), metavar="SET")
     parser.add_argument("--methods", nargs="*", default=[*SELECTORS, *PEERS], choices=[*SELECTORS, *PEERS])
-    parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES))
     parser.add_argument("--keep", type=Path, help="a file of rows, added to as they are measured")
     parser.add_argument("--before", type=Path, help="the rows of another checkout")
     parser.add_argument("--show", action="store_true", help="measure nothing, print the tables of --keep")
+    parser.add_argument("--cells", action="store_true", help="put the cells of --keep into quality.md")
+    parser.add_argument("--page", action="store_true", help="write gauntlet.md from the cells of quality.md")
     options = parser.parse_args()
+    if options.page:
+        gauntlet.write_page()
+        return 0
     rows = read_rows(options.keep)
     there = {(row["set"], row["method"], row["size"], row["fold"]) for row in rows}
     for name in [] if options.show else options.only:
@@ -359,6 +419,9 @@ def main() -> int:
             flush=True,
         )
     wanted = [row for row in rows if row["set"] in options.only and row["method"] in options.methods]
+    if options.cells:
+        gauntlet.put_cells(summary(wanted))
+        return 0
     print_sets(summary(wanted), summary(read_rows(options.before)))
     print_summary(summary(wanted), options.sizes)
     return 0

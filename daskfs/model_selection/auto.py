@@ -1,4 +1,16 @@
-"""The selector that measurements recommend for data of this kind, and why.
+"""The selection that predicts best of several selectors', or the selector that measurements recommend.
+
+Where nobody says how many features, selectors and numbers are compared by cross-validation, on the same folds:
+
+    1. On the rows outside each fold: a path of up to ten sizes of FGM, of MISSION and of online substitution (numbers,
+       two classes); and ridges on all columns and on ever fewer of them (`RidgeElimination`), each with eleven
+       strengths, of sparse columns on two scales. What does not keep the memory limit takes no part.
+    2. The log loss, or the mean squared error, of each on the fold's rows.
+       Below 1,000 rows folds are drawn several times.
+    3. The selection of the best mean.
+
+Where all columns are more than 2²⁶ numbers one method is cross-validated, that of this table; and where a number of
+features is asked for, its selection is taken:
 
     target    columns                                                selector
     any       more than 4,194,304                                    mission: constant memory
@@ -19,16 +31,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
-from daskfs.losses import TargetKind
+from daskfs.errors import PlanError
+from daskfs.losses import TargetKind, find_loss
 from daskfs.methods import find_method
-from daskfs.parameters import CountOrCV, LossOf
+from daskfs.model_selection.comparing import (
+    RIDGE,
+    Compared,
+    Contender,
+    chosen,
+    compare,
+    comparison_note,
+    n_repeats,
+    plan_all,
+    repeated_folds,
+)
+from daskfs.parameters import CV, CountOrCV, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, default_sizes
 from daskfs.selectors.shared.responses import Response
+from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 
-MOST_COLUMNS, MANY_COLUMNS, BY_DEFAULT = 1 << 22, 1_000, 30
+MOST_COLUMNS, MANY_COLUMNS = 1 << 22, 1_000
+MOST_VALUES = 1 << 26
+"""Of a matrix on which methods are compared: beyond, what each costs counts more than what they differ by."""
+METHODS = ("fgm", "mission", "online_substitution")
 
 
 class Choice(NamedTuple):
@@ -81,27 +110,40 @@ def choose(n_samples: int, n_features: int, n_classes: int, is_sparse: bool = Fa
 
 
 class Auto(BaseSelector):
-    """Select with the method that measurements recommend for data of this kind, and say why.
+    """Select what predicts best of several methods' selections, or with the method recommended, and say why.
 
     The algorithm is that of the method that is chosen: see `daskfs.model_selection.auto`.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        How many; by default 30, or fewer where there are fewer columns.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        How many: of the method that measurements recommend for data of this kind. By default, and with "cv", methods
+        and numbers are compared by cross-validation, and what predicts best is selected: all features, if need be.
+        A mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`, `groups` and `order`: the number alone.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
     random_state : int, RandomState or None
-        Of what the method draws.
+        Of the folds, and of what a method draws.
+    memory_limit : int or str, optional
+        What one task may take, "1GiB" for example. Methods that need more take no part.
 
     Attributes
     ----------
     selector_ : selector
         The one that was chosen, fitted.
+    n_features_to_select_ : int
+        The number that was chosen by cross-validation. Fewer may be selected, where no more say anything.
+    cv_results_ : dict
+        Of the cross-validation ``method``, ``n_features_to_select``, ``settings``, ``mean_test_score`` and
+        ``standard_error``: an entry for each selection that was compared; ``metric``.
     result_ : SelectionResult
         Of the method ``auto``; its first note says which was chosen, and why, its parameters have it as ``method``.
+        Its history is the curve of the method that was chosen.
+
+    Notes
+    -----
+    What was compared is a path, and so the selection is that of the same path on all rows: see `daskfs.SelectionCV`. It
+    takes some tens of fits of one method. All columns together are held in memory by the ridges, and by these alone.
 
     Examples
     --------
@@ -109,9 +151,12 @@ class Auto(BaseSelector):
     >>> from daskfs import Auto
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 30))
-    >>> selector = Auto(n_features_to_select=2).fit(X, X[:, 3] - X[:, 7])
+    >>> y = X[:, 3] - X[:, 7] + rng.standard_normal(500)
+    >>> selector = Auto(n_features_to_select=2).fit(X, y)
     >>> selector.selector_.method, sorted(selector.selected_.tolist())
     ('fgm', [3, 7])
+    >>> {3, 7} <= set(Auto().fit(X, y).selected_.tolist())
+    True
     """
 
     method = "auto"
@@ -122,42 +167,113 @@ class Auto(BaseSelector):
 
     @property
     def _chooses_size(self) -> bool:
-        """The one that is chosen does, where that is asked for."""
+        """Not of itself: methods and sizes are chosen together."""
         return False
+
+    @property
+    def _compares(self) -> bool:
+        return self.n_features_to_select in (None, CV)
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         super()._settle_loss(kind, is_plan)
         self._n_classes = 0 if self.loss_ == "squared" else max(kind.n_classes, 1)
 
-    def _chosen(self, shape: DataShape) -> tuple[Any, Choice]:
-        """Return the selector for data of this shape, not fitted, and why it is taken."""
-        choice = choose(shape.n_samples, shape.n_features, self._n_classes, shape.n_entries is not None)
-        n_features = self.n_features_to_select or min(BY_DEFAULT, shape.n_features)
-        made = find_method(choice.method).to_plan_with(
+    def _made(self, method: str, n_features: int | str) -> Any:
+        """Return the selector of a method, not fitted, whose loss is settled."""
+        made = find_method(method).to_plan_with(
             n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state)
         )
         made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
-        return made, choice
+        return made
+
+    def _choice(self, shape: DataShape) -> Choice:
+        return choose(shape.n_samples, shape.n_features, self._n_classes, shape.n_entries is not None)
+
+    def _takes(self, method: str) -> bool:
+        """Whether a method takes the target."""
+        return method != "online_substitution" or self._n_classes <= 2
+
+    def _recommended(self, shape: DataShape, limits: Limits) -> tuple[BaseSelector, Choice, SelectorPlan]:
+        """Return the selector for data of this shape, why it is taken, and its plan; asked for a number one alone."""
+        choice = self._choice(shape)
+        others = [other for other in METHODS if other != choice.method and self._takes(other) and self._compares]
+        why = f"{choice.method}, which would be the best, does not keep the memory limit"
+        refused: PlanError | None = None
+        for one in (choice, *(Choice(other, why) for other in others)):
+            made = self._made(one.method, CV if self._compares else self.n_features_to_select)  # type: ignore[arg-type]
+            try:
+                return made, one, made._planned(shape, limits)
+            except PlanError as fault:
+                refused = refused or fault
+        assert refused is not None
+        raise refused
+
+    def _contenders(self, shape: DataShape) -> list[Contender]:
+        """Return what is compared on data of this shape; nothing where they are too much for it."""
+        n_values = shape.n_samples * shape.n_features if shape.n_entries is None else shape.n_entries
+        if not self._compares or shape.n_features > MOST_COLUMNS or n_values > MOST_VALUES:
+            return []
+        sizes = default_sizes(shape.n_samples, shape.n_features)
+        made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
+        ridge = RIDGE.to_plan_with(loss=self.loss_)
+        ridge.loss_, ridge._loss_note = self.loss_, self._loss_note
+        return [*made, Contender(ridge, RIDGE.sizes_of(shape.n_features))]
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        made, choice = self._chosen(shape)
-        plan: SelectorPlan = made._planned(shape, limits)
+        if contenders := self._contenders(shape):
+            return plan_all(
+                contenders, replace(shape, n_classes=self._n_classes), limits, N_FOLDS * n_repeats(shape.n_samples)
+            )
+        _, choice, plan = self._recommended(shape, limits)
         work = None if plan.work is None else replace(plan.work, method=choice.method)
         return replace(plan, work=work, text=f"auto: {choice.method}, for {choice.why}; {plan.text}")
 
     def _fit(self, run: Run) -> None:
-        fitted, choice = self._chosen(run.shape)
-        self.selector_ = fitted.fit_run(run)
-        for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_", "result_"):
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
+        n_entries = run.matrix.entry_counts(slice(None))
+        shape = replace(run.shape, n_entries=None if n_entries is None else int(n_entries.sum()))
+        if contenders := self._contenders(shape):
+            self._fit_best(run, contenders)
+            return
+        made, choice, _ = self._recommended(run.shape, run.limits)
+        self._take(made.fit_run(run))
         if not self.is_silent:
             said = f"{choice.method} was chosen: {choice.why}"
-            if self.n_features_to_select is None:
-                said += "; how many features predict best was not asked (n_features_to_select='cv' chooses)"
-            result = self.result_
+            result = made.result_
             result.method, result.notes = self.method, [said, *result.notes]
             result.parameters = {"method": choice.method, **result.parameters}
+            self.result_ = result
+
+    def _fit_best(self, run: Run, contenders: list[Contender]) -> None:
+        """Compare on the same folds, and fit what was best on all rows."""
+        rows = run.over(weighted_rows(run.matrix))
+        shape = replace(rows.shape, n_classes=self._n_classes)
+        plan_all(contenders, shape, rows.limits, 1)  # refuses a limit that is too small for all
+        kept = [one for one in contenders if one.keeps(shape, rows.limits)]
+        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
+        folds = repeated_folds(rows.matrix, is_classifier, N_FOLDS, seed)
+        found = compare(rows, kept, folds, default_metric(self.loss_))
+        best, place = chosen(found)
+        self._take(best.fit(rows.within("all"), place))
+        self.n_features_to_select_, self.cv_results_ = int(best.curve.sizes[place]), Compared.results(found)
+        left_out = [one.selector.method for one in contenders if one not in kept]
+        self.result_ = self._result_of(
+            run,
+            notes=comparison_note(found, best, place, run.matrix.shape[1], left_out),
+            history=best.curve.columns(place),
+            history_kind="cross-validation",
+            chosen={"method": best.method, **best.settings, "n_features_to_select": self.n_features_to_select_},
+        )
+
+    def _take(self, fitted: BaseSelector) -> None:
+        self.selector_ = fitted
+        for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+
+    @property
+    def score_kind(self) -> str:  # type: ignore[override]
+        """What `scores_` are: of the chosen one."""
+        return self.selector_.score_kind if hasattr(self, "selector_") else super().score_kind
 
     @property
     def response_losses(self) -> tuple[str, str]:

@@ -61,6 +61,7 @@ OF_FGM: dict[str, Any] = {
 def _selectors() -> Iterator[Case]:
     message = {"n_subsets": 5, "loss": "squared"}
     yield Case("message", "Message", message)
+    yield Case("message-prediction", "Message", message | {"goal": "prediction"})
     targets = {"logistic": "classes", "poisson": "counts", "huber": "numbers", "multinomial": "three classes"}
     for loss, target in targets.items():
         yield Case(f"message-{loss}", "Message", message | {"loss": loss}, target)

@@ -152,6 +152,7 @@ def _message() -> Iterator[Case]:
         "Message",
         five,
         *[(f"criterion-{name}", {"criterion": name, "gamma": 1.0}) for name in ("bic", "ric", "ebic")],
+        ("prediction", {"goal": "prediction", "n_subsets": None}),
         ("penalty", {"gic_penalty": 3.0}),
         ("sigma2", {"criterion": "bic", "sigma2": 1.0}),
         ("gic-of-lasso", {"criterion": "bic", "gic_rss": "lasso"}),

@@ -6,13 +6,17 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from typer.testing import CliRunner
 
 from benchmarks import which_selector
 from benchmarks.which_selector import KINDS, cells
 from daskfs import FGM, Auto, Mission, OnlineSubstitution
+from daskfs.baselines.linear.ridge_elimination import RidgeElimination
 from daskfs.cli import app
-from daskfs.model_selection.auto import choose
+from daskfs.errors import PlanError
+from daskfs.methods import find_method
+from daskfs.model_selection.auto import METHODS, choose
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 
@@ -91,19 +95,116 @@ def test_few_rows_of_many_columns_are_missions():
     assert len(selector.selected_) == 3
 
 
-def test_without_a_number_thirty_are_selected_and_the_note_says_so():
-    X, y = data(600, 45)
-    assert len(Auto().fit(X, y).selected_) == 30
-    assert "how many features predict best was not asked" in Auto().fit(*data()).result_.notes[0]
-
-
-def test_cross_validation_says_how_many_where_it_is_asked():
+def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how():
     X, y = data()
-    found, expected = Auto("cv").fit(X, y), FGM("cv").fit(X, y)
-    np.testing.assert_array_equal(found.selected_, expected.selected_)
-    assert {3, 7} <= set(found.selected_)
-    assert found.result_.parameters["n_features_to_select"] == len(found.selected_)
+    selector = Auto().fit(X, y)
+    assert {3, 7} <= set(selector.selected_)
+    assert len(selector.selected_) < 10
+    results, note = selector.cv_results_, selector.result_.notes[0]
+    assert set(results["method"]) == {"fgm", "mission", "online_substitution", "ridge_elimination"}
+    means = results["mean_test_score"]
+    best = int(np.argmin(means))
+    assert selector.selector_.method == results["method"][best]
+    assert selector.n_features_to_select_ == results["n_features_to_select"][best]
+    assert note.startswith(f"{selector.selector_.method} was chosen, with {selector.n_features_to_select_} features")
+    for method in {*results["method"]} - {selector.selector_.method}:
+        least = min(means[results["method"] == method])
+        assert f"{method} {least:.4g} (" in note
+    chosen = selector.result_.history.query("chosen")
+    assert chosen["features"].tolist() == [selector.n_features_to_select_]
+    assert selector.result_.parameters["method"] == selector.selector_.method
+
+
+def test_cv_says_the_same():
+    X, y = data()
+    np.testing.assert_array_equal(Auto("cv").fit(X, y).coef_, Auto().fit(X, y).coef_)
     assert Auto("cv").plan(300, 20, "float64", None).n_passes > Auto(5).plan(300, 20, "float64", None).n_passes
+
+
+def polygenic(seed, n=400, p=300):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2 * n, p))
+    mean = X @ rng.standard_normal(p) / np.sqrt(p)
+    return X[:n], mean[:n] + rng.standard_normal(n), X[n:], mean[n:]
+
+
+def test_where_many_weak_features_count_many_are_kept_and_predict_better_than_thirty():
+    gains, sizes = [], []
+    for seed in range(5):
+        X, y, X_new, mean = polygenic(seed)
+        best, thirty = Auto().fit(X, y), Auto(30).fit(X, y)
+        gains.append(best.score(X_new, mean) - thirty.score(X_new, mean))
+        sizes.append(len(best.selected_))
+    assert np.median(sizes) >= 100
+    assert np.mean(gains) > 0.1
+
+
+def test_the_classes_of_sparse_rows_are_compared_on_two_scales():
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((400, 1_200), density=0.02, rng=rng, format="csr")
+    z = np.asarray(X[:, :60].sum(axis=1)).ravel()
+    selector = Auto().fit(X, np.where(z > np.median(z), "high", "low"))
+    scalings = {settings.get("scaling") for settings in selector.cv_results_["settings"]}
+    assert scalings == {None, "unit", "none"}
+    chances = selector.predict_proba(X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert np.mean(selector.predict(X) == np.where(z > np.median(z), "high", "low")) > 0.8
+
+
+def test_several_classes_are_compared_without_online_substitution():
+    X, y = data(450, 12)
+    label = np.digitize(y, [-1.0, 1.0]).astype(str)
+    selector = Auto().fit(X, label)
+    assert set(selector.cv_results_["method"]) == {"fgm", "mission", "ridge_elimination"}
+    assert selector.score(X, label) > 0.7
+
+
+def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
+    X, y = data(600, 1_500)
+    shape = (600, 1_500, "float64")
+    ridge = RidgeElimination(loss="squared").plan(*shape, None).task_nbytes
+    assert FGM("cv").plan(*shape, None).task_nbytes < ridge
+    plan = Auto().plan(*shape, ridge - 1)
+    assert re.search(r"[123] more would not keep the memory limit", plan.text)
+    assert plan.task_nbytes < ridge
+    selector = Auto(memory_limit=ridge - 1).fit(X, y)
+    assert "fgm" in selector.cv_results_["method"]
+    assert "ridge_elimination" not in selector.cv_results_["method"]
+    (note,) = [one for one in selector.result_.notes if one.endswith("took no part: the memory limit is too small")]
+    assert "ridge_elimination" in note
+    with pytest.raises(PlanError, match="allow at least") as fault:
+        Auto().plan(*shape, 1_000)
+    assert Auto().plan(*shape, fault.value.needed_nbytes)
+
+
+def test_a_recommended_method_that_does_not_keep_the_limit_gives_way_unless_it_was_asked_for_a_number():
+    shape = (1_000, 100_000, "float64")
+    (first, *_) = choose(1_000, 100_000, 0)
+    with pytest.raises(PlanError) as fault:
+        find_method(first)("cv").plan(*shape, 1_000)
+    limit = fault.value.needed_nbytes - 1
+    taken = [method for method in METHODS if _keeps(method, shape, limit)]
+    assert taken
+    assert Auto().plan(*shape, limit).text.startswith(f"auto: {taken[0]}, for {first}, which would be the best")
+    with pytest.raises(PlanError) as fault:
+        find_method(first)(5).plan(*shape, 1_000)
+    with pytest.raises(PlanError):
+        Auto(5).plan(*shape, fault.value.needed_nbytes - 1)
+    assert Auto(5).plan(*shape, fault.value.needed_nbytes)
+
+
+def _keeps(method, shape, limit):
+    try:
+        find_method(method)("cv").plan(*shape, limit)
+    except PlanError:
+        return False
+    return True
+
+
+def test_more_than_can_be_compared_is_the_recommended_methods_alone():
+    plan = Auto().plan(2_000_000, 74, "float32", None)
+    assert plan.text.startswith("auto: fgm, for more rows than columns")
+    assert plan.n_passes == FGM("cv").plan(2_000_000, 74, "float32", None).n_passes
 
 
 def test_a_pipeline_and_the_command_line_choose_too(tmp_path):

@@ -406,3 +406,25 @@ def test_sparse_rows_in_memory_give_what_dense_ones_give(loss):
     fits = [Message(loss=loss, n_subsets=3, random_state=0).fit(rows, y) for rows in (X, X.toarray())]
     assert fits[0].support_.any()
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_the_goal_of_prediction_keeps_more_and_predicts_better_where_many_weak_features_count():
+    kept, gains = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((4_000, 120))
+        mean = X[:, :60] @ np.full(60, 0.08)
+        y = mean + rng.standard_normal(4_000)
+        few, many = (Message(goal=goal).fit(X[:1_000], y[:1_000]) for goal in ("inference", "prediction"))
+        kept.append(len(many.selected_) - len(few.selected_))
+        gains.append(many.score(X[1_000:], mean[1_000:]) - few.score(X[1_000:], mean[1_000:]))
+        assert few.result_.notes[-1].startswith("the goal was inference")
+        assert many.result_.notes[-1].startswith("the goal was prediction")
+        assert many.n_subsets_ == 1
+    assert min(kept) > 0
+    assert np.mean(gains) > 0.05
+
+
+def test_the_goal_of_prediction_has_a_criterion_of_its_own():
+    with pytest.raises(ConfigError, match="has no effect with goal='prediction'"):
+        Message(goal="prediction", criterion="ebic").fit(np.eye(4), np.arange(4.0))

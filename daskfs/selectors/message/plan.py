@@ -40,7 +40,12 @@ def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
 
 
 def choose_n_subsets(
-    n_samples: int, n_features: int, n_subsets: int | None, subset_size: int | None, n_values: int | None = None
+    n_samples: int,
+    n_features: int,
+    n_subsets: int | None,
+    subset_size: int | None,
+    n_values: int | None = None,
+    least: int = MIN_SUBSETS,
 ) -> int:
     """Return the number of subsets m.
 
@@ -55,6 +60,8 @@ def choose_n_subsets(
         What the user asked for, at most one of them (`check_subsets`).
     n_values : int, optional
         Entries of sparse rows; all values by default.
+    least : int
+        Where rows suffice: five to vote, one to predict.
 
     Raises
     ------
@@ -74,7 +81,7 @@ def choose_n_subsets(
     if subset_size is not None:
         name, n_subsets = "subset_size", max(1, n_samples // subset_size)
     elif n_subsets is None:
-        wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values)
+        wanted = _wanted_subsets(n_samples * n_features if n_values is None else n_values, least)
         return min(wanted, _most_subsets(n_samples, n_features))
     if n_samples < 2 * n_subsets:
         raise ConfigError(
@@ -85,8 +92,8 @@ def choose_n_subsets(
     return n_subsets
 
 
-def _wanted_subsets(n_values: int) -> int:
-    return max(MIN_SUBSETS, -(-n_values // SUBSET_VALUES)) | 1
+def _wanted_subsets(n_values: int, least: int) -> int:
+    return max(least, -(-n_values // SUBSET_VALUES)) | 1
 
 
 def _most_subsets(n_samples: int, n_features: int) -> int:
@@ -94,7 +101,7 @@ def _most_subsets(n_samples: int, n_features: int) -> int:
     return most - (most % 2 == 0)
 
 
-def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) -> str:
+def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None, least: int = MIN_SUBSETS) -> str:
     """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
 
     Examples
@@ -103,16 +110,17 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None) 
     '19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values, for the memory of a task'
     """
     n_values = n_samples * n_features if n_values is None else n_values
-    n_subsets = choose_n_subsets(n_samples, n_features, None, None, n_values)
+    n_subsets = choose_n_subsets(n_samples, n_features, None, None, n_values, least)
     chosen = f"{n_subsets} subsets of {-(-n_samples // n_subsets):,} rows were chosen"
     if n_subsets == 1:
         chosen = f"one subset of all {n_samples:,} rows was chosen"
-    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values):
+    if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values, least):
         least = max(MIN_SUBSET_SIZE, n_features // 5)
         return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
-    if n_subsets > MIN_SUBSETS:
+    if n_subsets > least:
         return f"{chosen}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
-    return f"{chosen}: enough for a vote, and large subsets find weak signals"
+    enough = "enough for a vote, and large subsets" if least == MIN_SUBSETS else "large subsets"
+    return f"{chosen}: {enough} find weak signals"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_n
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import (
+    MIN_SUBSETS,
     Subsets,
     check_subsets,
     choose_n_subsets,
@@ -100,6 +101,11 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 MOST_ON_A_PATH = 400  # columns with votes
+CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30
+GOALS = {
+    "inference": "the goal was inference: few false features; goal='prediction' keeps more, where many weak ones count",
+    "prediction": "the goal was prediction: BIC, a path that is followed further, and as few subsets as memory allows",
+}
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
@@ -123,6 +129,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
         each with coefficients of its own: a feature is kept that most subsets choose for some class against the others.
         By default squared, logistic or multinomial, as the target calls for.
+    goal : {"inference", "prediction"}
+        inference: few false features, and coefficients that can be trusted. prediction: features that predict, some of
+        them of noise: criterion "bic", a patience of 30 at least, and by default as few subsets as memory allows.
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
         many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
@@ -235,6 +244,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     subset_size: Annotated[int, Ge(2)] | None = None
     partition: Literal["random", "strided"] = "random"
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "auto"
+    goal: Literal["inference", "prediction"] = "inference"
     criterion: Literal["vote", "bic", "ric", "ebic"] = "vote"
     gamma: Share = 0.5
     gic_penalty: Positive | None = None
@@ -252,6 +262,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
 
     def _check_combination(self) -> None:
         check_subsets(self.n_subsets, self.subset_size)
+        if self.goal == "prediction" and self.criterion not in ("vote", CRITERION_OF_PREDICTION):
+            raise ConfigError("has no effect with goal='prediction', which takes bic", "criterion", "leave one out")
         if self.feature_groups is not None and self.approx is not None:
             raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
 
@@ -276,9 +288,11 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
 
     def _subsets(self, shape: DataShape, units: Columns, n_values: int | None = None) -> Subsets:
         """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
-        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, self.n_subsets, self.subset_size, n_values)
+        asked = self.n_subsets, self.subset_size
+        n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, *asked, n_values, self._least_subsets)
+        predicts, patience = self.goal == "prediction", self.patience
         settings = SelectionSettings(
-            criterion=self.criterion,
+            criterion=CRITERION_OF_PREDICTION if predicts else self.criterion,
             gamma=self.gamma,
             gic_penalty=self.gic_penalty,
             sigma2=self.sigma2,
@@ -286,13 +300,17 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             approx=self.approx,
             estimator=self.estimator,
             n_lambdas=self.n_lambdas,
-            patience=self.patience,
+            patience=max(patience, PATIENCE_OF_PREDICTION) if predicts and patience is not None else patience,
             max_features=self.max_features,
             loss=self.loss_,
             n_subsets=n_subsets,
             groups=units.of_path,
         )
         return Subsets(shape, settings, self.partition)
+
+    @property
+    def _least_subsets(self) -> int:
+        return 1 if self.goal == "prediction" else MIN_SUBSETS
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
         """Take more rows: their subsets vote with those before, and their fits join the average.
@@ -382,6 +400,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
                 on_errors += notes_on_weak(average.coef / errors, penalty, run.matrix.names[columns])
         notes += units.notes_on(vote.frequency, run.matrix.names.given, subsets.most_columns)
         notes += [] if fits is None else [*fits.notes(step), *on_errors]
+        notes += [GOALS[self.goal]] if self.estimator is None else []
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = counted.n_selected
         kept = self._set_model(vote.frequency, is_kept, units, columns, average)
@@ -408,7 +427,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         subsets = self._subsets(DataShape.of(rows), units, n_values)
         settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
-            notes.append(why_n_subsets(subsets.data.n_samples, subsets.data.n_features, n_values))
+            shape = subsets.data
+            notes.append(why_n_subsets(shape.n_samples, shape.n_features, n_values, self._least_subsets))
         in_order = in_partition(rows, subsets, self.random_state, notes)
         return in_order, replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
 

@@ -217,11 +217,7 @@ class SizeSearch:
     def plan(self, recipe: Recipe, shape: DataShape, limits: Limits) -> SelectorPlan:
         """Return what cross-validation of a path will read and hold: see `fit`."""
         sizes = self.sizes_of(shape.n_samples, shape.n_features)
-        if recipe.make().is_nested:
-            what = f"one path of {len(sizes)} sizes in each of {self.n_folds} folds{self._whose} and on all rows"
-            return plan_samples(recipe, shape, limits, self.n_folds + 1, what)
-        what = f"a fit for each of {len(sizes)} sizes in each of {self.n_folds} folds{self._whose}, and one on all rows"
-        return plan_samples(recipe, shape, limits, self.n_folds * len(sizes) + 1, what)
+        return plan_sizes(recipe, shape, limits, sizes, self.n_folds, self._whose)
 
     @property
     def _whose(self) -> str:
@@ -314,13 +310,24 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     return SizeCurve(np.array(sizes, dtype=np.int64), metric, by_fold.reshape(len(folds), -1), weight.ravel())
 
 
+def plan_sizes(
+    recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int, whose: str = ""
+) -> SelectorPlan:
+    """Return what cross-validation of a path will read and hold: see `SizeSearch.fit`."""
+    if recipe.make().is_nested:
+        what = f"one path of {len(sizes)} sizes in each of {n_folds} folds{whose} and on all rows"
+        return plan_samples(recipe, shape, limits, n_folds + 1, what)
+    what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds{whose}, and one on all rows"
+    return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)
+
+
 def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
     """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
     path = selector.fit_path(run, sizes)
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
     given = _predictions(path, test)
-    scores = [_metric(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
+    scores = [metric_on(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
     return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
 
 
@@ -356,7 +363,8 @@ def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
     return [np.concatenate(parts) for parts in found]
 
 
-def _metric(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
+def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
+    """Return a metric of a fitted selector's linear predictors of rows."""
     classes = getattr(selector, "classes_", None)
     if metric in METRICS_OF_SCORES:
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]

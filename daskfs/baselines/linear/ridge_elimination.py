@@ -1,0 +1,281 @@
+"""Ridge on all columns, and on the third of them with the largest coefficients, and on the third of those.
+
+    1. Scale the columns; fit all of them with a ridge.
+    2. Keep the third with the largest coefficients, and fit these, begun at what they had.
+    3. Repeat down to the number asked for.
+
+Recursive feature elimination with a linear machine: I. Guyon, J. Weston, S. Barnhill, V. Vapnik (2002): Gene selection
+for cancer classification using support vector machines. Machine Learning 46, 389-422. There half of the columns leave
+at a time, and the machine is a support vector machine.
+
+Where many weak features carry the signal together, no short selection predicts what all of them do. All columns are
+held in memory: dense ones in float32, sparse ones as their entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from daskfs.baselines.linear.ridge_newton import Problem, Solution, fit_ridge, null_solution
+from daskfs.losses import find_loss
+from daskfs.matrix.base import Matrix
+from daskfs.parameters import Count, LossOf, Positive, n_to_select
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit_on_block import as_vector
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.targets import checked_target, classes_of
+
+KEPT = 1 / 3
+"""Of the columns, from one fit to the next."""
+FEWEST = 50
+"""On a path: of fewer, many strengths of a ridge fit the folds by chance where rows are few."""
+RIDGES = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11))
+"""Falling. In parts of the sum of the columns' variances: of rows that fit this well without a ridge, the mean loss."""
+N_VECTORS = 12
+"""Of a number for each column and target, that the solver holds."""
+
+
+class LaidOut(NamedTuple):
+    """Rows in memory."""
+
+    X: Any
+    """Dense, or a csr_array in float64."""
+    y: np.ndarray
+    weight: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    """Weighted standard deviations of the columns."""
+
+    def problem(self, y: np.ndarray, is_logistic: bool, inverse: np.ndarray) -> Problem:
+        """Return the problem of the columns times `inverse`; dense ones centred."""
+        if isinstance(self.X, np.ndarray):
+            X: Any = np.subtract(self.X, self.mean, dtype=np.float64) if self.X.size < 2**20 else None
+            if X is None:
+                X = np.empty(self.X.shape, dtype=np.float32)
+                step = max(1, 2**20 // self.X.shape[1])
+                for start in range(0, len(X), step):
+                    X[start : start + step] = (self.X[start : start + step] - self.mean) * inverse
+            else:
+                X = (X * inverse).astype(np.float32)
+        else:
+            X = csr_array((self.X.data * inverse[self.X.indices], self.X.indices, self.X.indptr), shape=self.X.shape)
+        return Problem(X, y, self.weight[:, None], is_logistic)
+
+
+def laid_out(matrix: Matrix) -> LaidOut:
+    """Return all rows of a matrix, with the means and deviations of its columns."""
+    y, given = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
+    weight = np.ones(len(y)) if given is None else as_vector(given)
+    X: Any = rows_of(matrix)
+    total = weight.sum()
+    if isinstance(X, np.ndarray):
+        mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+        step = max(1, 2**20 // X.shape[1])
+        for start in range(0, len(X), step):
+            mean += weight[start : start + step] @ X[start : start + step].astype(np.float64)
+        mean /= total
+        for start in range(0, len(X), step):
+            square += weight[start : start + step] @ (X[start : start + step] - mean) ** 2
+        variance = square / total
+    else:
+        mean = (weight @ X) / total
+        variance = (weight @ X.power(2)) / total - mean**2
+    if not np.isfinite(variance).all():
+        _refuse_non_finite(matrix, np.flatnonzero(~np.isfinite(variance)))
+    is_constant = variance <= 1e-12 * (mean**2 + variance)
+    return LaidOut(X, y, weight, mean, np.where(is_constant, 0.0, np.sqrt(np.maximum(variance, 0.0))))
+
+
+def rows_of(matrix: Matrix) -> Any:
+    """Return all rows, sparse ones as a csr_array."""
+    entries = matrix.sparse_rows(slice(None))
+    if entries is None:
+        return matrix.read(slice(None))
+    data = np.asarray(entries.data, dtype=np.float64)
+    kind = np.int32 if max(matrix.shape[1], len(data)) < 2**31 else np.int64
+    return csr_array((data, entries.indices.astype(kind), entries.indptr.astype(kind)), shape=matrix.shape)
+
+
+def _refuse_non_finite(matrix: Matrix, columns: np.ndarray) -> None:
+    for j in columns:
+        values = matrix.read(slice(None), np.array([j])).ravel()
+        for row in np.flatnonzero(~np.isfinite(values)):
+            raise matrix.bad_value(int(row), int(j), values[row])
+
+
+class Step(NamedTuple):
+    """A fit of some of the columns, on the scale of the data."""
+
+    columns: np.ndarray
+    """Ascending."""
+    coef: np.ndarray
+    """Shape (n_columns, n_targets)."""
+    intercept: np.ndarray
+    importance: np.ndarray
+    """Of the columns: the norms of the coefficients that they have where their variance is one."""
+
+
+def sizes_to(fewest: int, n_features: int) -> list[int]:
+    """Return the numbers of columns of the fits, falling.
+
+    Examples
+    --------
+    >>> sizes_to(10, 2000), sizes_to(10, 12), sizes_to(5, 4)
+    ([2000, 666, 222, 74, 24, 10], [12, 10], [4])
+    """
+    sizes = [n_features]
+    while (size := int(sizes[-1] * KEPT)) > fewest:
+        sizes.append(size)
+    return [*sizes, fewest] if sizes[-1] > fewest else sizes
+
+
+def eliminate(
+    data: LaidOut, y: np.ndarray, is_logistic: bool, scaling: str, ridges: Sequence[float], sizes: Sequence[int]
+) -> list[list[Step]]:
+    """Return the fits of each ridge on so many columns, falling.
+
+    Parameters
+    ----------
+    data : LaidOut
+    y : ndarray of shape (n_samples, n_targets)
+    is_logistic : bool
+    scaling : {"unit", "none"}
+    ridges : sequence of float
+        In parts of the sum of the variances of the columns that are fitted; falling, for each is begun at the last.
+    sizes : sequence of int
+        Falling, the first of all columns.
+    """
+    inverse = np.divide(1.0, data.scale, out=np.zeros(len(data.scale)), where=data.scale > 0.0)
+    if scaling == "none":
+        inverse = np.where(data.scale > 0.0, 1.0, 0.0)
+    problem = data.problem(y, is_logistic, inverse)
+    centre = data.mean if isinstance(data.X, np.ndarray) else np.zeros(len(data.mean))
+    variance = (data.scale * inverse) ** 2
+    found: list[list[Step]] = [[] for _ in ridges]
+    begun = null_solution(problem)
+    first, _ = problem.derivatives(problem.times(begun.coef) + begun.intercept)
+    scale = np.sqrt((problem.adjoint(first) ** 2).sum(axis=0))
+    of_ridge = []
+    for ridge in ridges:
+        begun = fit_ridge(problem, ridge * float(variance.sum()), begun, scale)
+        of_ridge.append(begun)
+    for steps, ridge, of_all in zip(found, ridges, of_ridge, strict=True):
+        columns, now, some = np.arange(len(inverse)), of_all, problem
+        for size in sizes:
+            if size < len(columns):
+                importance = _norms(now.coef * (inverse * data.scale)[columns, None])
+                kept = np.sort(np.argsort(-importance, kind="stable")[:size])
+                columns, some = columns[kept], some.of_columns(kept)
+                start = Solution(now.coef[kept], now.intercept)
+                now = fit_ridge(some, ridge * float(variance[columns].sum()), start, scale)
+            coef = now.coef * inverse[columns, None]
+            importance = _norms(coef * data.scale[columns, None])
+            steps.append(Step(columns, coef, now.intercept - centre[columns] @ coef, importance))
+    return found
+
+
+def _norms(coef: np.ndarray) -> np.ndarray:
+    norms: np.ndarray = np.sqrt((coef**2).sum(axis=1))
+    return norms
+
+
+class RidgeElimination(BaseSelector):
+    """Fit all columns with a ridge, and drop those with the smallest coefficients, two thirds at a time.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        How many are left; by default all.
+    loss : {"auto", "squared", "logistic"}
+        Of several classes each against the rest.
+    ridge : float
+        In parts of the sum of the columns' variances, beside the sum of the rows' losses.
+    scaling : {"unit", "none"}
+        Columns of variance one, or as they are: words and categories that few rows have count less then.
+
+    Attributes
+    ----------
+    selected_ : ndarray of shape (n_selected,)
+        By the size of the scaled columns' coefficients.
+    scores_ : ndarray of shape (n_features,)
+        These, or their norms over the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daskfs.baselines.linear.ridge_elimination import RidgeElimination
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 30))
+    >>> selector = RidgeElimination(n_features_to_select=2).fit(X, X[:, 3] - X[:, 7])
+    >>> np.sort(selector.selected_)
+    array([3, 7])
+    """
+
+    method = "ridge_elimination"
+    score_kind = "standardised coefficient"
+
+    n_features_to_select: Count | None = None
+    loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
+    ridge: Positive = 1e-2
+    ridges: ClassVar[tuple[float, ...]] = RIDGES
+    scaling: Literal["unit", "none"] = "unit"
+
+    @staticmethod
+    def sizes_of(n_features: int) -> list[int]:
+        """Return the sizes of its path, falling."""
+        return sizes_to(FEWEST, n_features)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether one fit holds the selections of fewer features."""
+        return False
+
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        n_targets = max(1, shape.n_classes if shape.n_classes > 2 else 1)
+        task = Budget()
+        if shape.n_entries is None:
+            task.add("all columns, as read and scaled", shape.nbytes + 6 * shape.n_samples * shape.n_features)
+        else:
+            task.add("all entries, as read and scaled", 44 * shape.n_entries)
+        task.add("vectors over columns and rows", 8 * N_VECTORS * n_targets * (shape.n_features + shape.n_samples))
+        task.add("tiles", shape.tiles_nbytes)
+        task.refuse_over(limits.task_nbytes, "all columns in memory take", "ask for a number of features")
+        return SelectorPlan(1, 1, shape.nbytes, task, Budget(), "all columns are held in memory")
+
+    def _fit(self, run: Run) -> None:
+        self._plan(run.shape, run.limits)
+        n_features = run.matrix.shape[1]
+        size = n_to_select(self.n_features_to_select, n_features, n_features)
+        with run.timed("ridge"), run.reported("ridge", 1):
+            data = laid_out(run.matrix)
+            checked_target(run.matrix, self.loss_)
+            y = self.targets(data.y)
+            sizes = sizes_to(size, n_features)
+            step = eliminate(data, y, self.is_logistic, self.scaling, [self.ridge], sizes)[0][-1]
+        self.take(step)
+        self.result_ = self._result_of(run, notes=[])
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether classes are told apart."""
+        return find_loss(self.loss_).is_classifier
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """Return what is fitted, shape (n_samples, n_targets), and set the classes."""
+        if not self.is_logistic:
+            return y[:, None]
+        self.classes_ = classes_of(y, None, many=True)
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return np.where(y[:, None] == positive, 1.0, -1.0)
+
+    def take(self, step: Step) -> Self:
+        """Select the columns of a fit."""
+        is_one = step.coef.shape[1] == 1
+        coef = step.coef[:, 0] if is_one else step.coef.T
+        self._set_selection(step.columns, step.importance, coef, step.intercept[0] if is_one else step.intercept)
+        return self

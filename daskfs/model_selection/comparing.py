@@ -1,0 +1,252 @@
+"""Several methods on the same folds: paths of selectors, and ridges on ever fewer of all columns.
+
+Each contender is a selector and the numbers of features on its path. What is compared are selections: a method, its
+settings and a number of features, each by its mean over the folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out, rows_of
+from daskfs.errors import PlanError
+from daskfs.matrix.base import Matrix
+from daskfs.selectors.base import BaseSelector
+from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.cross_validation import (
+    ERRORS,
+    Fold,
+    SizeCurve,
+    folds_of,
+    metric_on,
+    plan_sizes,
+    size_curve,
+)
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
+
+RIDGE = RidgeElimination
+SCALINGS = ("unit", "none")
+"""Of sparse columns; dense ones have variance one."""
+FEW_ROWS, MOST_REPEATS = 1_000, 5
+"""Of fewer rows folds are drawn more than once, as often as these would be that many: a draw decides much there."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A selector whose loss is settled, and the sizes of its path."""
+
+    selector: BaseSelector
+    sizes: list[int]
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is made where a task fits it."""
+        return Recipe.of(self.selector)
+
+    def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
+        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        if isinstance(self.selector, RIDGE):
+            return plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
+        return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
+
+    def keeps(self, shape: DataShape, limits: Limits) -> bool:
+        """Return whether its fits keep the limits."""
+        try:
+            self.plan(shape, limits, 1)
+        except PlanError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A contender with its settings, and how its path does on the rows of the folds."""
+
+    recipe: Recipe
+    curve: SizeCurve
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return str(self.recipe.kind.method)
+
+    def fit(self, run: Run, place: int) -> Any:
+        """Return the selector fitted on all rows of a run, with the size at this place of its path."""
+        selector, sizes = self.recipe.make(), self.curve.sizes
+        if isinstance(selector, RIDGE):
+            selector.ridge, selector.scaling = self.settings["ridge"], self.settings["scaling"]
+        path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
+        return selector.fit_path(run, [int(size) for size in path])[0]
+
+    @staticmethod
+    def results(found: Sequence[Compared]) -> dict[str, Any]:
+        """Return all selections with their means, as scikit-learn's searches have theirs."""
+        each = [(one, k) for one in found for k in range(len(one.curve.sizes))]
+        return {
+            "method": np.array([one.method for one, _ in each]),
+            "n_features_to_select": np.array([one.curve.sizes[k] for one, k in each]),
+            "settings": [one.settings for one, _ in each],
+            "metric": found[0].curve.metric,
+            "mean_test_score": np.concatenate([one.curve.mean for one in found]),
+            "standard_error": np.concatenate([one.curve.standard_error for one in found]),
+        }
+
+
+def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
+    """Return how all contenders do on the rows of the folds."""
+    found: list[Compared] = []
+    for one in contenders:
+        own = run.within(one.selector.method)
+        if isinstance(one.selector, RIDGE):
+            found += _ridges(own, one, folds, metric)
+        else:
+            found.append(Compared(one.recipe, size_curve(own, one.recipe, one.sizes, folds, metric)))
+    return found
+
+
+def _ridges(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    """Return how ridges of all strengths do, on each scale of the columns."""
+    is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
+    scalings = SCALINGS if is_sparse else SCALINGS[:1]
+    told = on_samples(run, "fold", ridges_on_fold, one.recipe, folds, scalings, one.sizes, metric)
+    scores = np.array([each["scores"] for each in told]).reshape(len(folds), len(scalings), -1, len(one.sizes))
+    weight = np.array([float(each["weight"]) for each in told])
+    found, sizes = [], np.array(one.sizes[::-1], dtype=np.int64)
+    for s, scaling in enumerate(scalings):
+        for r, ridge in enumerate(one.selector.ridges):  # type: ignore[attr-defined]
+            curve = SizeCurve(sizes, metric, scores[:, s, r, ::-1], weight)
+            found.append(Compared(one.recipe, curve, {"ridge": ridge, "scaling": scaling}))
+    return found
+
+
+def ridges_on_fold(
+    selector: RidgeElimination, run: Run, fold: Fold, scalings: Sequence[str], sizes: list[int], metric: str
+) -> dict[str, np.ndarray]:
+    """Fit all ridges on a fold's rows for fitting; return the metric of each on those for judging."""
+    data = laid_out(run.matrix)
+    y = selector.targets(data.y)
+    test = run.whole.take(fold.test)
+    X, target, weight = rows_of(test), test.read_target(), test.read_weight()
+    kind = np.result_type(X.dtype, np.float32)
+    X = X.astype(kind, copy=False)
+    scores = []
+    for scaling in scalings:
+        for steps in eliminate(data, y, selector.is_logistic, scaling, selector.ridges, sizes):
+            for step in steps:
+                some = X if len(step.columns) == X.shape[1] else X[:, step.columns]
+                z = some @ step.coef.astype(kind) + step.intercept
+                scores.append(metric_on(selector, metric, target, z[:, 0] if z.shape[1] == 1 else z, weight))
+    total = float(len(fold.test) if weight is None else weight.sum())
+    return {"scores": np.array(scores), "weight": np.array(total)}
+
+
+def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, seed: int | None) -> list[Fold]:
+    """Return folds of the rows; where rows are few those of several draws, one after the other."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    found = folds_of(matrix, is_classifier, n_folds, None, "random", seed)
+    splitter, n_samples = (StratifiedKFold if is_classifier else KFold)(len(found)), matrix.shape[0]
+    known, y = matrix.source_rows, np.asarray(matrix.read_target())
+    in_source = np.arange(n_samples) if known is None else np.argsort(known, kind="stable")
+    rng = np.random.default_rng(seed)
+    for _ in range(1, n_repeats(n_samples)):
+        at = in_source[rng.permutation(n_samples)]
+        for train, test in splitter.split(np.zeros((n_samples, 1)), y[at] if is_classifier else None):
+            found.append(Fold(len(found) + 1, np.sort(at[train]), np.sort(at[test])))
+    return found
+
+
+def n_repeats(n_samples: int) -> int:
+    """Return how often folds are drawn.
+
+    Examples
+    --------
+    >>> n_repeats(62), n_repeats(400), n_repeats(5_000)
+    (5, 2, 1)
+    """
+    return max(1, min(MOST_REPEATS, FEW_ROWS // n_samples))
+
+
+def chosen(found: Sequence[Compared]) -> tuple[Compared, int]:
+    """Return the selection of the best mean, of several the one of fewest features, and its place on its path."""
+    sign = 1.0 if found[0].curve.metric in ERRORS else -1.0
+    places = [
+        (sign * mean, int(one.curve.sizes[k]), number, k)
+        for number, one in enumerate(found)
+        for k, mean in enumerate(one.curve.mean)
+        if np.isfinite(mean)
+    ]
+    _, _, number, k = min(places, default=(0.0, 0, 0, 0))
+    return found[number], k
+
+
+def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
+    """Return what all contenders that keep the limits will read and hold, one after the other.
+
+    Raises
+    ------
+    PlanError
+        None does; the one of least need.
+    """
+    plans, refused = {}, list[PlanError]()
+    for one in contenders:
+        try:
+            plans[one.selector.method] = one.plan(shape, limits, n_folds)
+        except PlanError as fault:
+            refused.append(fault)
+    if not plans:
+        raise min(refused, key=lambda fault: fault.needed_nbytes or 0)
+    first = next(iter(plans.values()))
+    text = f"auto: {_listed(list(plans))} compared by cross-validation in {n_folds} folds"
+    if refused:
+        text += f"; {len(refused)} more would not keep the memory limit"
+    return SelectorPlan(
+        n_tasks=sum(plan.n_tasks for plan in plans.values()),
+        n_passes=sum(plan.n_passes for plan in plans.values()),
+        read_nbytes=sum(plan.read_nbytes for plan in plans.values()),
+        task=max((plan.task for plan in plans.values()), key=lambda budget: budget.nbytes),
+        client=max((plan.client for plan in plans.values()), key=lambda budget: budget.nbytes),
+        text=f"{text}; {first.text}",
+        in_client=first.in_client,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def comparison_note(
+    found: Sequence[Compared], best: Compared, place: int, n_features: int, left_out: Sequence[str]
+) -> list[str]:
+    """Return in words what was chosen, beside what, and what that means."""
+    curve = best.curve
+    size, error = int(curve.sizes[place]), curve.standard_error[place]
+    value = f"{curve.metric} {curve.mean[place]:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
+    others = []
+    for name in dict.fromkeys(one.method for one in found if one.method != best.method):
+        means = [
+            (one.curve.mean[k], int(one.curve.sizes[k]))
+            for one in found
+            if one.method == name
+            for k in range(len(one.curve.sizes))
+        ]
+        mean, of_size = (min if curve.metric in ERRORS else max)(means)
+        others.append(f"{name} {mean:.4g} ({of_size:,})")
+    said = (
+        f"{best.method} was chosen, with {size:,} features, by cross-validation in {len(curve.by_fold)} folds: {value}"
+    )
+    notes = [f"{said}; the best of the others: {', '.join(others)}" if others else said]
+    if best.method == RIDGE.method and size == n_features > 10:
+        notes.append(
+            "all features are kept: together they predict better than any fewer of them; ask for a number for a short "
+            "selection"
+        )
+    if left_out:
+        notes.append(f"{_listed(left_out)} took no part: the memory limit is too small")
+    return notes

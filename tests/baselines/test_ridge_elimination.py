@@ -1,0 +1,82 @@
+"""The ridges are scikit-learn's, sparse rows have those of dense ones, and elimination ends at what matters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out, sizes_to
+from daskfs.errors import DataError
+from daskfs.matrix.arrays import ArrayMatrix
+
+
+def data(seed=0, n=200, p=40, is_sparse=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) * rng.uniform(0.5, 3.0, p) + rng.uniform(-1.0, 1.0, p)
+    if is_sparse:
+        X[rng.random((n, p)) < 0.8] = 0.0
+    return X, X[:, 3] - X[:, 7] + 0.5 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("ridge", [1.0, 0.01])
+def test_the_fit_of_all_columns_is_scikit_learns_ridge(ridge):
+    X, y = data()
+    found = RidgeElimination(ridge=ridge).fit(X, y)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    expected = Ridge(alpha=ridge * X.shape[1]).fit(Z, y)
+    np.testing.assert_allclose(found.predict(X), expected.predict(Z), atol=2e-3 * y.std())
+    np.testing.assert_allclose(found.scores_, np.abs(expected.coef_), atol=2e-3)
+
+
+@pytest.mark.parametrize("scaling", ["unit", "none"])
+def test_the_fit_of_two_classes_is_scikit_learns_logistic_regression(scaling):
+    X, y = data()
+    scale = X.std(axis=0) if scaling == "unit" else np.ones(X.shape[1])
+    found = RidgeElimination(ridge=0.05, scaling=scaling, loss="logistic").fit(X, y > 0.0)
+    strength = 0.05 * ((X / scale).std(axis=0) ** 2).sum()
+    expected = LogisticRegression(C=1.0 / strength, tol=1e-8).fit((X - X.mean(axis=0)) / scale, y > 0.0)
+    np.testing.assert_allclose(
+        found.decision_function(X), expected.decision_function((X - X.mean(axis=0)) / scale), atol=0.02
+    )
+
+
+def test_several_classes_are_each_told_from_the_rest():
+    X, y = data()
+    label = np.digitize(y, [-1.0, 1.0])
+    found = RidgeElimination(ridge=0.05, loss="logistic").fit(X, label)
+    for k in range(3):
+        one = RidgeElimination(ridge=0.05, loss="logistic").fit(X, label == k)
+        np.testing.assert_allclose(found.decision_function(X)[:, k], one.decision_function(X), atol=0.02)
+
+
+def test_sparse_rows_have_the_fit_of_dense_ones_and_weights_count_as_rows():
+    X, y = data(is_sparse=True)
+    weight = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    dense = RidgeElimination(10).fit(X, y, weight)
+    sparse = RidgeElimination(10).fit(scipy.sparse.csr_array(X), y, weight)
+    again = RidgeElimination(10).fit(np.repeat(X, weight.astype(int), axis=0), np.repeat(y, weight.astype(int)))
+    for other in (sparse, again):
+        np.testing.assert_array_equal(np.sort(dense.selected_), np.sort(other.selected_))
+        np.testing.assert_allclose(dense.coef_, other.coef_, atol=5e-3)
+
+
+def test_what_matters_is_left_over_many_seeds():
+    found = [set(RidgeElimination(2).fit(*data(seed, p=300)).selected_.tolist()) == {3, 7} for seed in range(20)]
+    assert np.mean(found) > 0.9
+
+
+def test_a_path_has_the_sizes_of_its_steps():
+    X, y = data(p=300)
+    data_of = laid_out(ArrayMatrix(X, y))
+    sizes = sizes_to(50, 300)
+    steps = eliminate(data_of, y[:, None], False, "unit", (1.0, 0.1), sizes)
+    assert [[len(step.columns) for step in of_ridge] for of_ridge in steps] == [sizes, sizes]
+
+
+def test_nan_is_named_by_column_and_row():
+    X, y = data()
+    X[17, 5] = np.nan
+    with pytest.raises(DataError, match="column 5, row 17"):
+        RidgeElimination().fit(X, y)
