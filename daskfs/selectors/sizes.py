@@ -120,7 +120,12 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         self.__dict__.update({name: value for name, value in vars(found.selector).items() if name not in kept})
         self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
         chosen = {SIZE: found.size, "metric": found.curve.metric, **search.words()}
-        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **found.told)
+        told = found.told
+        if self._refits:
+            told["notes"].append(
+                f"refit ({self.refit}): coef is of a fit to the selected features alone, in each fold too"
+            )
+        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **told)
 
     @property
     def _seed(self) -> int | None:
