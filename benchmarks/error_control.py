@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs import Knockoffs, Message, StabilitySelection
-from daskfs.baselines import LassoCut, OrthogonalMatchingPursuit
+from daskfs import FGM, Knockoffs, Message, StabilitySelection
+from daskfs.baselines import OrthogonalMatchingPursuit
 from daskfs.errors import SelectionWarning
 
 N_SETS = 200
@@ -50,6 +50,13 @@ def planted(design: str, seed: int, n: int = 300, p: int = 100, k: int = 20, siz
     is_true = np.isin(np.arange(p), rng.choice(p, k, replace=False))
     beta = np.where(is_true, size * rng.choice([-1.0, 1.0], p), 0.0)
     return Planted(X, X @ beta + rng.standard_normal(n), is_true)
+
+
+def labels(data: Planted, seed: int) -> np.ndarray:
+    """Return two classes that hang on the same features by a logistic model."""
+    rng = np.random.default_rng([seed, 8])
+    beta = np.linalg.lstsq(data.X, data.y, rcond=None)[0] * data.is_true
+    return (rng.random(len(data.y)) < 1.0 / (1.0 + np.exp(-2.0 * data.X @ beta))).astype(float)
 
 
 class Counted(NamedTuple):
@@ -90,16 +97,17 @@ def stability(design: str, n_sets: int = N_SETS, inside: Any = None, n_pairs: in
     return counted(each())
 
 
-def knockoffs(design: str, n_sets: int = N_SETS, inside: Any = None, **options: Any) -> Counted:
-    """Count what knockoffs select falsely."""
+def knockoffs(design: str, n_sets: int = N_SETS, n_told: int = 60, classes: bool = False, **options: Any) -> Counted:
+    """Count what knockoffs select falsely; of two classes more rows, for a label says less than a number."""
 
     def each() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
         for seed in range(n_sets):
-            data = planted(design, seed)
-            selector = OrthogonalMatchingPursuit(60) if inside is None else inside
+            data = planted(design, seed, n=900 if classes else 300)
+            selector = FGM(n_told, loss="logistic") if classes else OrthogonalMatchingPursuit(n_told)
+            y = labels(data, seed) if classes else data.y
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SelectionWarning)
-                fitted = Knockoffs(selector, random_state=seed, **options).fit(data.X, data.y)
+                fitted = Knockoffs(selector, random_state=seed, **options).fit(data.X, y)
             yield fitted.support_, data.is_true, fitted.fdr
 
     return counted(each())
@@ -117,16 +125,17 @@ def lasso_cv(design: str, n_sets: int = 30, **options: Any) -> Counted:
     return counted(each())
 
 
-def knockpy_filter(design: str, n_sets: int = 30, fdr: float = 0.1, statistic: str = "lasso") -> Counted:
+def knockpy_filter(design: str, n_sets: int = 30, fdr: float = 0.1, classes: bool = False) -> Counted:
     """Count what knockpy selects, with covariances estimated from the data as here."""
     from knockpy.knockoff_filter import KnockoffFilter
 
     def each() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
         for seed in range(n_sets):
             np.random.seed(seed)  # noqa: NPY002  (which knockpy draws from)
-            data = planted(design, seed)
-            filtered = KnockoffFilter(ksampler="gaussian", fstat=statistic, knockoff_kwargs={"method": "mvr"})
-            yield filtered.forward(X=data.X, y=data.y, fdr=fdr).astype(bool), data.is_true, fdr
+            data = planted(design, seed, n=900 if classes else 300)
+            y = labels(data, seed) if classes else data.y
+            filtered = KnockoffFilter(ksampler="gaussian", fstat="lasso", knockoff_kwargs={"method": "mvr"})
+            yield filtered.forward(X=data.X, y=y, fdr=fdr).astype(bool), data.is_true, fdr
 
     return counted(each())
 
@@ -218,7 +227,13 @@ def main() -> None:
     elif asked.knockpy:
         for design in DESIGNS:
             print(design, same_draws(design))
-        _show("Knockoffs, fdr 0.1", {"knockpy, Lasso": lambda design: knockpy_filter(design, min(30, asked.sets))})
+        _show(
+            "Knockoffs, fdr 0.1",
+            {
+                "knockpy, Lasso": lambda design: knockpy_filter(design, min(30, asked.sets)),
+                "knockpy, two classes": lambda design: knockpy_filter(design, min(30, asked.sets), classes=True),
+            },
+        )
     else:
         of_stability = {
             "OMP, 12 of 100": lambda design: stability(design, asked.sets),
@@ -228,11 +243,12 @@ def main() -> None:
         }
         _show("Stability selection, 25 pairs: expected false selections", of_stability)
         of_knockoffs = {
-            "OMP, 30 of 200": lambda design: knockoffs(design, asked.sets, OrthogonalMatchingPursuit(30)),
-            "OMP, 60 of 200": lambda design: knockoffs(design, asked.sets),
-            "Lasso's first 60": lambda design: knockoffs(design, asked.sets, LassoCut(60)),
-            "OMP, 30 of 200, 5 draws": lambda d: knockoffs(d, asked.sets, OrthogonalMatchingPursuit(30), n_draws=5),
-            "OMP, 30 of 200, fdr 0.2": lambda d: knockoffs(d, asked.sets, OrthogonalMatchingPursuit(30), fdr=0.2),
+            "Lasso": lambda design: knockoffs(design, asked.sets),
+            "Lasso, two classes": lambda design: knockoffs(design, asked.sets, classes=True),
+            "Lasso, fdr 0.2": lambda design: knockoffs(design, asked.sets, fdr=0.2),
+            "Lasso, fdr 0.2, 5 draws": lambda design: knockoffs(design, asked.sets, fdr=0.2, n_draws=5),
+            "OMP, 30 of 200": lambda design: knockoffs(design, asked.sets, 30, statistic="coefficient"),
+            "OMP, 60 of 200": lambda design: knockoffs(design, asked.sets, 60, statistic="coefficient"),
             "Lasso, cross-validation": lambda design: lasso_cv(design),
         }
         _show("Knockoffs, fdr 0.1: share of false discoveries", of_knockoffs)

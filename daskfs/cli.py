@@ -229,6 +229,9 @@ def plan(
     latency: Annotated[
         float, typer.Option(help="With --on: seconds until the store answers, of an object store.", min=0)
     ] = 0.0,
+    machine: Annotated[
+        Path | None, typer.Option(help="With --on: what a core does; benchmarks/cost_model.py writes it.")
+    ] = None,
 ) -> None:
     """Print the cost of a pipeline without reading data.
 
@@ -248,10 +251,11 @@ def plan(
         planned = plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline)))
         text, document = planned.to_text(), planned.to_document()
         if on is not None:
-            from daskfs.pipeline.cost import MEASURED, Nodes, costs_of, text_of_costs
+            from daskfs.pipeline.cost import MEASURED, Machine, Nodes, costs_of, text_of_costs
 
             nodes, methods = Nodes.parse(on), {label: one.method for label, one in pipeline.selections.items()}
-            costs = costs_of(planned, methods, nodes, replace(MEASURED, latency_s=latency))
+            one_core = MEASURED if machine is None else Machine.read(machine)
+            costs = costs_of(planned, methods, nodes, replace(one_core, latency_s=latency))
             text += "\n" + text_of_costs(planned, costs, nodes, price)
             document["on"] = {"cores": nodes.total, "price": price, "steps": [vars(one) for one in costs]}
     _print(document | jobs, "\n".join(filter(None, (text, text_of_jobs(jobs)))), as_json)

@@ -17,9 +17,9 @@ What is declared twice, here and inside, is decided here for all subclasses:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -46,6 +46,26 @@ class _NamesByNumber:
         return np.array([self._names[number] for number in numbers.tolist()], dtype=object)
 
 
+def _has_named_classes(selector: Any) -> bool:
+    """Return whether classes have weights of their own inside."""
+    inside = getattr(selector, "selector", None)
+    return isinstance(getattr(selector, "class_weight", None), Mapping) or (
+        inside is not None and _has_named_classes(inside)
+    )
+
+
+def _by_code(weights: Mapping[Any, Any], labels: np.ndarray) -> dict[int, Any]:
+    """Return the weights of classes by the numbers that the rows have instead of labels."""
+    codes = {label: code for code, label in enumerate(labels.tolist())}
+    for label in weights:
+        if label not in codes:
+            raise ConfigError(
+                f"there is no class {label!r}; there are {list(codes)}", "selector.class_weight",
+                "name classes as the target does",
+            )  # fmt: skip
+    return {codes[label]: weight for label, weight in weights.items()}
+
+
 class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     """Base of selectors about a selector: see the module.
 
@@ -69,6 +89,8 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     """Whether the selection is one of a fitted `selector_`, and not of columns fitted here."""
     selector_: BaseSelector
     selector: Selector = None
+    _labels: np.ndarray | None
+    """Of classes, by which weights inside know them: the rows have their numbers."""
 
     def _check_combination(self) -> None:
         if not isinstance(self.selector, BaseSelector):
@@ -89,11 +111,23 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     def _setting(self, name: str) -> Any:
         return getattr(self, name) or getattr(self.selector, name)
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Select features; see `BaseSelector.fit`."""
+        is_named = y is not None and _has_named_classes(self.selector)
+        self._labels = np.unique(np.asarray(y)) if is_named else None
+        super().fit(X, y, sample_weight)
+        return self
+
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         """Make the selector inside, and have it settle the loss."""
         given, made = self.selector, type(self.selector).to_plan_with
         parameters = {name: getattr(given, name) for name in given._parameter_owners}
+        labels = getattr(self, "_labels", None)
+        if labels is not None and isinstance(parameters.get("class_weight"), Mapping):
+            parameters["class_weight"] = _by_code(parameters["class_weight"], labels)
         self.selector_ = made(**{**parameters, "random_state": seed_of(given.random_state)})
+        if isinstance(self.selector_, MetaSelector):
+            self.selector_._labels = labels
         self.selector_._settle_loss(kind, is_plan)
         self.loss_, self._loss_note, self._n_classes = self.selector_.loss_, self.selector_._loss_note, kind.n_classes
 
@@ -168,4 +202,6 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     def resolved_parameters(self) -> dict[str, Any]:
         """Return the parameters as a result has them; the selector's own as a mapping, with its method."""
         inside = self.selector_.resolved_parameters()
+        if getattr(self, "_labels", None) is not None and "class_weight" in inside:
+            inside["class_weight"] = self.selector.class_weight
         return super().resolved_parameters() | {"selector": {"method": self.selector_.method, **inside}}

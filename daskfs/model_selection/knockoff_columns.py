@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from daskfs.kernels.linear.knockoffs import make_knockoffs
+from daskfs.kernels.linear.knockoffs import add_product, make_knockoffs
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, Strip, as_slice
 from daskfs.matrix.names import Names
@@ -35,6 +35,8 @@ class KnockoffMatrix(Matrix):
         part of a draw can be read again, by any block and in any process.
     is_shuffled : bool
         Whether the rows were put in random order here.
+    factors : ndarray of shape (n_samples, r), optional
+        A draw of what all columns have in common, see `daskfs.model_selection.common_factors`.
 
     Notes
     -----
@@ -49,12 +51,15 @@ class KnockoffMatrix(Matrix):
         laws: Sequence[BlockLaw],
         seed: int,
         is_shuffled: bool = False,
+        factors: np.ndarray | None = None,
     ) -> None:
         n, p = matrix.shape
+        self._factors = factors
         self._is_shuffled = is_shuffled
         self._matrix, self._blocks, self._laws, self.seed = matrix, list(blocks), list(laws), seed
         self.shape = (n, 2 * p)
         self.dtype = dtype_of(matrix.dtype)
+        self._loadings = [np.ascontiguousarray((law.loadings * law.scale[:, None]).T) for law in laws]
         self._block_of, self._place = np.empty(p, np.int64), np.empty(p, np.int64)
         for k, block in enumerate(self._blocks):
             self._block_of[block.columns], self._place[block.columns] = k, np.arange(len(block.columns))
@@ -68,9 +73,17 @@ class KnockoffMatrix(Matrix):
     @property
     def deviations(self) -> np.ndarray:
         """Standard deviations of the p columns, and so of their knockoffs."""
+        return self._of_laws("scale")
+
+    @property
+    def means(self) -> np.ndarray:
+        """Means of the p columns, and of their knockoffs nearly so."""
+        return self._of_laws("mean")
+
+    def _of_laws(self, name: str) -> np.ndarray:
         found = np.empty(self.shape[1] // 2)
         for block, law in zip(self._blocks, self._laws, strict=True):
-            found[block.columns] = law.scale
+            found[block.columns] = getattr(law, name)
         return found
 
     def parted(self, of_columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,10 +122,15 @@ class KnockoffMatrix(Matrix):
             stop = min(start + piece, len(keys))
             some = slice(first + start, first + stop) if isinstance(chosen, slice) else chosen[start:stop]
             X = np.ascontiguousarray(self._matrix.read(some, columns))
-            found = np.empty((len(X), int(made.sum())))
-            make_knockoffs(X, keys[start:stop], numbers, law.mean, law.scale, law.transform, key, at[made], found)
+            found, mean = np.empty((len(X), int(made.sum()))), law.mean
             out[start:stop, here[~made]] = X[:, at[~made]]
-            out[start:stop, here[made]] = found
+            common = None
+            if self._factors is not None:
+                common = np.zeros(X.shape)
+                add_product(np.ascontiguousarray(self._factors[some]), self._loadings[k], common)
+                X, mean = X - (mean + common), np.zeros(len(mean))
+            make_knockoffs(X, keys[start:stop], numbers, mean, law.scale, law.transform, key, at[made], found)
+            out[start:stop, here[made]] = found if common is None else found + (law.mean + common)[:, at[made]]
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip]:
         """Return an iterator over a few rows of all these columns at a time."""

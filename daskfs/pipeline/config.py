@@ -42,7 +42,14 @@ from daskfs.objects.address import is_url
 from daskfs.parameters import Count
 from daskfs.pipeline.features import AnyFeatures, Features
 from daskfs.pipeline.folder import check_name, folded
-from daskfs.pipeline.selections import AnySelection, KnockoffsSection, Seed, Selection, StabilitySection
+from daskfs.pipeline.selections import (
+    AnySelection,
+    InferenceSection,
+    KnockoffsSection,
+    Seed,
+    Selection,
+    StabilitySection,
+)
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
@@ -397,6 +404,9 @@ class Pipeline(Section):
     knockoffs: KnockoffsSection | None = Field(
         default=None, description="select what counts for more than its knockoff, by every selection"
     )
+    split_inference: InferenceSection | None = Field(
+        default=None, description="every selection on some rows, intervals of its coefficients on the others"
+    )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
@@ -440,13 +450,15 @@ class Pipeline(Section):
 
     @model_validator(mode="after")
     def _about_each(self) -> Pipeline:
-        if self.stability is not None and self.knockoffs is not None:
-            raise ValueError("expected stability or knockoffs, found both; leave one out")
-        about = self.stability if self.knockoffs is None else self.knockoffs
-        if about is not None and self.is_stream:
+        sections = ("stability", "knockoffs", "split_inference")
+        named = [name for name in sections if getattr(self, name) is not None]
+        if len(named) > 1:
             raise ValueError(
-                "stability and knockoffs read rows more than once, store: none reads them once; make a store"
+                f"expected stability, knockoffs or split_inference, found {' and '.join(named)}; leave one"
             )
+        about = getattr(self, named[0]) if named else None
+        if about is not None and self.is_stream:
+            raise ValueError(f"{named[0]} reads rows more than once, store: none reads them once; make a store")
         for selection in self._listed():
             selection._about = about
         return self

@@ -1,29 +1,44 @@
 """How long a planned run takes on a cluster that is not there, and what it costs: bytes, work, messages, requests.
 
 Of each step the plan knows what is read, in how many passes and tasks, and counts what is computed: `Work`, in units of
-the method's own. On c cores it takes
+the method's own, and those of reading and of the refit. On c cores it takes
 
     max(Σ count * seconds / k,  requests * latency / ahead / k,  tasks * seconds of a task)
     + Σ count in the client * seconds + passes * round trip,    k = min(c, tasks of a pass)
 
 The first two are shared by the cores; tasks are one process's, the scheduler with the client beside it. The constants
-are fitted by ``benchmarks/cluster_cost.py --fit``, which also predicts runs three times larger than any it was fitted
-to; they are of one core of the machine that it was run on.
+of a machine are a file that ``benchmarks/cost_model.py --into FILE`` writes: it fits them to runs and predicts others,
+three times larger. `MEASURED` is the file that comes with daskfs, of one core of the machine that it describes.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from daskfs.errors import ConfigError
 from daskfs.pipeline.planning import Plan, shown_nbytes
-from daskfs.selectors.shared.budget import Work
+from daskfs.selectors.shared.work import Work
 
 TILE_NBYTES = 4 * 2**20
+SHARED = frozenset(
+    {
+        "values read",
+        "entries read",
+        "values refitted",
+        "products refitted",
+        "values refitted, likelihood",
+        "products refitted, likelihood",
+    }
+)
+"""Operations that take every method the same."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +47,9 @@ class Machine:
 
     Parameters
     ----------
-    read_nbytes : float
-        Bytes that a core decodes in a second, checksums included.
     work_s : dict of float
-        Seconds of a core for one operation, by method and unit of its `Work`, reading included: "fgm: values". Of what
-        counts no work, for each value beside reading it; "other" where nobody has measured it.
+        Seconds of a core for one operation, by method and unit of its `Work`: "fgm: values"; of all methods alike:
+        "values read". Of what counts no work, for each value beside reading it: "ingest", "other".
     task_s : float
         Seconds of the scheduler and the client for each task.
     latency_s : float
@@ -45,54 +58,49 @@ class Machine:
         Requests for which a core waits at the same time.
     round_trip_s : float
         Seconds from the last result of a pass to the first task of the next.
+    description : str
+        Which machine, and when.
     """
 
-    read_nbytes: float
     work_s: Mapping[str, float]
     task_s: float
     latency_s: float = 0.0
     n_ahead: float = 1.0
-    round_trip_s: float = 0.02
+    round_trip_s: float = 0.0
+    description: str = ""
 
     def seconds(self, name: str, counts: Mapping[str, float]) -> float:
         """Return what one core takes for some operations of a method."""
-        return sum(self.work_s[f"{name}: {unit}"] * count for unit, count in counts.items())
+        return sum(self.work_s[unit if unit in SHARED else f"{name}: {unit}"] * n for unit, n in counts.items())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return the machine that a file describes.
+
+        Raises
+        ------
+        ConfigError
+            The file is not there, or not what ``benchmarks/cost_model.py --into FILE`` writes.
+        """
+        remedy = f"python benchmarks/cost_model.py --into {path} writes one"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise ConfigError(f"cannot be read as a machine's constants: {fault}", str(path), remedy) from None
+        known = {one.name for one in fields(cls)}
+        if not isinstance(found, dict) or not known >= found.keys() >= {"work_s", "task_s"}:
+            raise ConfigError(f"expected an object with {', '.join(sorted(known))}", str(path), remedy)
+        numbers = [*found["work_s"].values(), *(found[key] for key in found.keys() - {"work_s", "description"})]
+        if not all(isinstance(one, int | float) and 0 <= one < math.inf for one in numbers):
+            raise ConfigError("expected seconds and numbers from 0 on", str(path), remedy)
+        missing = next(iter(MEASURED.work_s.keys() - found["work_s"].keys()), None) if "MEASURED" in globals() else None
+        if missing is not None:
+            raise ConfigError(f"does not say how long {missing!r} takes", str(path), remedy)
+        return cls(**found)
 
 
-MEASURED = Machine(
-    read_nbytes=5.6e9,
-    work_s={
-        "message: values": 2.8e-9,
-        "message: correlations": 0.0,  # nothing that was seen beside the values
-        "message: values, likelihood": 2.6e-9,
-        "message: rows, likelihood": 1.3e-6,
-        "fgm: values": 6.9e-10,
-        "fgm: values selected": 2.1e-8,
-        "fgm: values selected beyond the cache": 2.2e-8,
-        "fgm: entries paired": 2.56e-7,  # benchmarks/fgm_pairs.py
-        "online_substitution: values": 2.7e-9,
-        "online_substitution: products with selected columns": 1.3e-11,
-        "online_substitution: products with selected columns beyond the cache": 1.3e-10,
-        "online_substitution: values, screened": 4.8e-9,
-        "online_substitution: products with selected columns, screened": 1.4e-10,
-        "online_substitution: products with selected columns beyond the cache, screened": 7.1e-11,
-        "online_substitution: values exchanged": 1.3e-10,  # as a product with a selected column
-        "async_online_substitution: values": 2.7e-9,
-        "async_online_substitution: products with selected columns": 1.7e-10,
-        "async_online_substitution: products with selected columns beyond the cache": 1.7e-10,
-        "async_online_substitution: values passed by": 6e-10,
-        "mission: values": 7.0e-9,
-        "mission: rows": 4.3e-8,
-        "mission: values surveyed": 4.6e-9,
-        "mission: products of candidates": 5e-11,  # of the kernel alone
-        "ingest": 1.4e-8,  # of arrays and Parquet; text takes three times that
-        "evaluate": 2.0e-10,
-        "other": 3.0e-9,
-    },
-    task_s=1.8e-3,
-    n_ahead=8.0,
-)
-"""By ``benchmarks/cluster_cost.py --fit``, see `benchmarks/README.md`; of the squared loss, unless units say more."""
+MEASURED = Machine.read(Path(__file__).with_name("machine.json"))
+"""What comes with daskfs: see `benchmarks/README.md`."""
 
 
 @dataclass(frozen=True)
@@ -162,16 +170,17 @@ def cost_of_step(
 
     Examples
     --------
-    >>> work = Work({"values": 1e13})
+    >>> work = Work({"values read": 1e13})
     >>> one, many = (cost_of_step("fgm", 4e13, 10, 60_000, n, work=work).seconds for n in (1, 10))
     >>> 9 < one / many <= 10
     True
     """
     passes = max(1, n_passes)
     if work is None:
-        shared_s = read_nbytes / itemsize * machine.work_s.get(name, machine.work_s["other"])
-        shared_s += read_nbytes / machine.read_nbytes
-        alone_s, at_once = 0.0, n_cores
+        n_values = read_nbytes / itemsize
+        beside = 0.0 if name == "evaluate" else machine.work_s.get(name, machine.work_s["other"])
+        shared_s, alone_s = n_values * (machine.work_s["values read"] + beside), 0.0
+        at_once = n_cores
     else:
         whose = work.method or name
         shared_s, alone_s = machine.seconds(whose, work.by_tasks), machine.seconds(whose, work.in_client)

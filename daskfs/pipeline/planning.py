@@ -28,8 +28,9 @@ from daskfs.objects.ahead import ahead_nbytes
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.selections import key_of_n_features
-from daskfs.selectors.shared.budget import Budget, Work
+from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
+from daskfs.selectors.shared.work import Work
 from daskfs.sources.base import Source
 from daskfs.sources.files import located
 from daskfs.sources.registry import find_source, make_source

@@ -184,6 +184,7 @@ def _known_loss(kind: LossOf) -> Any:
 
 StabilitySection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("stability", section_about)]
 KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("knockoffs", section_about)]
+InferenceSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("split_inference", section_about)]
 AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_of)]
 
 

@@ -159,6 +159,18 @@ def test_several_classes_are_compared_without_online_substitution():
     assert selector.score(X, label) > 0.7
 
 
+@pytest.mark.filterwarnings("ignore:The least populated class")
+@pytest.mark.parametrize("made", [Auto(), FGM("cv")], ids=["auto", "cv"])
+def test_a_class_of_a_single_row_that_a_fold_lacks_says_nothing_there(made):
+    X, y = data(450, 12)
+    label = np.digitize(y, [-1.0, 1.0])
+    label[17] = 3
+    label = label.astype(str)
+    selector = made.fit(X, label)
+    assert np.isfinite(selector.cv_results_["mean_test_score"]).all()
+    assert selector.score(X, label) > 0.6
+
+
 def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
     X, y = data(600, 1_500)
     shape = (600, 1_500, "float64")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs import FGM, Message, OnlineSubstitution
-from daskfs.errors import ConfigError, PlanError
+from daskfs import FGM, Message, Mission, OnlineSubstitution, SplitInference
+from daskfs.errors import ConfigError, PlanError, SelectionWarning
+from daskfs.model_selection import Knockoffs, SelectionCV, StabilitySelection
 from tests.contract import checks
 from tests.contract.cases import Case
 from tests.model_selection.toys import Halves, Same
@@ -126,3 +128,30 @@ def test_what_is_no_selector_is_refused():
         Same().fit(*data())
     with pytest.raises(ConfigError, match="n_subsets: expected a whole number"):
         Same(Message(n_subsets=0)).fit(*data())
+
+
+def test_weights_of_classes_are_of_the_labels_as_they_are_given():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 12))
+    y = np.where(X[:, 3] + 0.5 * rng.standard_normal(300) > 0.0, "yes", "no")
+    inside = Mission(3, n_epochs=1, class_weight={"yes": 3.0})
+    for about in (
+        Same(inside),
+        Same(Same(inside)),
+        SelectionCV(inside, sizes=[1, 3], cv=2),
+        StabilitySelection(inside, n_pairs=2),
+        Knockoffs(inside, statistic="score", fdr=0.9),
+        SplitInference(inside),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SelectionWarning)
+            about.fit(X, y)
+        assert set(about.classes_) == {"yes", "no"}
+    alone, same = inside.fit(X, y), Same(Same(inside)).fit(X, y)
+    np.testing.assert_array_equal(same.coef_, alone.coef_)
+    assert (same.coef_ != Same(Mission(3, n_epochs=1)).fit(X, y).coef_).any()
+    assert Same(inside).fit(X, y).result_.parameters["selector"]["class_weight"] == {"yes": 3.0}
+    with pytest.raises(
+        ConfigError, match=r"selector\.class_weight: there is no class 'maybe'; there are \['no', 'yes'\]"
+    ):
+        Same(Mission(3, class_weight={"maybe": 2.0})).fit(X, y)

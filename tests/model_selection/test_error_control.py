@@ -1,4 +1,4 @@
-"""What is promised of false selections is kept, on 200 data sets of each design; knockpy selects the same features."""
+"""What is promised of false selections is kept, on up to 200 sets of each design; knockpy selects the same features."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from benchmarks import error_control
 from benchmarks.error_control import DESIGNS
 from daskfs.baselines import OrthogonalMatchingPursuit
 
+FEWER = 50
+"""Data sets where what is promised is far from reached, or is kept by the same code as on 200."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.6}, {"assumption": "none", "threshold": 0.9}], ids=str)
 def test_false_selections_of_stability_selection_stay_within_the_bound(design, options):
-    found = error_control.stability(design, **options)
+    found = error_control.stability(design, FEWER, **options)
     assert found.n_false <= found.bound + 3 * found.n_false_error
     assert found.power > 0.3
 
@@ -21,16 +24,28 @@ def test_false_selections_of_stability_selection_stay_within_the_bound(design, o
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_number_of_false_selections_that_is_asked_for_is_kept(design):
-    found = error_control.stability(design, inside=OrthogonalMatchingPursuit(), pfer=1.0)
+    found = error_control.stability(design, FEWER, inside=OrthogonalMatchingPursuit(), pfer=1.0)
     assert found.bound <= 1.0
     assert found.n_false <= 1.0 + 3 * found.n_false_error
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize("options", [{}, {"fdr": 0.2}, {"fdr": 0.2, "n_draws": 3}, {"statistic": "rank"}], ids=str)
-def test_the_false_discovery_rate_of_knockoffs_stays_within_what_was_asked(design, options):
-    found = error_control.knockoffs(design, **options)
+def test_the_false_discovery_rate_of_knockoffs_stays_within_what_was_asked(design):
+    found = error_control.knockoffs(design)
+    assert found.share <= found.bound + 3 * found.share_error
+    assert found.power > {"independent": 0.95, "AR(1)": 0.85, "equicorrelated": 0.55}[design]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize(
+    "options",
+    [{"classes": True}, {"fdr": 0.2, "n_draws": 3}, {"block_columns": 25}, {"statistic": "rank"}],
+    ids=str,
+)
+def test_so_it_does_of_classes_draws_blocks_and_ranks(design, options):
+    found = error_control.knockoffs(design, FEWER, **options)
     assert found.share <= found.bound + 3 * found.share_error
 
 

@@ -1,4 +1,4 @@
-"""Pipelines whose selections are given to stability selection or to knockoffs."""
+"""Pipelines whose selections are given to stability selection, to knockoffs or to split inference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs import Knockoffs, OnlineSubstitution, StabilitySelection, open_store
+from daskfs import Knockoffs, OnlineSubstitution, SplitInference, StabilitySelection, open_store
 from daskfs.errors import ConfigError
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.run import run_pipeline
@@ -50,6 +50,18 @@ def test_a_section_is_about_the_selection(tmp_path, sections, cls):
     ) in page
 
 
+def test_intervals_of_the_rows_that_did_not_select_are_in_table_and_report(tmp_path):
+    run_pipeline(built(tmp_path, split_inference={"level": 0.9, "share": 0.6}))
+    inside = OnlineSubstitution(12, memory_limit="1GiB")
+    expected = SplitInference(inside, level=0.9, share=0.6).fit(open_store(tmp_path / "runs/run.zarr"))
+    table = pd.read_csv(tmp_path / "runs/run/selected.csv")
+    np.testing.assert_array_equal(table["index"], expected.selected_)
+    for name in ("std_error", "lower", "upper"):
+        np.testing.assert_allclose(table[name], expected.result_.table[name])
+    page = Path(tmp_path / "runs/run/report.html").read_text(encoding="utf-8")
+    assert "240 rows selected, the other 160 estimated: the 90% intervals hold whatever was selected" in page
+
+
 def test_it_is_about_every_selection_of_a_list(tmp_path):
     second = {"method": "orthogonal_matching_pursuit", "n_features_to_select": 5}
     pipeline = built(tmp_path, select=[SELECT, second], stability={"n_pairs": 3})
@@ -63,12 +75,16 @@ def test_it_is_about_every_selection_of_a_list(tmp_path):
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"stability": {}, "knockoffs": {}}, "expected stability or knockoffs, found both"),
+        (
+            {"stability": {}, "knockoffs": {}},
+            "expected stability, knockoffs or split_inference, found stability and knockoffs",
+        ),
         ({"stability": {"n_pair": 3}}, r"stability\.n_pair: .*n_pairs"),
         ({"stability": {"threshold": 0.4}}, r"stability\.threshold: .*0\.5"),
         ({"knockoffs": {"fdr": 2}}, r"knockoffs\.fdr"),
+        ({"split_inference": {"level": 1.5}}, r"split_inference\.level"),
         ({"knockoffs": {"selector": "fgm"}}, r"knockoffs\.selector"),
-        ({"store": "none", "stability": {}}, "stability and knockoffs read rows more than once"),
+        ({"store": "none", "stability": {}}, "stability reads rows more than once"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, sections, message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +12,9 @@ from daskfs.cli import app
 from daskfs.errors import ConfigError
 from daskfs.methods import METHODS, load
 from daskfs.pipeline.cost import MEASURED, Machine, Nodes, cost_of_step
-from daskfs.selectors.shared.budget import Work
+from daskfs.selectors.shared.work import Work
 
-MACHINE = Machine(1e9, {"other": 1e-9, "fgm: values": 1e-9, "fgm: values selected": 1e-8}, 1e-3, round_trip_s=0.0)
+MACHINE = Machine({"values read": 2.5e-10, "other": 1e-9, "fgm: values": 1e-9, "fgm: values selected": 1e-8}, 1e-3)
 
 
 def test_cores_share_the_work_until_the_scheduler_or_the_tasks_bound_it():
@@ -52,6 +52,43 @@ def test_what_every_method_counts_is_measured(name):
     selector = load(METHODS[name])()
     work = selector.plan(10_000, 2000, "float32", None).work
     assert MEASURED.seconds(name, work.by_tasks) + MEASURED.seconds(name, work.in_client) > 0.0
+
+
+def test_what_all_methods_do_takes_them_the_same():
+    work = Work({"values": 1e9, "values read": 1e9})
+    assert cost_of_step("fgm", 0.0, 1, 1, 1, MACHINE, work=work).seconds == pytest.approx(1.0 + 0.25)
+    assert cost_of_step("evaluate", 4e9, 1, 1, 1, MACHINE).seconds == pytest.approx(0.25)
+
+
+def test_a_machine_is_what_its_file_says(tmp_path, document, write):
+    path, pipeline = tmp_path / "machine.json", str(write(document))
+    slower = {unit: 1000.0 * seconds for unit, seconds in MEASURED.work_s.items()}
+    path.write_text(json.dumps(asdict(replace(MEASURED, work_s=slower))))
+    assert Machine.read(path) == replace(MEASURED, work_s=slower)
+
+    def core_s(*options: str) -> float:
+        asked = ["plan", pipeline, "--on", "1x1", "--json", *options]
+        return sum(step["core_s"] for step in json.loads(CliRunner().invoke(app, asked).output)["on"]["steps"])
+
+    assert core_s("--machine", str(path)) == pytest.approx(1000.0 * core_s())
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "expected an object"),
+        ('{"work_s": {}}', "expected an object"),
+        ('{"work_s": {"values read": -1.0}, "task_s": 1.0}', "numbers from 0 on"),
+        ('{"work_s": {"values read": 1.0}, "task_s": 1.0}', "does not say how long"),
+        ('{"work_s": {}, "task_s": 1.0, "speed": 1.0}', "expected an object"),
+    ],
+)
+def test_a_file_that_is_no_machine_is_refused_with_the_remedy(tmp_path, text, what):
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(ConfigError, match=what) as found:
+        Machine.read(tmp_path / "m.json")
+    assert "benchmarks/cost_model.py --into" in str(found.value)
 
 
 @pytest.mark.parametrize("text", ["100", "0x4", "axb", "4x-1"])

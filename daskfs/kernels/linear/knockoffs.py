@@ -99,6 +99,23 @@ def _add_scaled(factor, vector, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def add_product(left, right, out):  # type: ignore[no-untyped-def]
+    """Add a product of matrices to `out`, in one order everywhere.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n, w), float64
+    right : ndarray of shape (w, q), float64, C-ordered
+    out : ndarray of shape (n, q), float64, C-ordered
+    """
+    for i in range(left.shape[0]):
+        if i % 256 == 0 and is_stopped():
+            break
+        for j in range(left.shape[1]):
+            _add_scaled(left[i, j], right[j], out[i])
+
+
+@kernel
 def minimum_variance(correlation, tol, max_sweeps):  # type: ignore[no-untyped-def]
     """Return the diagonal S that minimises tr (2C - S)⁻¹ + tr S⁻¹, by coordinates.
 

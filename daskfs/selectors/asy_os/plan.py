@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, of_columns
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan
+from daskfs.selectors.shared.work import Work, added, of_refit
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -15,6 +16,10 @@ WORKER_VECTORS, NODE_VECTORS = 12, 12
 """Of n_samples float64, in a worker and in the central node."""
 WIDEST, READ_NBYTES = 4096, 16 << 20
 """Columns of a block at most, and what is read at once where workers take turns in this process."""
+READ_COLUMNS = 512
+"""Columns of that, at most."""
+N_REFITS = 3
+"""Of the columns held, of those kept of them, and of the selected ones."""
 N_BUFFERS = 3
 """Blocks of a worker: in use, being read, and as they are stored."""
 
@@ -67,6 +72,8 @@ class AsyncShape:
     stored_itemsize: int = 4
     tiles_nbytes: int = TILES_NBYTES
     """What the reader holds beside the blocks."""
+    data: DataShape | None = None
+    loss: str = "squared"
 
     @property
     def column_nbytes(self) -> int:
@@ -194,17 +201,35 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
             f"{shape.capacity * shape.column_nbytes:,} bytes; up to {shape.n_epochs} passes in blocks of {blocks}"
         ),
         in_client="all of it: its workers take turns" if shape.in_turn else "",
-        work=_work(shape, widths.narrowest),
+        work=_work(shape, widths),
     )
 
 
-def _work(shape: AsyncShape, width: int) -> Work:
+def read_columns_in_turn(widest: int, column_nbytes: int) -> int:
+    """Return how many columns are read at once where workers take turns at them: whole blocks, some MiB."""
+    width = max(widest, READ_COLUMNS - READ_COLUMNS % widest)
+    return min(width, max(1, READ_NBYTES // column_nbytes // widest) * widest)
+
+
+def _work(shape: AsyncShape, widths: Widths) -> Work | None:
     """Return what is computed: each worker looks at its share of the columns, beside those that it holds.
 
-    Blocks narrower than tiles read each tile several times.
+    Each block ends with new predictions of all rows, from the columns held and at the central node. In the end the
+    columns held are fitted, those kept of them, and these once more.
     """
-    n_values = shape.n_samples * shape.n_features * shape.n_epochs
-    products = of_columns("products with selected columns", shape.n_samples, shape.capacity, shape.itemsize)
-    counts: dict[str, float] = {"values": n_values, products: n_values * shape.capacity}
-    counts["values passed by"] = n_values * max(1.0, min(shape.tile_columns, shape.n_features) / width)
-    return Work(in_client=counts) if shape.in_turn else Work(counts, n_at_once=shape.n_workers)
+    if shape.data is None or shape.data.n_entries is not None:
+        return None
+    n, p, n_epochs, grid = shape.n_samples, shape.n_features, shape.n_epochs, shape.data.grid
+    width = read_columns_in_turn(widths.widest, shape.column_nbytes) if shape.in_turn else widths.widest
+    n_blocks = n_epochs * -(-p // widths.widest)
+    of = "" if shape.loss == "squared" else ", likelihood"
+    counts = grid.of_tiles(n_epochs * grid.columns(min(width, p)) * grid.n_down)
+    counts[f"values{of}"] = float(n * p * n_epochs)
+    counts[f"products with selected columns{of}"] = float(n * p * n_epochs * shape.capacity)
+    counts[f"rows of blocks{of}"] = float(n * n_blocks)
+    counts[f"values held, of blocks{of}"] = float(n * n_blocks * shape.capacity)
+    tasks, client = of_refit(grid, shape.n_selected, max(shape.stored_itemsize, 4), shape.loss, n_fits=N_REFITS)
+    client["fits"] = 1.0
+    if shape.in_turn:
+        return Work(in_client=added(counts, tasks, client), method="async_online_substitution")
+    return Work(added(counts, tasks), client, n_at_once=shape.n_workers, method="async_online_substitution")

@@ -19,6 +19,7 @@ from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.node import NodeState, Share
+from daskfs.selectors.asy_os.plan import read_columns_in_turn
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
     AsyncSettings,
@@ -33,8 +34,6 @@ from daskfs.selectors.shared.run import Run
 
 STEP = "select"
 """As the progress and the checkpoint of a run name it."""
-READ_COLUMNS = 512
-"""Read at once in this process, where workers take turns at neighbouring columns."""
 SEEN_BY_ONE = 0.05
 """Part of the columns that may have met one worker only."""
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
@@ -271,10 +270,7 @@ class _ColumnsOfLeases:
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
         self._matrix, self._settings, self._weight = matrix, settings, weight
-        self._width = max(settings.widest, READ_COLUMNS - READ_COLUMNS % settings.widest)
-        column_nbytes = matrix.shape[0] * np.dtype(settings.dtype).itemsize
-        most = max(1, (16 << 20) // column_nbytes // settings.widest)
-        self._width = min(self._width, most * settings.widest)
+        self._width = read_columns_in_turn(settings.widest, matrix.shape[0] * np.dtype(settings.dtype).itemsize)
         self._kept: dict[int, Columns] = {}
 
     def __call__(self, lease: Lease) -> Columns:

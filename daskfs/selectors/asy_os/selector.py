@@ -205,6 +205,8 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             in_turn=in_turn,
             stored_itemsize=shape.itemsize,
             tiles_nbytes=shape.tiles_nbytes,
+            data=shape,
+            loss=self.loss_,
         )
 
     def _columns(self) -> ColumnSettings:

@@ -23,7 +23,8 @@ from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work, most_within, of_columns
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
+from daskfs.selectors.shared.work import Work, added, of_newton
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
@@ -34,6 +35,7 @@ N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
 KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
+CACHED_ROWS = 200_000  # of the vectors over the rows that a problem goes through, about: more are fetched each time
 IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
@@ -251,6 +253,7 @@ def plan_fgm(
     n_trials: int = 0,
     groups: FeatureGroups | None = None,
     cost: MapCost | None = None,
+    loss: str = "squared",
 ) -> SelectorPlan:
     """Return what FGM will read and hold.
 
@@ -270,6 +273,7 @@ def plan_fgm(
         Of columns that are selected together.
     cost : MapCost, optional
         Of the features that a map makes of the columns; `sizes` are then of these.
+    loss : str
 
     Raises
     ------
@@ -302,16 +306,13 @@ def plan_fgm(
     more_nbytes = n_later * (reads.first_group - reads.later_group)
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
-    # A problem of one pass has the groups of those before it.
-    n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_scored))
-    held = of_columns("values selected", n_rows, sizes.most_columns, max(shape.itemsize, 4))
-    in_client = {held: n_rows * n_held * (1 + n_trials)}
+    in_client = _in_client(n_rows, sizes, n_scored, loss, refits, 1 + n_trials)
     fate = f"; the inner products of the oldest {merged} groups are merged" if merged else ""
     if cost is not None:
         client.add("what the feature map knows of the columns, and a copy that is sent", 2 * cost.sent_nbytes)
         n_reads = (n_scored * sizes.columns_per_pass) * (1 + n_trials)
         n_of_columns = 1 + (not shape.has_statistics)
-        n_passes = n_scored * (1 + n_trials)
+        n_passes, n_values = n_scored * (1 + n_trials), shape.n_entries or n_samples * shape.n_features
         return SelectorPlan(
             n_tasks=n_passes * cost.n_tasks + n_of_columns * -(-shape.n_features // cut.width),
             n_passes=n_passes + n_of_columns,
@@ -326,7 +327,7 @@ def plan_fgm(
                 f"the columns have alone{fate}"
             ),
             in_client=IN_CLIENT,
-            work=Work({"entries paired": n_passes * (shape.n_entries or n_samples * shape.n_features)}, in_client),
+            work=Work({"entries paired": float(n_passes * n_values)}, in_client, method="fgm"),
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
     again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
@@ -342,8 +343,33 @@ def plan_fgm(
             f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
         ),
         in_client=IN_CLIENT,
-        work=Work(
-            {"values": n_scored * (1 + n_trials) * (shape.n_entries or n_samples * shape.n_features) * n_problems},
-            in_client,
-        ),
+        work=_work(shape, reads, n_passes, groups_nbytes, n_problems, in_client),
     )
+
+
+def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool, n_times: int) -> dict[str, float]:
+    """Return what the client computes: a problem after each pass, of the groups up to it, and the refit.
+
+    How many steps a problem takes depends on the data: the time of one value of a selected column is of the usual few.
+    """
+    of = "" if loss == "squared" else ", likelihood"
+    n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_passes))
+    counts = {
+        "fits": 1.0,
+        f"rows of problems{of}": float(n_rows * n_passes * n_times),
+        f"rows of problems beyond the cache{of}": float(max(0, n_rows - CACHED_ROWS) * n_passes * n_times),
+        f"values selected{of}": float(n_rows * n_held * n_times),
+    }
+    return added(counts, of_newton(n_rows, sizes.most_columns, loss)) if refits else counts
+
+
+def _work(
+    shape: DataShape, reads: Reads, n_passes: int, groups_nbytes: int, n_problems: int, in_client: dict[str, float]
+) -> Work:
+    """Return what is computed: tiles pass by; those that hold columns of groups are read once more."""
+    grid, of_column = shape.grid, max(1, shape.tile_column_nbytes)
+    scored = float(n_passes * (shape.n_entries or shape.n_samples * shape.n_features) * n_problems)
+    by_tasks = grid.of_tiles(n_passes * reads.a_pass / of_column * grid.n_down)
+    by_tasks["values" if shape.n_entries is None else "entries"] = scored
+    by_tasks["values read for groups"] = groups_nbytes / of_column * grid.n_down * grid.tile
+    return Work(by_tasks, in_client, method="fgm")

@@ -264,7 +264,9 @@ class FGM(SelectsGroups):
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_scored = n_passes + self.certify
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
-        return plan_fgm(shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost)
+        return plan_fgm(
+            shape, sizes, limits, self.solver, n_scored, n_problems, refits, n_trials, groups, cost, self.loss_
+        )
 
     def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
         """Return what the feature map makes of a matrix; None where its columns are taken as they are."""

@@ -21,8 +21,9 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
-from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, Work
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
+from daskfs.selectors.shared.work import Work
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 SMALL_NBYTES = 32 << 20  # of a task that costs little beside its work
@@ -31,6 +32,7 @@ CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: hal
 MIN_SUBSET_SIZE = 400
 MIN_SUBSETS = 5  # for a vote, where the rows suffice
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
+EXPECTED_COLUMNS = 20  # that are selected, for a forecast: nobody knows before
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
@@ -340,16 +342,30 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
             f"message: {n_subsets} subsets of {subsets.n_rows:,} rows, {per_task} per task; "
             f"one pass over all columns, {again}"
         ),
-        work=_work(subsets),
+        work=_work(subsets, read_nbytes),
     )
 
 
-def _work(subsets: Subsets) -> Work:
-    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all."""
-    n, p = subsets.data.n_samples, subsets.data.n_features
-    if subsets.settings.loss != "squared":
-        return Work({"values, likelihood": n * p, "rows, likelihood": n})
-    return Work({"values": n * p} | ({"correlations": n * p**2} if wants_whole_gram(subsets.n_rows, p) else {}))
+def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
+    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all.
+
+    Losses other than the squared one read the selected columns twice more. Sparse subsets and groups: nobody has
+    measured them.
+    """
+    if subsets.data.n_entries is not None or subsets.settings.groups is not None:
+        return None
+    data, of = subsets.data, "" if subsets.settings.loss == "squared" else ", likelihood"
+    n, p, grid = data.n_samples, data.n_features, subsets.data.grid
+    n_tiles = read_nbytes / (grid.tile_rows * grid.tile_columns * data.itemsize)
+    if of:
+        n_tiles += 2 * n_tiles / grid.n_across * grid.met_by(min(p, EXPECTED_COLUMNS))
+    by_tasks = grid.of_tiles(n_tiles)
+    by_tasks["values" + of] = float(n * p)
+    by_tasks["rows" + of] = float(n)
+    by_tasks["columns of subsets" + of] = float(subsets.n_subsets * p)
+    if not of and wants_whole_gram(subsets.n_rows, p):
+        by_tasks["correlations"] = float(n) * p**2
+    return Work(by_tasks, {"fits": 1.0}, method="message")
 
 
 def _smaller_subsets(subsets: Subsets, memory_limit: int) -> str:

@@ -20,7 +20,7 @@ from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
-from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, plan_mission
+from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
 from daskfs.selectors.mission.tasks import (
     RowRange,
     Scaling,
@@ -35,10 +35,6 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import class_weights, null_intercept
-
-SURVEY_ROWS = 4096
-SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
-LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
@@ -226,11 +222,6 @@ def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bo
 def _first_rows(run: Run, is_sparse: bool) -> Rows:
     """Return the rows that say enough of all."""
     return run.rows(0, min(n_surveyed(run.shape.n_features, is_sparse), run.shape.n_samples))
-
-
-def n_surveyed(n_features: int, is_sparse: bool) -> int:
-    """Return how many rows are looked at before anything is learnt."""
-    return SURVEY_ROWS if is_sparse else min(SURVEY_ROWS, max(LEAST_SURVEYED, SURVEY_VALUES // n_features))
 
 
 def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, Work, most_within
+from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, most_within
+from daskfs.selectors.shared.work import Work, added, of_refit
 
 REPORTS = 8  # lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows
 PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
@@ -21,6 +22,10 @@ REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that
 FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
 ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
 
+
+SURVEY_ROWS = 4096
+SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
+LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
 
 DEFAULT_N_SELECTED = 1000
 ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows for each feature, where no number is asked for
@@ -252,19 +257,40 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
             f"mission: {shape.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
             f"cells; {n_passes} passes over all columns{refit}"
         ),
-        work=_work(shape, n_passes),
+        work=_work(shape, n_passes, memory_limit),
     )
 
 
-def _work(shape: MissionShape, n_passes: int) -> Work:
-    """Return what is computed: one model learns from one row after the other, of which candidates are chosen once."""
-    data, model, n_replicas = shape.data, shape.model, shape.settings.n_replicas
-    n_values = data.n_samples * (shape.nnz_per_row or data.n_features)
-    by_tasks = {"values": n_passes * n_values * model.n_outputs, "rows": n_passes * data.n_samples}
-    by_tasks["values surveyed"] = n_values  # before the first pass, and after the last one
-    if shape.has_choice:
-        by_tasks["products of candidates"] = data.n_samples * model.n_selected**2
-    return Work(by_tasks, n_at_once=n_replicas)
+def _work(shape: MissionShape, n_passes: int, memory_limit: int | None) -> Work:
+    """Return what is computed: one model learns from one row after the other, of which candidates are chosen once.
+
+    Blocks of rows and their pieces end within tiles, and the survey reads its rows for means and again for norms.
+    """
+    data, model, settings = shape.data, shape.model, shape.settings
+    grid, n, piece = data.grid, data.n_samples, shape.piece_rows(memory_limit)
+    looked_at = min(n_surveyed(data.n_features, shape.is_sparse), n)
+    n_surveys = 2 if settings.standardize and not shape.is_sparse else 1
+    n_tiles = n_passes * grid.rows(n, piece, settings.block_rows) + n_surveys * grid.rows(looked_at, piece)
+    n_tiles += n_surveys - 1  # for a first row, from which differences are taken
+    density = (shape.nnz_per_row or (data.n_entries or 0) / max(1, n)) if shape.is_sparse else data.n_features
+    learnt = "entries" if shape.is_sparse else "values"
+    room = shape.exact_refit().nbytes
+    room = room if memory_limit is None else min(room, memory_limit)
+    by_tasks = grid.of_tiles(n_tiles * grid.n_across)
+    by_tasks[learnt] = n_passes * n * density * model.n_outputs
+    by_tasks["rows"] = n_passes * n * model.n_outputs
+    in_client: dict[str, float] = {"fits": 1.0}
+    exact = {"candidates": model.n_selected * shape.has_choice, "refit": shape.n_selected * (shape.refit == "exact")}
+    for what, n_columns in exact.items():
+        loss = "squared" if what == "candidates" else model.loss
+        tasks, client = of_refit(grid, n_columns, max(data.itemsize, 4), loss, room, model.n_outputs)
+        by_tasks, in_client = added(by_tasks, tasks), added(in_client, client)
+    return Work(by_tasks, in_client, n_at_once=settings.n_replicas, method="mission")
+
+
+def n_surveyed(n_features: int, is_sparse: bool) -> int:
+    """Return how many rows are looked at before anything is learnt."""
+    return SURVEY_ROWS if is_sparse else min(SURVEY_ROWS, max(LEAST_SURVEYED, SURVEY_VALUES // n_features))
 
 
 def _n_tasks_of_pass(settings: Settings, n_samples: int) -> int:

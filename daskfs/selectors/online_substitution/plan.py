@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, SelectorPlan, Work, most_within, of_columns
+from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan, most_within
+from daskfs.selectors.shared.work import Work, added, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
@@ -64,6 +65,8 @@ class SubstitutionShape:
     """How many groups may be selected; 0: columns are."""
     entries_nbytes: Callable[[int], int] = lambda n_columns: 0
     """Of so many columns of a sparse store as their entries."""
+    data: DataShape | None = None
+    loss: str = "squared"
 
     @property
     def together(self) -> int:
@@ -226,20 +229,38 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
             f"up to {shape.n_epochs} passes over all columns in {how}"
         ),
         in_client=in_client,
-        work=_work(shape),
+        work=_work(shape, read),
     )
 
 
-def _work(shape: SubstitutionShape) -> Work:
-    """Return what is computed: each column's products with the selected ones, and exchanges.
+def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
+    """Return what is computed of each column: it is laid down, has products with the selected ones, and is exchanged.
 
-    With a screen the workers make the products with those of all columns, the client exchanges candidates: of columns
-    in random order the k-th is among the best s so far with probability s / k.
+    With a screen that begins where all places are taken: from there on workers read batches and make one product of
+    each column, and the client exchanges candidates. Of columns in random order the k-th is among the best s so far
+    with probability s / k. Nobody has measured groups, screens of
+    other losses than the squared one, and sparse columns, which are judged by their entries.
     """
-    n, p, s = shape.n_samples, shape.n_features * shape.n_epochs, shape.n_selected
-    products = of_columns("products with selected columns", n, s, shape.itemsize)
-    seen: dict[str, float] = {"values": n * p, products: n * p * s}
-    if not shape.n_screened:
-        return Work(in_client=seen)
-    n_exchanged = s * (1.0 + math.log(max(1.0, p / s)))
-    return Work({f"{name}, screened": count for name, count in seen.items()}, {"values exchanged": n * s * n_exchanged})
+    if shape.data is None or shape.data.n_entries is not None or shape.n_groups:
+        return None
+    if shape.n_screened and shape.loss != "squared":
+        return None
+    n, s, grid = shape.n_samples, shape.n_selected, shape.data.grid
+    n_seen, n_all = shape.n_features, shape.n_features * shape.n_epochs
+    by_tasks: dict[str, float] = {}
+    in_client = {"fits": 1.0} | grid.of_tiles(grid.columns(read.width) * grid.n_down * shape.n_epochs)
+    if shape.n_screened:
+        n_seen = min(-(-s // shape.batch) * shape.batch, shape.n_features)
+        n_first = min((-(-n_seen // read.width) + read.prefetch) * read.width, shape.n_features)
+        first, seen = (replace(grid, n_features=n_columns) for n_columns in (n_first, n_seen))
+        in_client |= grid.of_tiles(first.columns(read.width) * grid.n_down)
+        n_screens = grid.columns(shape.batch) * shape.n_epochs - seen.columns(shape.batch)
+        by_tasks = grid.of_tiles(n_screens * grid.n_down) | {"values screened": float(n * (n_all - n_seen))}
+    of = "" if shape.loss == "squared" else ", likelihood"
+    n_exchanged = s * math.log(max(1.0, n_all / s))
+    n_products = n_seen + (n_exchanged if shape.n_screened else 0.0)
+    in_client[f"values{of}"] = n * n_products
+    in_client[f"products with selected columns{of}"] = n * n_products * s
+    in_client["values presented again"] = 0.0 if shape.n_screened else float(n * (n_all - n_seen))
+    in_client[f"values exchanged{of}"] = n * shape.batch * n_exchanged  # the rest of a batch is looked at again
+    return Work(by_tasks, added(in_client, of_newton(n, s, shape.loss)), method="online_substitution")

@@ -384,6 +384,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             widest=widest,
             n_groups=0 if groups is None else min(groups.limit, groups.groups.n_groups),
             entries_nbytes=shape.columns_nbytes,
+            data=shape,
+            loss=self.loss_,
         )
 
     def _conclude(

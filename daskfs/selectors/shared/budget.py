@@ -14,9 +14,8 @@ A plan prints the terms, a refusal names the largest, and tests hold each agains
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -26,6 +25,7 @@ from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
+from daskfs.selectors.shared.work import Grid, Work
 
 BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
@@ -120,6 +120,12 @@ class DataShape:
         return -(-(self.n_stored or self.n_samples) // tile_rows) * tile_rows * tile_columns * self.itemsize
 
     @property
+    def grid(self) -> Grid:
+        """The tiles, for a count of what is decoded."""
+        tile = self.tile_shape or (1, 1)
+        return Grid(self.n_samples, self.n_features, *tile, n_stored=self.n_stored, n_entries=self.n_entries)
+
+    @property
     def decoded_nbytes(self) -> int:
         """Bytes of all tiles that hold values of these rows, each once."""
         tile_columns = 1 if self.tile_shape is None else self.tile_shape[1]
@@ -210,30 +216,6 @@ class Budget:
                 needed_nbytes=self.nbytes,
                 alternative=alternative,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a fit computes, for a forecast of its time: how many operations of each kind, by names of the method's own.
-
-    How long one takes is measured: `daskfs.pipeline.cost.MEASURED`.
-    """
-
-    by_tasks: Mapping[str, float] = field(default_factory=dict)
-    in_client: Mapping[str, float] = field(default_factory=dict)
-    """What one process does, however many workers there are."""
-    n_at_once: float = math.inf
-    """Most tasks of a pass that can run at the same time."""
-    method: str = ""
-    """Whose operations they are, where not those of the method that plans."""
-
-
-CACHE_NBYTES = 16 << 20  # of a core's share, about: what is larger is fetched from memory each time
-
-
-def of_columns(unit: str, n_samples: int, n_columns: int, itemsize: int) -> str:
-    """Return the unit of operations on columns that are held: other ones where these are too many for the cache."""
-    return unit if n_samples * n_columns * itemsize <= CACHE_NBYTES else f"{unit} beyond the cache"
 
 
 @dataclass(frozen=True, slots=True)

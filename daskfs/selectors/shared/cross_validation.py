@@ -370,5 +370,8 @@ def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndar
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
         return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")
     if metric in METRICS_OF_PROBABILITIES:
+        is_known = np.isin(y, classes)  # a class of few rows may lie in one fold alone
+        if not is_known.all():
+            y, z, weight = np.asarray(y)[is_known], z[is_known], None if weight is None else weight[is_known]
         return metric_of(metric, y, selector._probabilities(z), weight, classes)
     return metric_of(metric, y, selector.response(z), weight, classes)

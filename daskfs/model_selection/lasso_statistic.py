@@ -1,0 +1,354 @@
+"""How much columns count in a Lasso of them and their knockoffs, whose penalty is cross-validated; out of core.
+
+    1. One pass: the sums of products of columns and responses over the rows of each of 5 folds.
+    2. The penalty falls; at each the Lasso of the rows outside a fold, and its squared error on the fold: both from
+       these sums. The best penalty has the smallest error of all folds.
+    3. The size of the coefficients, of standardised columns, in the Lasso of all rows at that penalty.
+
+Of more columns than the sums have room for, those pairs take part that correlate most with a response, and a pass over
+all columns with what is left of the responses names pairs that the Lasso would let in: they take the place of pairs
+without a coefficient, until there are none, or `LOOKS` times.
+
+Responses are numbers, or of each class whether a row is of it; counts are square roots, and with the Huber loss what is
+far from the median is moved in. Of normal columns, which knockoffs suppose, the coefficients of least squares are
+those of any model of one linear predictor up to a factor (K.-C. Li, N. Duan (1989): Regression analysis under link
+violation. Ann. Stat. 17, 1009-1052), so that classes and counts need no other loss to compare a column with its
+knockoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from daskfs.kernels.glm.minimise import descend
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS, padded
+from daskfs.kernels.linear.knockoffs import add_product, add_sums
+from daskfs.kernels.losses import default_threshold, weighted_median
+from daskfs.losses import HUBER, POISSON, find_loss
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import as_slice
+from daskfs.model_selection.knockoff_columns import KnockoffMatrix
+from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.record import Record
+from daskfs.selectors.shared.run import Run
+
+FOLDS, STRETCHES = 5, 8
+"""Folds, and of how many stretches of rows each is made: rows need not be in random order."""
+MOST_COLUMNS, FEWEST_COLUMNS = 2000, 64
+"""Columns and knockoffs whose products are summed at once."""
+N_PENALTIES, PATIENCE = 100, 15
+"""Penalties of a path, and how many are tried without a smaller error."""
+LOOKS = 3
+PIECE_VALUES = 1 << 20
+"""Of all columns, read at a time."""
+TOLERANCE = 1e-6
+"""Of a coefficient's last steps, in standard deviations of the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows that are left out together: every fifth stretch."""
+
+    name: str
+    starts: np.ndarray
+    stops: np.ndarray
+
+    def pieces(self, n_columns: int) -> Iterator[slice]:
+        """Return an iterator over the rows, a band at a time, of very many columns fewer."""
+        length = max(1, min(BAND_ROWS, PIECE_VALUES // max(1, n_columns)))
+        for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
+            for first in range(start, stop, length):
+                yield slice(first, min(first + length, stop))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Their numbers."""
+        return np.concatenate([np.arange(*ends) for ends in zip(self.starts, self.stops, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSums(Record):
+    """Σ w, and Σ w z zᵀ of standardised columns, of responses and of 1."""
+
+    total: float
+    products: np.ndarray
+
+    def covariance(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return means, and the covariances, of columns and responses."""
+        mean = self.products[:-1, -1] / self.total
+        return mean, self.products[:-1, :-1] / self.total - np.outer(mean, mean)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsLeft(Record):
+    """What a fold's responses have left, in the order of its rows; shape (n_rows, n_responses)."""
+
+    left: np.ndarray
+
+
+class Columns(NamedTuple):
+    """Some columns, and what they are standardised with."""
+
+    numbers: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    """0 of constant columns."""
+
+    def take(self, places: np.ndarray) -> Self:
+        """Return some of them."""
+        return type(self)(*(one[places] for one in self))
+
+    def read(self, matrix: Matrix, rows: slice) -> np.ndarray:
+        """Return the standardised columns of some rows."""
+        inverse = np.divide(1.0, self.scale, out=np.zeros(len(self.scale)), where=self.scale > 0.0)
+        values: np.ndarray = (matrix.read(rows, as_slice(self.numbers)) - self.mean) * inverse
+        return values
+
+
+class Solution(NamedTuple):
+    """The Lasso of one response."""
+
+    coef: np.ndarray
+    intercept: float
+    penalty: float
+
+
+class LassoSizes:
+    """Finds the sizes of all columns' coefficients in the Lasso of a run: see the module. Stands in for a selector.
+
+    Attributes
+    ----------
+    loss_ : str
+        What the target is of.
+    sizes_ : ndarray of shape (n_columns,)
+    """
+
+    loss_: str
+    sizes_: np.ndarray
+    is_silent = True
+
+    @classmethod
+    def to_plan_with(cls) -> Self:
+        """Return one without a loss."""
+        return cls()
+
+    def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
+        room = most_columns(limits.task_nbytes)
+        m, n_looks = min(shape.n_features, room), LOOKS if shape.n_features > room else 0
+        task = Budget({"products of a fold": 16 * (m + 8) ** 2, "rows of a fold": 48 * BAND_ROWS * (m + 8)})
+        client = Budget({"products of all folds": 8 * (FOLDS + 3) * (m + 8) ** 2})
+        client.add("responses", 16 * max(1, shape.n_classes or 1) * shape.n_samples + 64 * shape.n_features)
+        of_columns = f"{m:,} of {shape.n_features:,}" if n_looks else f"{m:,}"
+        return SelectorPlan(
+            n_tasks=FOLDS * (1 + 3 * n_looks),
+            n_passes=1 + (2 + 2 * n_looks if n_looks else 0),
+            read_nbytes=shape.nbytes * (1 + 3 * n_looks),
+            task=task.add("tiles", shape.tiles_nbytes),
+            client=client,
+            text=f"a Lasso of {of_columns} columns and knockoffs, its penalty by {FOLDS} folds",
+        )
+
+    def fit_run(self, run: Run) -> Self:
+        """Find the sizes on a run over a `KnockoffMatrix`."""
+        matrix = run.matrix
+        assert isinstance(matrix, KnockoffMatrix)
+        search = _Search.over(run, matrix, self.loss_)
+        p, room = matrix.shape[1] // 2, most_columns(run.task_limit) // 2
+        pairs = np.arange(p)
+        if p > room:
+            pairs = _first(search.pair_sizes(search.responses).max(axis=1), room)
+        for look in range(LOOKS + 1):
+            columns = search.all_columns.take(np.sort(np.r_[2 * pairs, 2 * pairs + 1]))
+            solutions = search.solutions(columns)
+            if p <= room or look == LOOKS:
+                break
+            left = search.pair_sizes(search.left(columns, solutions))
+            over = (left / [one.penalty for one in solutions]).max(axis=1)
+            over[pairs] = 0.0
+            if over.max() <= 1.0:
+                break
+            in_use = columns.numbers[np.any([one.coef != 0.0 for one in solutions], axis=0)] // 2
+            over[in_use] = np.inf
+            over[np.setdiff1d(pairs, in_use)] = np.minimum(over.min(), 1.0)
+            pairs = _first(over, room)
+        self.sizes_ = np.zeros(2 * p)
+        self.sizes_[columns.numbers] = np.sqrt(np.sum([one.coef**2 for one in solutions], axis=0))
+        return self
+
+
+def most_columns(limit: int | None) -> int:
+    """Return how many columns and knockoffs the sums have room for."""
+    fit = MOST_COLUMNS if limit is None else int((limit / (16 * (FOLDS + 3))) ** 0.5)
+    return max(FEWEST_COLUMNS, min(MOST_COLUMNS, fit))
+
+
+@dataclass
+class _Search:
+    """What stays the same while the Lasso is looked for."""
+
+    run: Run
+    matrix: KnockoffMatrix
+    all_columns: Columns
+    responses: np.ndarray
+    """Shape (n_samples, n_responses), standardised."""
+    total: float
+    folds: list[Fold]
+
+    @classmethod
+    def over(cls, run: Run, matrix: KnockoffMatrix, loss: str) -> Self:
+        """Return the search for the Lasso of a target."""
+        n_samples, n_columns = matrix.shape
+        moments = np.repeat(matrix.means, 2), np.repeat(matrix.deviations, 2)
+        weight = matrix.read_weight(slice(None))
+        total = float(n_samples if weight is None else weight.sum())
+        bounds = np.unique(np.linspace(0, n_samples, FOLDS * STRETCHES + 1).astype(np.int64))
+        folds = [Fold(f"{k}", bounds[:-1][k::FOLDS], bounds[1:][k::FOLDS]) for k in range(min(FOLDS, len(bounds) - 1))]
+        responses = responses_of(np.asarray(matrix.read_target(slice(None))), weight, loss)
+        all_columns = Columns(np.arange(n_columns), *moments)
+        return cls(run.over(matrix, by="columns"), matrix, all_columns, responses, total, folds)
+
+    def solutions(self, columns: Columns) -> list[Solution]:
+        """Return the Lasso of these columns, for each response."""
+        found = self.run.map("lasso", sums_on_fold, self.folds, columns, self.run.keep(self.responses))
+        sums = [one for one in found if one.total > 0.0]
+        whole = FoldSums(sum(one.total for one in sums), np.sum([one.products for one in sums], axis=0))
+        return [_cross_validated(sums, whole, len(columns.numbers), r) for r in range(self.responses.shape[1])]
+
+    def left(self, columns: Columns, solutions: list[Solution]) -> np.ndarray:
+        """Return what the Lasso leaves of the responses."""
+        coef = np.array([one.coef for one in solutions])
+        active = np.flatnonzero(coef.any(axis=0))
+        shared = columns.take(active), np.ascontiguousarray(coef[:, active].T)
+        parts = self.run.map("what is left", predictions_on_fold, self.folds, *shared)
+        left = self.responses - [one.intercept for one in solutions]
+        for fold, part in zip(self.folds, parts, strict=True):
+            left[fold.rows] -= part.left
+        return left
+
+    def pair_sizes(self, right: np.ndarray) -> np.ndarray:
+        """Return the largest covariance of each column or its knockoff with those of `right`, shape (p, n_right)."""
+        parts = self.run.map("correlations", cross_on_fold, self.folds, self.all_columns, self.run.keep(right))
+        cross = np.abs(np.sum([part.left for part in parts], axis=0)) / self.total
+        return np.maximum(cross[0::2], cross[1::2])
+
+
+def sums_on_fold(matrix: Matrix, columns: Columns, responses: np.ndarray, fold: Fold) -> FoldSums:
+    """Return the sums of a fold."""
+    w = len(columns.numbers) + responses.shape[1]
+    sums, total, nowhere = np.zeros((padded(w + 2), padded(w + 2))), 0.0, np.zeros(w)
+    for rows in fold.pieces(len(columns.numbers)):
+        values = np.column_stack([columns.read(matrix, rows), responses[rows]])
+        weight = _weight(matrix, rows)
+        add_sums(values, weight, nowhere, sums)
+        total += float(weight.sum())
+    kept = np.r_[:w, w + 1]
+    products = np.triu(sums[np.ix_(kept, kept)])
+    return FoldSums(total, products + np.triu(products, 1).T)
+
+
+def predictions_on_fold(matrix: Matrix, columns: Columns, coef: np.ndarray, fold: Fold) -> RowsLeft:
+    """Return what coefficients, shape (n_columns, n_responses), make of a fold's rows."""
+    return RowsLeft(
+        np.concatenate([_product(columns.read(matrix, rows), coef) for rows in fold.pieces(len(columns.numbers))])
+    )
+
+
+def cross_on_fold(matrix: Matrix, columns: Columns, right: np.ndarray, fold: Fold) -> RowsLeft:
+    """Return the weighted products of all columns with those of `right` over a fold's rows."""
+    found = np.zeros((len(columns.numbers), right.shape[1]))
+    for rows in fold.pieces(len(columns.numbers)):
+        found += _product(columns.read(matrix, rows).T, right[rows] * _weight(matrix, rows)[:, None])
+    return RowsLeft(found)
+
+
+def responses_of(y: np.ndarray, weight: np.ndarray | None, loss: str) -> np.ndarray:
+    """Return the standardised responses of a target, shape (n_samples, n_responses).
+
+    Examples
+    --------
+    >>> responses_of(np.array([0.0, 4.0, 0.0, 4.0]), None, "poisson").ravel()
+    array([-1.,  1., -1.,  1.])
+    >>> responses_of(np.array([1, 2, 3]), None, "multinomial").shape
+    (3, 3)
+    """
+    kind = find_loss(loss)
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if kind.is_classifier:
+        classes = np.unique(y[weight > 0.0])
+        found = np.column_stack([y == label for label in (classes[1:] if len(classes) == 2 else classes)]).astype(float)
+    else:
+        found = y.astype(np.float64)[:, None]
+        if kind.code == POISSON:
+            found = np.sqrt(found)
+        elif kind.code == HUBER:
+            middle, reach = weighted_median(found[:, 0], weight), 2.0 * default_threshold(found[:, 0], weight)
+            found = np.clip(found, middle - reach, middle + reach)
+    found = found - np.average(found, axis=0, weights=weight)
+    deviation = np.sqrt(np.average(found**2, axis=0, weights=weight))
+    return np.divide(found, deviation, out=np.zeros_like(found), where=deviation > 0.0)
+
+
+def _cross_validated(folds: list[FoldSums], whole: FoldSums, m: int, response: int) -> Solution:
+    """Return the Lasso of all rows at the penalty whose mean error on the folds is smallest."""
+    mean, covariance = whole.covariance()
+    largest = float(np.abs(covariance[:m, m + response]).max(initial=0.0))
+    least = 1e-2 if whole.total < m else 1e-3
+    penalties = largest * least ** np.linspace(0.0, 1.0, N_PENALTIES)
+    if largest == 0.0 or len(folds) < 2:
+        return Solution(np.zeros(m), float(mean[m + response]), max(largest, 1e-300))
+    errors, n_tried = np.zeros(N_PENALTIES), N_PENALTIES
+    for fold in folds:
+        rest = FoldSums(whole.total - fold.total, whole.products - fold.products)
+        of_fold, best, at = np.empty(N_PENALTIES), np.inf, 0
+        for k, (coef, intercept) in enumerate(_path(rest, penalties, m, response)):
+            of_fold[k] = _squared_error(fold, coef, intercept, response)
+            if of_fold[k] < best:
+                best, at = of_fold[k], k
+            if k >= min(at + PATIENCE, n_tried - 1):
+                break
+        n_tried = k + 1
+        errors[:n_tried] += of_fold[:n_tried]
+    chosen = int(np.argmin(errors[:n_tried]))
+    for coef, intercept in _path(whole, penalties[: chosen + 1], m, response):
+        solution = Solution(coef.copy(), intercept, float(penalties[chosen]))
+    return solution
+
+
+def _path(sums: FoldSums, penalties: np.ndarray, m: int, response: int) -> Iterator[tuple[np.ndarray, float]]:
+    """Return an iterator over coefficients, valid until the next, and intercept at each of falling penalties."""
+    mean, covariance = sums.covariance()
+    hessian, left, coef = np.zeros((m + 1, m + 1)), np.zeros(m + 1), np.zeros(m + 1)
+    hessian[1:, 1:], left[1:] = covariance[:m, :m], covariance[:m, m + response]
+    tol = TOLERANCE * max(float(covariance[m + response, m + response]), 0.0) ** 0.5
+    for penalty in penalties.tolist():
+        descend(hessian, m + 1, left, coef, penalty, tol)
+        yield coef[1:], float(mean[m + response] - mean[:m] @ coef[1:])
+
+
+def _squared_error(fold: FoldSums, coef: np.ndarray, intercept: float, response: int) -> float:
+    """Return the sum of squared errors on a fold."""
+    m = len(coef)
+    active = np.flatnonzero(coef)
+    kept = np.r_[active, m + response, len(fold.products) - 1]
+    of = np.r_[-coef[active], 1.0, -intercept]
+    return float(of @ fold.products[np.ix_(kept, kept)] @ of)
+
+
+def _first(sizes: np.ndarray, n: int) -> np.ndarray:
+    """Return the places of the n largest, ascending; the first among equals."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:n])
+
+
+def _weight(matrix: Matrix, rows: slice) -> np.ndarray:
+    weight = matrix.read_weight(rows)
+    return np.ones(rows.stop - rows.start) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    product = np.zeros((left.shape[0], right.shape[1]))
+    add_product(left, np.ascontiguousarray(right), product)
+    return product

@@ -1,0 +1,168 @@
+"""What a fit computes, counted before any data is: tiles that are decoded, values, products. The times are measured.
+
+A reader decodes whole tiles: blocks that begin and end within one have it decoded once each.
+
+    >>> n_met(100, 10, 20), n_met(100, 30, 20)  # ten blocks of half a tile; 0-30 meets two, 30-60 two, 60-90 two, one
+    (10, 7)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+
+MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted which of them end where a tile does
+REFIT_VALUES = 1 << 20  # of the selected columns, in a block of rows of the refit
+LOOKS = 10  # at all rows in the refit of a loss other than the squared one: Newton's steps, for some ridges
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a fit computes, for a forecast of its time: how many operations of each kind, by names of the method's own.
+
+    How long one takes is measured, by method and name: `daskfs.pipeline.cost.MEASURED`. Those of reading and of the
+    refit are the same for all methods.
+    """
+
+    by_tasks: Mapping[str, float] = field(default_factory=dict)
+    in_client: Mapping[str, float] = field(default_factory=dict)
+    """What one process does, however many workers there are."""
+    n_at_once: float = math.inf
+    """Most tasks of a pass that can run at the same time."""
+    method: str = ""
+    """Whose operations they are, where not those of the method that plans."""
+
+
+def added(*counts: Mapping[str, float]) -> dict[str, float]:
+    """Return operations of several parts together."""
+    total: dict[str, float] = {}
+    for some in counts:
+        for unit, count in some.items():
+            total[unit] = total.get(unit, 0.0) + count
+    return total
+
+
+def n_met(length: int, width: int, tile: int, block: int | None = None) -> int:
+    """Return how many tiles blocks meet in all, which begin one where the other ends; a tile once for each block.
+
+    Parameters
+    ----------
+    length : int
+        Rows or columns.
+    width : int
+        Of a block.
+    tile : int
+        Rows or columns of a tile.
+    block : int, optional
+        Where blocks are pieces of so many rows, of which the last may be shorter.
+    """
+    if length <= 0:
+        return 0
+    n_tiles = -(-length // tile)
+    if block is None or width >= block:
+        width = min(width, length) if block is None else block
+        return -(-length // width) + n_tiles - -(-length // math.lcm(width, tile))
+    n_blocks, rest = divmod(length, block)
+    n_pieces = n_blocks * -(-block // width) + -(-rest // width)
+    if n_pieces > MOST_CUTS:  # few of the many end where a tile does
+        return n_pieces + n_tiles - 1
+    ends = (np.arange(-(-length // block))[:, None] * block + np.arange(0, block, width)).ravel()
+    ends = ends[(ends > 0) & (ends < length)]
+    return n_pieces + n_tiles - 1 - int(np.count_nonzero(ends % tile == 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The tiles of a store, some rows of which are read."""
+
+    n_samples: int
+    n_features: int
+    tile_rows: int = 1
+    tile_columns: int = 1
+    n_stored: int | None = None
+    """Rows of the store; these are taken to lie evenly among them."""
+    n_entries: int | None = None
+    """Of these rows in a sparse store: a tile has its share of them."""
+
+    @property
+    def n_down(self) -> int:
+        """Tiles below each other."""
+        return -(-(self.n_stored or self.n_samples) // self.tile_rows)
+
+    @property
+    def n_across(self) -> int:
+        """Tiles beside each other."""
+        return -(-self.n_features // self.tile_columns)
+
+    @property
+    def tile(self) -> float:
+        """Values of a tile, padding included."""
+        if self.n_entries is None:
+            return float(self.tile_rows * self.tile_columns)
+        spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
+        return self.n_entries * spread / (self.n_down * self.n_across)
+
+    @property
+    def unit(self) -> str:
+        """What is read."""
+        return "values read" if self.n_entries is None else "entries read"
+
+    def of_tiles(self, n_tiles: float) -> dict[str, float]:
+        """Return what is read of so many tiles."""
+        return {self.unit: n_tiles * self.tile}
+
+    def rows(self, n_rows: int, width: int, block: int | None = None) -> int:
+        """Return how many tiles below each other blocks of rows meet, see `n_met`."""
+        spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
+        if spread == 1.0:
+            return n_met(n_rows, width, self.tile_rows, block)
+        scaled = [None if one is None else max(1, round(one * spread)) for one in (n_rows, width, block)]
+        return n_met(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
+
+    def columns(self, width: int) -> int:
+        """Return how many tiles beside each other blocks of columns meet."""
+        return n_met(self.n_features, width, self.tile_columns)
+
+    def met_by(self, n_columns: int) -> float:
+        """Return in how many tiles beside each other so many columns lie that may be any."""
+        return self.n_across * -math.expm1(n_columns * math.log1p(-1.0 / self.n_across)) if self.n_across > 1 else 1.0
+
+
+def of_refit(
+    grid: Grid, n_columns: int, itemsize: int, loss: str, room: int | None = None, n_fits: int = 1
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what `refit_selected` computes of some columns: by tasks, and in the client where it keeps the columns.
+
+    Parameters
+    ----------
+    grid : Grid
+    n_columns : int
+    itemsize : int
+        Of a value of the columns as they are kept.
+    loss : str
+    room : int, optional
+        Bytes that a task may take; by default any number.
+    n_fits : int
+        How often.
+    """
+    if not n_columns:
+        return {}, {}
+    n_values = grid.n_samples * n_columns
+    is_kept = n_values * itemsize <= (DEFAULT_BLOCK_NBYTES if room is None else min(room // 2, DEFAULT_BLOCK_NBYTES))
+    looks = 1 if loss == "squared" else LOOKS
+    n_reads = n_fits * (1 if is_kept else 1 + looks)
+    n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.met_by(n_columns)
+    counts = added(grid.of_tiles(n_tiles), of_newton(grid.n_samples, n_columns, loss, n_fits))
+    return ({}, counts) if is_kept else (counts, {})
+
+
+def of_newton(n_samples: int, n_columns: int, loss: str, n_fits: int = 1) -> dict[str, float]:
+    """Return what a refit computes of columns that it has: of losses but the squared one as often as is usual."""
+    of = "" if loss == "squared" else ", likelihood"
+    n_values = float(n_fits * n_samples * n_columns)
+    return {f"values refitted{of}": n_values, f"products refitted{of}": n_values * n_columns}

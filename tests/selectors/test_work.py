@@ -1,0 +1,128 @@
+"""What plans count is what fits do: tiles that are decoded, each time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from daskfs import FGM, AsyncOnlineSubstitution, Message, Mission, OnlineSubstitution, ingest
+from daskfs.pipeline.cost import MEASURED, SHARED
+from daskfs.selectors.shared.work import Grid, added, n_met, of_newton, of_refit
+from daskfs.store.tile_reader import TileReader
+
+N, P = 3000, 150
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Count the tiles that readers decode, by array."""
+    counted = Counter()
+    strips = TileReader._strips
+
+    def counting(reader, i, j, tile):
+        counted[reader.name] += 1
+        return strips(reader, i, j, tile)
+
+    monkeypatch.setattr(TileReader, "_strips", counting)
+    return counted
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Stores of the same values in tiles of several shapes; informative columns in every tile."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("work")
+    X = rng.standard_normal((N, P), dtype=np.float32)
+    y = X[:, ::15].sum(axis=1) + rng.standard_normal(N)
+    shapes = (256, 150), (700, 64), (1024, 40)
+    return [ingest(X, folder / f"{k}.zarr", y=y, tile_shape=shape) for k, shape in enumerate(shapes)]
+
+
+METHODS = [
+    Message(subset_size=500, loss="squared"),
+    Message(n_subsets=7, loss="squared"),
+    OnlineSubstitution(10, n_epochs=1),
+    OnlineSubstitution(10, n_epochs=1, block_columns=13),
+    OnlineSubstitution(40, n_epochs=1, schedule="screen"),
+    OnlineSubstitution(10, n_epochs=1, schedule="screen", block_columns=20),
+    AsyncOnlineSubstitution(10, schedule="synchronous", n_epochs=1),
+    Mission(10, n_epochs=1, n_candidates=60),
+    Mission(30, n_epochs=3, block_rows=500),
+    Mission(10, n_epochs=2, standardize=False),
+]
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("selector", METHODS, ids=repr)
+def test_a_plan_counts_the_tiles_that_a_fit_decodes(selector, number, stores, decoded, monkeypatch):
+    store = stores[number]
+    decoded.clear()
+    selector.fit(store)
+    # A plan does not know in how many tiles beside each other the columns of the refit lie: all else is exact.
+    n_met_by_selected = len(np.unique(selector.selected_ // store.tile_shape[1]))
+    monkeypatch.setattr(Grid, "met_by", lambda grid, k: n_met_by_selected if k < 60 else grid.n_across)
+    work = selector.plan(N, P, "float32", None, tile_shape=store.tile_shape, has_statistics=True).work
+    counted = added(work.by_tasks, work.in_client)["values read"]
+    assert counted == decoded["X"] * np.prod(store.tile_shape)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_plan_of_fgm_counts_the_tiles_of_passes_and_of_groups_at_most(number, stores, decoded):
+    store, selector = stores[number], FGM(20, n_features_per_pass=5, loss="squared")
+    work = selector.plan(N, P, "float32", None, tile_shape=store.tile_shape, has_statistics=True).work
+    decoded.clear()
+    selector.fit(store)
+    tile, passes, n_across = np.prod(store.tile_shape), selector.n_passes_, -(-P // store.tile_shape[1])
+    scored = work.by_tasks["values read"] / tile
+    assert scored == 4 * -(-N // store.tile_shape[0]) * n_across  # four passes of five columns
+    assert 0 <= decoded["X"] - scored * passes / 4 <= passes * work.by_tasks["values read for groups"] / tile
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_tiles_that_blocks_meet_are_those_that_are_found_one_by_one(seed):
+    rng = np.random.default_rng(seed)
+    length, width, tile, block = (int(one) for one in rng.integers(1, (400, 50, 60, 90)))
+    for within in (None, block):
+        cuts = range(0, length, within or length)
+        pieces = [(a, min(a + width, start + (within or length), length)) for start in cuts
+                  for a in range(start, min(start + (within or length), length), width)]  # fmt: skip
+        met = sum((stop - 1) // tile - start // tile + 1 for start, stop in pieces)
+        assert n_met(length, width, tile, within) == met
+
+
+def test_more_pieces_than_can_be_looked_at_are_counted_all_the_same():
+    assert n_met(10**9, 1, 2048, 4096) == pytest.approx(10**9, rel=1e-3)
+
+
+def test_columns_that_may_be_any_lie_in_as_many_tiles_as_drawn_ones():
+    grid = Grid(100, 1000, 10, 50)
+    rng = np.random.default_rng(0)
+    found = [len(np.unique(rng.choice(1000, 12) // 50)) for _ in range(4000)]
+    assert grid.met_by(12) == pytest.approx(np.mean(found), rel=0.01)
+    assert Grid(100, 30, 10, 50).met_by(3) == 1.0
+
+
+def test_a_refit_of_columns_that_no_client_keeps_is_the_workers():
+    small, large = (of_refit(Grid(n, 100, 1000, 100), 20, 4, "squared") for n in (10**5, 10**8))
+    assert not small[0]
+    assert not large[1]
+    assert large[0]["products refitted"] == 10**8 * 20**2
+    assert large[0]["values read"] == pytest.approx(2 * 10**8 * 100, rel=0.03)  # once for means, once for products
+
+
+def test_losses_without_a_closed_form_have_work_of_their_own():
+    assert not of_newton(10, 3, "squared").keys() & of_newton(10, 3, "logistic").keys()
+    assert of_newton(10, 3, "squared").keys() | of_newton(10, 3, "logistic").keys() < SHARED
+
+
+@pytest.mark.parametrize("n_entries", [None, 600_000])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("method", [FGM, Message, Mission, OnlineSubstitution, AsyncOnlineSubstitution])
+def test_no_core_is_asked_for_what_nobody_has_measured(method, loss, n_entries):
+    told = {"tile_shape": (2048, 512), "n_entries": n_entries}
+    work = method(loss=loss).plan(20_000, 3000, "float32", None, **told).work
+    if n_entries and not issubclass(method, FGM | Mission):
+        assert work is None  # nobody has measured it
+    else:
+        assert MEASURED.seconds(method.method, added(work.by_tasks, work.in_client)) > 0.0
