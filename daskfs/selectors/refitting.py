@@ -86,9 +86,9 @@ class Refits(Results):
         if errors:
             result.notes.append(f"{', '.join(errors)}: of the method's own coefficients, own_coef")
 
-    def _budget_of_refit(self, shape: DataShape, limits: Limits) -> Budget:
-        """Return what the client holds of a refit, of as many features as are asked for."""
-        n_columns = min(self._n_asked or 0, shape.n_features)
+    def _budget_of_refit(self, n_columns: int, shape: DataShape, limits: Limits) -> Budget:
+        """Return what the client holds of a refit of so many features."""
+        n_columns = min(n_columns, shape.n_features)
         room = DEFAULT_BLOCK_NBYTES if limits.task_nbytes is None else limits.task_nbytes // 2
         kept = min(shape.n_samples * n_columns * shape.itemsize, room, DEFAULT_BLOCK_NBYTES)
         return Budget({"selected columns": kept, "products of selected columns": 5 * 8 * n_columns**2})

@@ -138,8 +138,8 @@ class FitsSizes(Refits, metaclass=ABCMeta):
             largest = search.sizes_of(shape.n_samples, shape.n_features)[-1]
             found = search.plan(Recipe.of(self, n_features_to_select=largest), shape, limits)
         else:
-            found = self._plan(shape, limits)
+            found, largest = self._plan(shape, limits), self._n_asked or 0
         if not self._refits:
             return found
         text = f"{found.text}; then a refit ({self.refit}) on the selected features"
-        return replace(found, client=found.client + self._budget_of_refit(shape, limits), text=text)
+        return replace(found, client=found.client + self._budget_of_refit(largest, shape, limits), text=text)

@@ -147,6 +147,9 @@ def test_the_plan_says_it_and_counts_its_columns():
     plans = [FGM(50, refit=by).plan(1000, 2000, "float64", None) for by in ("none", "elastic")]
     assert "then a refit (elastic)" in plans[1].text
     assert plans[1].client.nbytes - plans[0].client.nbytes >= 8 * 1000 * 50
+    for size in ("cv", {"sizes": [1, 50]}):
+        plans = [OnlineSubstitution(size, refit=by).plan(1000, 2000, "float64", None) for by in ("none", "elastic")]
+        assert plans[1].client.nbytes - plans[0].client.nbytes >= 8 * 1000 * 50
 
 
 def test_a_selector_about_a_selector_has_the_refit_of_the_one_inside():
