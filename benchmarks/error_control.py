@@ -107,7 +107,7 @@ def knockoffs(design: str, n_sets: int = N_SETS, n_told: int = 60, classes: bool
             y = labels(data, seed) if classes else data.y
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SelectionWarning)
-                fitted = Knockoffs(selector, random_state=seed, **options).fit(data.X, y)
+                fitted = Knockoffs(selector, random_state=seed, **{"statistic": "lasso", **options}).fit(data.X, y)
             yield fitted.support_, data.is_true, fitted.fdr
 
     return counted(each())

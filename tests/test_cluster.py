@@ -99,6 +99,23 @@ def test_small_blocks_are_taken_several_to_a_task(monkeypatch, function, seconds
     assert (len(set(found.values())) < 50) == are_together
 
 
+def rows_taken(rows: np.ndarray) -> tuple[int, int]:
+    return its_task(0), len(rows)
+
+
+def test_tasks_that_are_sent_much_are_sent_in_several_messages_without_a_warning(monkeypatch):
+    monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", 1e9)
+    sent: list[int] = []
+    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+        submit = workers.client.map
+        monkeypatch.setattr(workers.client, "map", lambda *a, **k: sent.append(len(k["key"])) or submit(*a, **k))
+        for n_rows, n_items in ((2**18, 12), (2**21, 2)):  # of 2 and of 16 MiB, more than Dask sends without a word
+            found = dict(workers.map_blocks(rows_taken, [np.arange(n_rows) for _ in range(n_items)], name="task"))
+            assert [n for _, n in found.values()] == [n_rows] * n_items
+            assert len({task for task, _ in found.values()}) == n_items
+    assert max(sent) <= 2
+
+
 def test_rounds_of_few_small_blocks_begin_with_tasks_as_large_as_the_last_round_ended(monkeypatch):
     monkeypatch.setattr("daskfs.cluster.workers._TOGETHER_S", 1e9)
     with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:

@@ -58,7 +58,13 @@ _TRY_AGAIN = 32
 """After so many rounds the slower place is tried again."""
 
 _TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 2**18, 64
-"""Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that comes back."""
+"""Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that travels."""
+
+_MESSAGE_NBYTES = 4 * 2**20
+"""What is sent for tasks in one message, where it is not of one alone."""
+
+_LARGE_ITEMS = {"distributed.admin.large-graph-warning-threshold": "1TiB"}
+"""Dask's advice, to send less, is not for users: of drawn rows, each task is told its own."""
 
 
 class Workers(ABC):
@@ -326,7 +332,7 @@ class OnDask(Workers):
                 numbers.append([k for k, _ in some])
                 tasks.append((some[0][0], [item for _, item in some]))
                 n_left -= len(some)
-            futures = submit(tasks)
+            futures = [one for some in _messages(tasks) for one in submit(some)]
             in_flight.update((one.key, (k, one, submit)) for k, one in zip(numbers, futures, strict=True))
             completed.update(futures)
 
@@ -477,7 +483,7 @@ class OnDask(Workers):
         Of each it takes the number and what it is given beside the shared arguments.
         """
         arguments = [self.keep(argument) for argument in shared]
-        from dask import annotate
+        import dask
 
         run, annotations = uuid.uuid4().hex[:8], self._annotations(name)
 
@@ -486,7 +492,7 @@ class OnDask(Workers):
                 return []
             numbers, *given = zip(*tasks, strict=True)
             keys = [(f"{name}-{k:04d}", run) for k in numbers]
-            with annotate(**annotations):
+            with dask.annotate(**annotations), dask.config.set(_LARGE_ITEMS):
                 repeated = ([argument] * len(tasks) for argument in arguments)
                 return self.client.map(function, *repeated, *given, key=keys, pure=False)
 
@@ -569,8 +575,19 @@ def _each(function: Task, *arguments: Any) -> _Together:
     seconds = (time.perf_counter() - started) / len(items)
     if seconds > _TOGETHER_S / 2:
         return _Together(results, 1)
-    n_next = min(_TOGETHER_S / max(seconds, 1e-9), _TOGETHER_NBYTES / pickled_nbytes(results[-1]), _MOST_TOGETHER)
+    most_nbytes = max(pickled_nbytes(results[-1]), pickled_nbytes(items[-1]))
+    n_next = min(_TOGETHER_S / max(seconds, 1e-9), _TOGETHER_NBYTES / most_nbytes, _MOST_TOGETHER)
     return _Together(results, max(1, int(n_next)))
+
+
+def _messages(tasks: list[tuple[int, list[Any]]]) -> Iterator[list[tuple[int, list[Any]]]]:
+    """Yield tasks in messages that a scheduler takes at once."""
+    if len(tasks) > 1 and pickled_nbytes(tasks) > _MESSAGE_NBYTES:
+        half = len(tasks) // 2
+        yield from _messages(tasks[:half])
+        yield from _messages(tasks[half:])
+    else:
+        yield tasks
 
 
 def _runs(name: str, dask_worker: Any) -> bool:

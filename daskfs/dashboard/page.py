@@ -111,7 +111,8 @@ class Page:
 
 
 def _figure(title: str, x: str, y: str | None, **options: Any) -> Any:
-    made: Any = figure(title=title, width=WIDTH, height=HEIGHT, toolbar_location=None, tools="", **options)
+    options["tools"] = ""  # no property of the model: checkers know those alone
+    made: Any = figure(title=title, width=WIDTH, height=HEIGHT, toolbar_location=None, **options)
     made.xaxis.axis_label, made.yaxis.axis_label = x, y
     made.yaxis.formatter = BasicTickFormatter(power_limit_high=8) if y is not None else made.yaxis[0].formatter
     made.title.text_font_size, made.title.text_color = "15px", "#1d2733"

@@ -88,9 +88,9 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     _takes_selection: ClassVar[bool] = True
     """Whether the selection is one of a fitted `selector_`, and not of columns fitted here."""
     selector_: BaseSelector
-    selector: Selector = None
     _labels: np.ndarray | None
     """Of classes, by which weights inside know them: the rows have their numbers."""
+    selector: Selector = None
 
     def _check_combination(self) -> None:
         if not isinstance(self.selector, BaseSelector):

@@ -185,7 +185,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
 
     fdr: Annotated[float, Gt(0), Lt(1)] = 0.1
     n_draws: Count = 1
-    statistic: Literal["lasso", "coefficient", "score", "rank"] = "lasso"
+    statistic: Literal["lasso", "coefficient", "score", "rank"] = "coefficient"
     distance: Distance = "mvr"
     block_columns: Annotated[int, Ge(2)] | None = None
     max_factors: Annotated[int, Ge(0)] = MOST_FACTORS

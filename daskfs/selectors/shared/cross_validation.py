@@ -365,7 +365,7 @@ def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
 
 def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
     """Return a metric of a fitted selector's linear predictors of rows."""
-    classes = getattr(selector, "classes_", None)
+    classes: Any = getattr(selector, "classes_", None)
     if metric in METRICS_OF_SCORES:
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
         return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")
