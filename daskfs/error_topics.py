@@ -137,7 +137,7 @@ TOPICS: dict[str, Topic] = {
             "matrix.passing",
             "matrix.names",
             "selectors.from_blocks",
-            "model_selection.selection_cv:DataError",
+            "selectors.shared.cross_validation:DataError",
             "selectors.opening",
             "store.row_vectors",
             "store.writer:DataError",

@@ -43,6 +43,7 @@ from typing import (
 )  # fmt: skip
 
 from annotated_types import Ge, Gt, Le, Len, Lt
+from typing_extensions import TypedDict  # before 3.12 pydantic takes no other
 
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.losses import (
@@ -138,10 +139,6 @@ def _is_power_of_two(value: Any) -> bool:
 CV: Final = "cv"
 """In the place of a number of features: cross-validation says how many."""
 Count: TypeAlias = Annotated[int, Ge(1)]
-if TYPE_CHECKING:
-    CountOrCV: TypeAlias = Count  # who reads it as a number has been told the number
-else:
-    CountOrCV = Count | Literal["cv"]
 Positive: TypeAlias = Annotated[float, Gt(0)]
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
@@ -150,6 +147,7 @@ Tolerance: TypeAlias = Annotated[float, Ge(0), Lt(1)]
 PowerOfTwo: TypeAlias = Annotated[int, Kind("int", _is_power_of_two, "a power of two of at most 2**31", Count)]
 RandomState: TypeAlias = Annotated[Any, Kind("int, RandomState or None", in_yaml=Annotated[int, Ge(0)])]
 MemoryLimit: TypeAlias = Annotated[int | str | None, Kind("int or str")]
+RefitBy: TypeAlias = Literal["none", "ols", "ridge", "elastic"]
 Client: TypeAlias = Annotated[Any, Kind("distributed.Client")]
 TableSchemaGiven: TypeAlias = Annotated[Any, Kind('path, mapping, TableSchema, "judge" or None')]
 Verbose: TypeAlias = Annotated[Any, Kind("bool", lambda value: isinstance(value, int), "True or False")]
@@ -494,3 +492,33 @@ def _with_inherited_parameters(cls: type[Parameters]) -> str | None:
     if _SECTION.search(doc):
         return _SECTION.sub(lambda _: section, doc, count=1)
     return _NEXT_SECTION.sub(lambda found: f"\n\n{section}{found[0]}", doc, count=1)
+
+
+SIZE_SEARCH: Final = {
+    "cv": Folds,
+    "sizes": Sizes,
+    "rule": Literal["best", "1se"],
+    "metric": Text,
+    "groups": RowGroups,
+    "order": Literal["random", "time"],
+}
+"""What a mapping in the place of a number of features may say, as `daskfs.SelectionCV` does."""
+_OF_SEARCH = {name: _kind(hint) for name, hint in SIZE_SEARCH.items()}
+_typed_mapping: Any = TypedDict  # of what was declared, which a type checker cannot read
+SizeSearchOptions = _typed_mapping(
+    "SizeSearchOptions", {name: kind.in_yaml for name, kind in _OF_SEARCH.items()}, total=False
+)
+SizeSearchOptions.__pydantic_config__ = {"extra": "forbid"}
+_SEARCH = Kind(
+    "mapping",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(name in _OF_SEARCH and _OF_SEARCH[name].accepts(one) for name, one in value.items())
+    ),
+    f"a mapping of {', '.join(SIZE_SEARCH)} (as SelectionCV has them)",
+    SizeSearchOptions,
+)
+if TYPE_CHECKING:
+    CountOrCV: TypeAlias = Count  # who reads it as a number has been told the number
+else:
+    CountOrCV = Count | Literal["cv"] | Annotated[Any, _SEARCH]

@@ -65,6 +65,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         {"from_blocks", "grouped"},
         {"base"},  # what every selector offers, from these parts
         {"asking", "predicting", "sizes"},
+        {"refitting"},
         {"opening", "resulting"},
         {"settling", "transforming"},
         {"fitted"},

@@ -116,9 +116,10 @@ class Auto(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         How many: of the method that measurements recommend for data of this kind. By default, and with "cv", methods
         and numbers are compared by cross-validation, and what predicts best is selected: all features, if need be.
+        A mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`, `groups` and `order`: the number alone.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
     random_state : int, RandomState or None

@@ -10,6 +10,7 @@ What is declared twice, here and inside, is decided here for all subclasses:
 - The loss is that of the selector inside: there is no parameter `loss`.
 - `client`, `memory_limit`, `schema` and `verbose` are those given here, or else those of the selector inside; one
   limit holds for every task, whoever asked for it.
+- `refit` is that of the selector inside; what selects columns itself fits them with a ridge that the data choose.
 - `random_state` draws rows here, and inside what the selector draws: the same in every fit.
 """
 
@@ -65,7 +66,7 @@ def _by_code(weights: Mapping[Any, Any], labels: np.ndarray) -> dict[int, Any]:
     return {codes[label]: weight for label, weight in weights.items()}
 
 
-class MetaSelector(BaseSelector):
+class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     """Base of selectors about a selector: see the module.
 
     Parameters

@@ -13,27 +13,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
-from daskfs.errors import ConfigError, DataError
-from daskfs.losses import find_loss
-from daskfs.matrix.base import Matrix
 from daskfs.model_selection.base import MetaSelector
 from daskfs.parameters import Folds, RowGroups, Sizes, Text
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.cross_validation import (
-    N_FOLDS,
-    check_metric,
-    default_metric,
-    default_sizes,
-    fit_chosen_size,
-    folds_of,
-    plan_sizes,
-)
+from daskfs.selectors.shared.cross_validation import N_FOLDS, SizeSearch
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
+from daskfs.selectors.sizes import SIZE
 
 
 class SelectionCV(MetaSelector):
@@ -104,58 +92,30 @@ class SelectionCV(MetaSelector):
     groups: RowGroups = None
     order: Literal["random", "time"] = "random"
 
+    @property
+    def _search(self) -> SizeSearch:
+        return SizeSearch(self.sizes, self.cv, self.rule, self.metric, self.groups, self.order)
+
     def _check_combination(self) -> None:
         super()._check_combination()
-        if self.groups is not None and self.order == "time":
-            raise ConfigError("has no effect with order='time'", "groups", "leave one of them out, or pass a splitter")
-
-    def _planned_sizes(self, n_samples: int, n_features: int) -> list[int]:
-        """Return the sizes, of which no more can be selected than there are features."""
-        if self.sizes is None:
-            return default_sizes(n_samples, n_features)
-        return sorted({min(int(size), n_features) for size in self.sizes})
+        self._search.check()
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        sizes = self._planned_sizes(shape.n_samples, shape.n_features)
-        n_folds = self.cv if isinstance(self.cv, int) else N_FOLDS
-        return plan_sizes(self._recipe_of(sizes), shape, limits, sizes, n_folds)
+        return self._search.plan(self._recipe_of(shape.n_samples, shape.n_features), shape, limits)
 
-    def _recipe_of(self, sizes: list[int]) -> Recipe:
-        is_asked = "n_features_to_select" in self.selector_._parameter_owners
-        return Recipe.of(self.selector_, **({"n_features_to_select": sizes[-1]} if is_asked else {}))
+    def _recipe_of(self, n_samples: int, n_features: int) -> Recipe:
+        is_asked, largest = SIZE in self.selector_._parameter_owners, self._search.sizes_of(n_samples, n_features)[-1]
+        return Recipe.of(self.selector_, **({SIZE: largest} if is_asked else {}))
 
     def _fit(self, run: Run) -> None:
         self._plan(self._shape_of(run), run.limits)  # refuses a limit that is too small
-        rows = run.over(weighted_rows(run.matrix))
-        sizes, metric = self._planned_sizes(*rows.matrix.shape), self.metric or default_metric(self.loss_)
-        check_metric(metric, self.loss_)
-        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
-        folds = folds_of(rows.matrix, is_classifier, self.cv, self._groups_of(rows.matrix), self.order, seed)
-        fitted, curve, place = fit_chosen_size(rows, self._recipe_of(sizes), sizes, folds, metric, self.rule)
-        self._take(fitted)
-        self.n_features_to_select_, self.cv_results_ = int(curve.sizes[place]), curve.results()
-        chosen = {"n_features_to_select": self.n_features_to_select_, "metric": metric, "sizes": sizes}
-        notes = [curve.note(place, self.rule)]
-        self.result_ = self._result_of(run, notes=notes, history=curve.columns(place), chosen=chosen)
-
-    def _groups_of(self, matrix: Matrix) -> np.ndarray | None:
-        """Return the group of every row of a matrix."""
-        if self.groups is None:
-            return None
-        if isinstance(self.groups, str):
-            return np.asarray(matrix.labels(self.groups))
-        values, rows = np.asarray(self.groups), matrix.source_rows
-        n_needed = matrix.shape[0] if rows is None else int(rows.max()) + 1
-        if values.ndim != 1 or len(values) < n_needed:
-            problem = f"expected a label for each of {n_needed:,} rows, found shape {values.shape}"
-            raise DataError(problem, "groups", "give one for each row of the source")
-        return values if rows is None else values[rows]
+        rows, seed = run.over(weighted_rows(run.matrix)), seed_of(self.random_state)
+        found = self._search.fit(rows, self._recipe_of(*rows.matrix.shape), self.loss_, seed)
+        self._take(found.selector)
+        self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
+        chosen = {SIZE: found.size, "metric": found.curve.metric, "sizes": found.curve.sizes.tolist()}
+        self.result_ = self._result_of(run, chosen=chosen, **found.told)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Return the parameters as a result has them: of groups and a splitter what they are, not every row."""
-        found = super().resolved_parameters()
-        if not isinstance(self.cv, int):
-            found["cv"] = repr(self.cv)
-        if self.groups is not None and not isinstance(self.groups, str):
-            found["groups"] = f"{len(np.unique(np.asarray(self.groups)))} groups"
-        return found
+        return super().resolved_parameters() | self._search.words()

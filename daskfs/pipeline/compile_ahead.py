@@ -126,7 +126,7 @@ def rehearse(jobs: str, dtype: str) -> None:
         Of the stores.
     """
     from daskfs.methods import find_method
-    from daskfs.pipeline.refit import refit_by_ridge
+    from daskfs.pipeline.refit import refit_beside
     from daskfs.selectors.shared.run import Run
 
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
@@ -144,7 +144,7 @@ def rehearse(jobs: str, dtype: str) -> None:
                 with suppress(Exception):  # what fails on noise was compiled as far as it came
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
-                        refit_by_ridge(selector, Run(open_store(path), method))
+                        refit_beside(selector, Run(open_store(path), method), "ridge")
         _read_large_tiles(Path(folder), dtype)
 
 

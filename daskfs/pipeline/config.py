@@ -134,20 +134,21 @@ Select: TypeAlias = Annotated[
 class Refit(Section):
     """The fit on the selected features: each method's own, or beside it one that is the same for all methods."""
 
-    by: Literal["method", "ridge"] = Field(
+    by: Literal["method", "ols", "ridge", "elastic"] = Field(
         default="method",
         description="method: coefficients as the method defines them; ridge: beside them a fit of the same loss on the "
-        "selected features of all training rows, with its metrics",
+        "selected features of all training rows, with its metrics; ols: without a penalty; elastic: with an l1 penalty "
+        "too, by the loss on rows held out",
     )
     ridge: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        description="with by: ridge, λ of ½ λ Σ b², b the coefficients of standardised columns; 0: none; by default "
-        "chosen from the data",
+        description="with by: ridge or elastic, λ of ½ λ Σ b², b the coefficients of standardised columns; 0: none; by "
+        "default chosen from the data",
     )
 
     @model_validator(mode="after")
     def _ridge_where_asked(self) -> Refit:
-        if self.ridge is not None and self.by != "ridge":
+        if self.ridge is not None and self.by not in ("ridge", "elastic"):
             raise ValueError(f"ridge: has no effect with by: {self.by}; write by: ridge")
         return self
 

@@ -210,7 +210,7 @@ def check_sizes(pipeline: Pipeline, n_features: int) -> None:
             asked = getattr(selection, key, None)
             if getattr(selection, "feature_map", None) is not None:
                 continue  # there are more features than columns
-            if asked is not None and asked > n_features:
+            if isinstance(asked, int) and asked > n_features:
                 up_to = "up to " if key == "max_features" else ""
                 raise ConfigError(
                     f"asks for {up_to}{asked:,} features, but there are {n_features:,}",

@@ -43,7 +43,7 @@ from daskfs.pipeline.planning import (
     text_of_jobs,
 )
 from daskfs.pipeline.progress import watched
-from daskfs.pipeline.refit import refit_by_ridge
+from daskfs.pipeline.refit import refit_beside
 from daskfs.pipeline.stream_plan import check_selections, check_stream
 from daskfs.pipeline.stream_run import StreamRun
 from daskfs.report.html import draw_figures, render_report
@@ -293,7 +293,7 @@ class _Run:
     def _warm_up(self, store: Stored) -> None:
         losses = check_losses(self.pipeline, self.plan.data.target)
         then: dict[str, Any] = {"n_classes": min(self.plan.data.target.n_classes, 3)}
-        if self.pipeline.refit.by == "ridge":
+        if self.pipeline.refit.by != "method":
             then["then_refit"] = True
         selections = (
             _named_loss(one.model_dump(mode="json"), losses[label]) | then
@@ -353,9 +353,9 @@ class _Run:
         selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
         result: SelectionResult = selector.result_
         refitted: BaseSelector | None = None
-        if pipeline.refit.by == "ridge":
+        if pipeline.refit.by != "method":
             run = Run(train, selector.method, workers, steps, task_limit=self.plan.available_nbytes)
-            refitted = refit_by_ridge(selector, run, pipeline.refit.ridge)
+            refitted = refit_beside(selector, run, pipeline.refit.by, pipeline.refit.ridge)
         if test is not None:
             where = (
                 workers if workers.client is None or self.plan.limits.predicts_on_workers(self.plan.data) else Here()

@@ -20,6 +20,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from typing_extensions import is_typeddict
 
 from daskfs.documents import ByPlace, ByTag, Section
 from daskfs.errors import ConfigError
@@ -157,6 +158,8 @@ def _with_tags(parameter: Parameter) -> Any:
 
 def _tag_of_type(item: Any) -> str:
     base = get_args(item)[0] if get_origin(item) is Annotated else item
+    if is_typeddict(base):
+        return "mapping"
     return {Literal: "word", list: "list", dict: "mapping"}.get(get_origin(base), "number")  # type: ignore[call-overload]
 
 

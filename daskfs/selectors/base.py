@@ -19,11 +19,12 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.matrix.target import kind_of_target
-from daskfs.parameters import Client, MemoryLimit, RandomState, TableSchemaGiven, Verbose
+from daskfs.parameters import Client, MemoryLimit, RandomState, RefitBy, TableSchemaGiven, Verbose
 from daskfs.selectors.asking import Asked
 from daskfs.selectors.predicting import Predicts
 from daskfs.selectors.scikit_learn import Estimator
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.cross_validation import SizeSearch
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
@@ -56,6 +57,10 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
     schema : path, mapping, TableSchema, "judge" or None
         What the columns of a table mean, as in a pipeline file. Where none is given, a table whose columns are all
         numbers is taken as it is; else, and with "judge" always, columns are judged as those of files (`daskfs init`).
+    refit : {"none", "ols", "ridge", "elastic"}
+        Coefficients of the selected features: the method's own, or those of a fit of the loss to these features alone,
+        without a penalty, with a ridge that the data choose, or with that ridge and an l1 penalty by the loss on rows
+        held out. Classes are then told from the rest, each by itself.
     verbose : bool
         Show how a fit goes on: a bar in a terminal, an output in a notebook, elsewhere a line a minute; with a client
         on Dask's dashboard too.
@@ -65,6 +70,7 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
     memory_limit: MemoryLimit = None
     client: Client = None
     schema: TableSchemaGiven = None
+    refit: RefitBy = "none"
     verbose: Verbose = False
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
@@ -77,6 +83,8 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
     def check_parameters(self) -> None:
         """Refuse what a parameter, or several together, cannot be; see `Parameters.check_parameters`."""
         super().check_parameters()
+        if self._chooses_size:
+            SizeSearch.of(getattr(self, SIZE)).check()
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
         for name in ("feature_groups", "feature_map"):

@@ -141,7 +141,7 @@ class TakesColumnBlocks(_TakesBlocks):
         2`` blocks.
         """
         self.check_parameters()
-        self._refuse_cv("blocks come")
+        self._refuse_second_look("blocks come")
         items, passing = promised(blocks)
         of = blocks.matrix if isinstance(blocks, MatrixBlocks) else None
         if y is None and of is not None:
@@ -225,7 +225,7 @@ class TakesRowBlocks(_TakesBlocks):
         writes them to temporary files first, and its subsets are as many rows as are asked for, as they came.
         """
         self.check_parameters()
-        self._refuse_cv("blocks come")
+        self._refuse_second_look("blocks come")
         items, passing = promised(blocks)
         labels = None if classes is None else np.unique(classes)
         with interrupts.guard():

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from daskfs.errors import ConfigError
-from daskfs.losses import find_loss
 from daskfs.parameters import CV
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.resulting import Results
+from daskfs.selectors.refitting import PENALTIES, Refits
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.cross_validation import (
-    N_FOLDS,
-    default_metric,
-    default_sizes,
-    fit_chosen_size,
-    folds_of,
-    plan_sizes,
-)
+from daskfs.selectors.shared.cross_validation import SizeSearch
 from daskfs.selectors.shared.refit import ClassFits, fit_each_size
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
@@ -31,7 +24,7 @@ from daskfs.selectors.shared.samples import Recipe
 SIZE = "n_features_to_select"
 
 
-class FitsSizes(Results, metaclass=ABCMeta):
+class FitsSizes(Refits, metaclass=ABCMeta):
     """Fits numbers of features."""
 
     random_state: Any
@@ -53,6 +46,7 @@ class FitsSizes(Results, metaclass=ABCMeta):
             self._fit_chosen_size(run)
         else:
             self._fit(run)
+            self._take_refit(run)
         return self
 
     @property
@@ -71,8 +65,8 @@ class FitsSizes(Results, metaclass=ABCMeta):
         """Return this selector fitted for each of several numbers of features.
 
         Where one fit holds the answers (`is_nested`) the last is that fit, and the others have the first of its
-        features in the order of the method, with the loss fitted on them by a ridge that the data choose. Else there is
-        a fit for each.
+        features in the order of the method, with the loss fitted on them by a ridge that the data choose, or by the
+        refit that is asked for. Else there is a fit for each.
 
         Parameters
         ----------
@@ -85,7 +79,8 @@ class FitsSizes(Results, metaclass=ABCMeta):
         largest = self._of_size(sizes[-1]).fit_run(run)
         order, is_asked = largest._path_order(run), "n_features_to_select" in self._parameter_owners
         smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
-        fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, self.ridge_of_path) if smaller else []
+        penalty = PENALTIES[self.refit] if self._refits else {"ridge": self.ridge_of_path}
+        fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, **penalty) if smaller else []
         found = {size: largest._with(order[:size], fit) for size, fit in zip(smaller, fits, strict=True)}
         return [found.get(min(size, len(order)), largest) for size in sizes]
 
@@ -106,34 +101,45 @@ class FitsSizes(Results, metaclass=ABCMeta):
     @property
     def _chooses_size(self) -> bool:
         """Whether cross-validation is to say how many features."""
-        return bool(getattr(self, SIZE, None) == CV)
+        asked = getattr(self, SIZE, None)
+        return isinstance(asked, Mapping) or bool(asked == CV)
 
-    def _refuse_cv(self, where: str) -> None:
-        """Refuse to choose the size where rows or columns come once."""
+    def _refuse_second_look(self, where: str) -> None:
+        """Refuse to choose the size, or to refit, where rows or columns come once."""
+        self._refuse_refit(where)
         if self._chooses_size:
             raise ConfigError(f"'cv' reads all rows several times, {where} once", SIZE, "give a number, or use fit")
 
     def _fit_chosen_size(self, run: Run) -> None:
         """Select as many features as cross-validation says."""
-        rows = run.over(weighted_rows(run.matrix))
-        sizes, metric = default_sizes(*rows.matrix.shape), default_metric(self.loss_)
-        is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
-        folds = folds_of(rows.matrix, is_classifier, N_FOLDS, None, "random", seed)
-        recipe = Recipe.of(self, n_features_to_select=sizes[-1], random_state=seed)
-        fitted, curve, place = fit_chosen_size(rows, recipe, sizes, folds, metric, "best")
+        search, rows, seed = SizeSearch.of(getattr(self, SIZE)), run.over(weighted_rows(run.matrix)), self._seed
+        largest = search.sizes_of(*rows.matrix.shape)[-1]
+        recipe = Recipe.of(self, n_features_to_select=largest, random_state=seed)
+        found = search.fit(rows, recipe, self.loss_, seed)
         kept = {*self._parameter_owners, "is_silent"}
-        self.__dict__.update({name: value for name, value in vars(fitted).items() if name not in kept})
-        self.n_features_to_select_, self.cv_results_ = int(curve.sizes[place]), curve.results()
-        self.result_ = self._result_of(
-            run,
-            notes=[curve.note(place, "best")],
-            history=curve.columns(place),
-            history_kind="cross-validation",
-            chosen={"n_features_to_select": self.n_features_to_select_},
-        )
+        self.__dict__.update({name: value for name, value in vars(found.selector).items() if name not in kept})
+        self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
+        chosen = {SIZE: found.size, "metric": found.curve.metric, **search.words()}
+        told = found.told
+        if self._refits:
+            told["notes"].append(
+                f"refit ({self.refit}): coef is of a fit to the selected features alone, in each fold too"
+            )
+        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **told)
+
+    @property
+    def _seed(self) -> int | None:
+        return seed_of(self.random_state)
 
     def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        if not self._chooses_size:
-            return self._plan(shape, limits)
-        sizes = default_sizes(shape.n_samples, shape.n_features)
-        return plan_sizes(Recipe.of(self, n_features_to_select=sizes[-1]), shape, limits, sizes, N_FOLDS)
+        """Return the plan of a fit, of the size that is asked for or of the choice of one, and of a refit."""
+        if self._chooses_size:
+            search = SizeSearch.of(getattr(self, SIZE))
+            largest = search.sizes_of(shape.n_samples, shape.n_features)[-1]
+            found = search.plan(Recipe.of(self, n_features_to_select=largest), shape, limits)
+        else:
+            found, largest = self._plan(shape, limits), self._n_asked or 0
+        if not self._refits:
+            return found
+        text = f"{found.text}; then a refit ({self.refit}) on the selected features"
+        return replace(found, client=found.client + self._budget_of_refit(largest, shape, limits), text=text)

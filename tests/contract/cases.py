@@ -103,7 +103,12 @@ def _selectors() -> Iterator[Case]:
     chosen = substitution | {"n_features_to_select": "cv"}
     in_blocks = {"blocks_one_after_the_other_give_the_bits_of_fit": "cross-validation reads all rows several times"}
     yield Case("online_substitution-cv", "OnlineSubstitution", chosen, unfit=in_blocks)
+    search = {"n_features_to_select": {"cv": 3, "sizes": [2, 6], "rule": "1se"}, "refit": "elastic"}
+    yield Case("online_substitution-cv-refit", "OnlineSubstitution", substitution | search, unfit=in_blocks)
+    refitted = {"blocks_one_after_the_other_give_the_bits_of_fit": "a refit reads the selected columns again"}
+    yield Case("message-refit", "Message", message | {"refit": "elastic"}, unfit=refitted)
     fgm = {"n_features_to_select": 6, "n_features_per_pass": 1, "loss": "squared_hinge", "C": 0.05}
+    yield Case("fgm-refit", "FGM", fgm | {"refit": "ridge"}, "classes", unfit=refitted, **OF_FGM)
     yield Case("fgm", "FGM", fgm, "classes", **OF_FGM)
     for loss in ("squared_hinge", "logistic", "squared"):
         several = fgm | {"loss": loss, "n_features_per_pass": 3, "certify": True}

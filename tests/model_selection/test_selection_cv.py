@@ -191,6 +191,54 @@ def test_cv_in_the_place_of_a_number_is_selection_cv_with_its_defaults(selector)
     assert (found.result_.history_kind, found.get_params()["n_features_to_select"]) == ("cross-validation", "cv")
 
 
+GROUPS = np.repeat(np.arange(30), 10)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"sizes": SIZES, "rule": "1se", "cv": 3, "metric": "r2"},
+        {"sizes": SIZES, "groups": GROUPS},
+        {"order": "time", "cv": 4},
+        {"cv": KFold(3)},
+    ],
+    ids=["rule", "groups", "time", "splitter"],
+)
+@pytest.mark.parametrize("selector", [FGM(), OnlineSubstitution()], ids=repr)
+def test_a_mapping_in_the_place_of_a_number_is_selection_cv_with_its_options(selector, search):
+    X, y = data()
+    found = type(selector)(search).fit(X, y)
+    expected = SelectionCV(type(selector)(), **search).fit(X, y)
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    np.testing.assert_array_equal(found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"])
+    assert found.n_features_to_select_ == expected.n_features_to_select_
+    assert found.result_.notes[0] == expected.result_.notes[0]
+    pd.testing.assert_frame_equal(found.result_.history, expected.result_.history)
+    for name in ("n_features_to_select", "metric", "rule", "cv", "order"):
+        assert found.result_.parameters[name] == expected.result_.parameters[name]
+    plans = [
+        one.plan(300, 40, "float64", None).text for one in (type(selector)(search), SelectionCV(selector, **search))
+    ]
+    assert plans[0] == plans[1]
+    assert ("folds of whole groups" in plans[0]) == ("groups" in search)
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"size": [1]}, "n_features_to_select: expected .* a mapping of cv, sizes, rule, metric, groups, order"),
+        ({"rule": "2se"}, "n_features_to_select: expected"),
+        ({"groups": GROUPS, "order": "time"}, "groups: has no effect with order='time'"),
+        ({"metric": "auc"}, "metric: expected one of"),
+        ({"groups": GROUPS[:7]}, "groups: expected a label for each of 300 rows"),
+    ],
+)
+def test_a_mapping_that_says_nothing_of_sizes_is_refused(search, message):
+    X, y = data()
+    with pytest.raises((ConfigError, DataError), match=message):
+        FGM(search).fit(X, y)
+
+
 def test_cv_is_refused_where_rows_or_columns_come_once():
     X, y = data()
     with pytest.raises(ConfigError, match="n_features_to_select: 'cv' reads all rows several times, columns come once"):

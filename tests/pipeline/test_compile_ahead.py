@@ -123,7 +123,7 @@ def test_text_is_read_by_the_kernels_that_read_large_files(monkeypatch):
 def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, method, monkeypatch):
     """Of something: for nothing selected nothing would be compiled."""
     refitted = []
-    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
+    monkeypatch.setattr(refit, "refit_beside", lambda selector, run, by: refitted.append(len(selector.selected_)))
     options = {"method": method, "loss": "squared", "then_refit": then_refit}
     compile_ahead.rehearse(json.dumps([(options, [TALL, WIDE])]), "float32")
     assert len(refitted) == 2 * then_refit
@@ -134,7 +134,7 @@ def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, metho
 def test_a_warning_does_not_end_a_rehearsal_though_warnings_are_errors(monkeypatch):
     """As pytest makes them and PYTHONWARNINGS may: MESSAGE that selects nothing never reached the refit."""
     refitted = []
-    monkeypatch.setattr(refit, "refit_by_ridge", lambda selector, run: refitted.append(len(selector.selected_)))
+    monkeypatch.setattr(refit, "refit_beside", lambda selector, run, by: refitted.append(len(selector.selected_)))
     monkeypatch.setattr(compile_ahead, "_write_noise", write_nothing_that_tells)
     options = {"method": "message", "loss": "squared", "then_refit": True}
     compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")

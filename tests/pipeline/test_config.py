@@ -216,7 +216,8 @@ def test_without_a_refit_of_its_own_a_pipeline_takes_that_of_the_method(document
 def test_a_refit_is_by_what_there_is_and_a_ridge_goes_with_it(document, write):
     path = write(document)
     assert load_pipeline(path, ["refit={by: ridge, ridge: 0}"]).refit.ridge == 0.0
-    assert "refit.by: expected" in fault_of(path, "refit={by: ols}")
+    assert "refit.by: expected" in fault_of(path, "refit={by: lasso}")
+    assert "write by: ridge" in fault_of(path, "refit={by: ols, ridge: 0.1}")
     assert "write by: ridge" in fault_of(path, "refit={ridge: 0.1}")
     assert "refit.ridge" in fault_of(path, "refit={by: ridge, ridge: -1}")
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
+from daskfs.errors import ConfigError
 from daskfs.metrics import accuracy, r2
 from daskfs.pipeline import run
 from daskfs.pipeline.config import load_pipeline
@@ -103,3 +104,47 @@ def test_the_plan_has_the_refit_with_what_it_holds(document, write):
     assert names == [["ingest", "fgm", "evaluate"], ["ingest", "fgm", "refit", "evaluate"]]
     assert "selected columns" in plan.steps[2].client.terms
     assert "at most 3 of them" in plan.to_text()
+
+
+@pytest.mark.parametrize("by", ["ols", "ridge", "elastic"])
+def test_a_method_may_take_the_coefficients_of_a_refit_as_its_own(document, write, by):
+    document["select"] = FGM | {"refit": by}
+    folder = run_pipeline(load_pipeline(write(document))).folder
+    result = SelectionResult.load(folder)
+    assert result.parameters["refit"] == by
+    assert "own_coef" in result.table
+    assert f"refit ({by}): coef is of the squared loss" in render_report("table", {"fgm": result})
+    if by == "ols":
+        store = open_store(folder.parent / "table.zarr")
+        train, _ = store.split(0.2, by="random", random_state=0)
+        X, y = train.read(slice(None)).astype(float), train.read_target()
+        model = LinearRegression().fit(X[:, result.table["index"].to_numpy()], y)
+        np.testing.assert_allclose(result.table["coef"], model.coef_, rtol=1e-5)
+
+
+def test_the_refit_of_a_pipeline_may_be_an_elastic_net(document, write):
+    folder, *_ = run_with(document, write, by="elastic")
+    result = SelectionResult.load(folder)
+    assert any(note.startswith("refit (elastic): refit_coef is of the squared loss") for note in result.notes)
+    np.testing.assert_allclose(result.table["refit_coef"], result.refit.coef[0])
+
+
+def test_how_sizes_are_tried_stands_in_the_file_and_in_the_report(document, write):
+    search = {"cv": 3, "sizes": [1, 2, 4], "rule": "1se", "metric": "r2", "groups": "part"}
+    document["select"] = FGM | {"n_features_to_select": search}
+    path = write(document)
+    pipeline = load_pipeline(path)
+    assert pipeline.to_document()["select"]["n_features_to_select"] == search
+    plan = plan_pipeline(pipeline, facts_of(pipeline))
+    assert "of 3 sizes in each of 3 folds of whole groups" in " ".join(step.text for step in plan.steps)
+    with pytest.raises(ConfigError, match="sizes"):
+        load_pipeline(write(document | {"select": FGM | {"n_features_to_select": {"sizes": []}}}))
+    with pytest.raises(ConfigError, match="size"):
+        load_pipeline(write(document | {"select": FGM | {"n_features_to_select": {"size": [1]}}}))
+    document["select"]["n_features_to_select"] = search | {"groups": None, "order": "time"}
+    del document["select"]["n_features_to_select"]["groups"]
+    folder = run_pipeline(load_pipeline(write(document))).folder
+    result = SelectionResult.load(folder)
+    assert result.history["features"].tolist() == [1, 2, 4]
+    assert "in 3 folds in time" in result.notes[0]
+    assert "within one standard error" in render_report("table", {"fgm": result})

@@ -39,9 +39,10 @@ class AlphaInvesting(ColumnBaseline):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         With which the stream ends; by default 100.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     wealth : float
         To begin with, W_0.
     payout : float

@@ -58,9 +58,10 @@ class ColumnBaseline(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         The paper's s; by default half of the features and at most 100.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
         Of numbers, or of two classes; by default squared or logistic, as the target calls for.
     memory_limit : int or str, optional

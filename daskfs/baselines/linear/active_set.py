@@ -25,9 +25,10 @@ class ActiveSet(
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         Exactly so many; by default until `tol` or `max_passes` ends it.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     random_state : int, RandomState or None
         Of the rows held out with ``C="validation"``.
 

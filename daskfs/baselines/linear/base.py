@@ -50,9 +50,10 @@ class LinearBaseline(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     C : float, optional
         Instead, the weight of the loss; by default ten times the least that selects anything.
     memory_limit : int or str, optional

@@ -33,9 +33,10 @@ class GroupBaseline(LinearBaseline, SelectsGroups, kw_only=True):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         So many groups: of the fit with the largest penalty that keeps as many, those with the largest coefficients.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     feature_groups : "schema", array of labels, list of arrays, or mapping, optional
         Columns that are selected together or not at all, as of `FGM`. A column that is in several groups has a
         coefficient in each of them, as in the latent group lasso.

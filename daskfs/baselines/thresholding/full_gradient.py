@@ -51,9 +51,10 @@ class FullGradient(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         k; 1,000 by default, or all where there are fewer.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     loss : {"auto", "squared"}
         Least squares either way.
     step_size : float

@@ -84,9 +84,10 @@ class FGM(SelectsGroups):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         Exactly so many; by default until `tol`, `max_passes` or `validation` ends it.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     n_features_per_pass : int, optional
         The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
         true features, many take fewer passes over the data.

@@ -340,6 +340,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         the answer another than that of one fit, and a note or a warning says so.
         """
         self.check_parameters()
+        self._refuse_second_look("rows come")
         seen = getattr(self, "_seen", _Seen())
         is_first = not seen.parts
         if not is_first and self.loss_ != "squared" and any(part.matrix is None for part in seen.parts):

@@ -108,7 +108,7 @@ class LearnsFromStreams(KeepsModels):
         of its features come back in the result. `partial_fit` with another source goes on.
         """
         self.check_parameters()
-        self._refuse_cv("a source is read")
+        self._refuse_second_look("a source is read")
         self._forget_stream()
         labels = None if classes is None else np.unique(classes)
         self._learn_from_source(source, labels, n_samples, keep, tell, checkpoint)

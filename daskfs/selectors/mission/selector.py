@@ -96,11 +96,12 @@ class Mission(LearnsFromStreams, PredictsSources):
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         The paper's k; by default 1,000, or half as many as there are rows (at least 10), or all where there are fewer.
         With the paper's variant and more than two classes so many of each class, as the paper has it: what is selected
         are those of any class.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
         The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
         classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
@@ -142,10 +143,12 @@ class Mission(LearnsFromStreams, PredictsSources):
         not with the paper's variant. Sparse ones are taken as they are.
     class_weight : "balanced" or mapping of a class to its weight, optional
         Multiplies the sample weights.
-    refit : {"auto", "exact", "sgd"} or None
+    refit : {"auto", "exact", "sgd", "none", "ols", "ridge", "elastic"} or None
         The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
         not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8), with a ridge that the data
-        choose, and classes have ten rows for each feature; with the paper's variant none.
+        choose, and classes have ten rows for each feature; with the paper's variant none. Or as every selector has it:
+        "ols" without a penalty, "ridge", or "elastic" with an l1 penalty by the loss on rows held out, each class by
+        itself.
     n_candidates : int or "auto" or None
         Features that are learnt, out of which `n_features_to_select` are chosen by forward selection on their exact
         second moments, read in one more pass; None: those of largest weight are selected. By default four for each
@@ -224,7 +227,7 @@ class Mission(LearnsFromStreams, PredictsSources):
     sync_every: Count = 1000
     standardize: bool | None = None
     class_weight: Literal["balanced"] | ClassWeights | None = None
-    refit: Literal["auto", "exact", "sgd"] | None = "auto"
+    refit: Literal["auto", "exact", "sgd", "none", "ols", "ridge", "elastic"] | None = "auto"  # type: ignore[assignment]
     n_candidates: Count | Literal["auto"] | None = "auto"
     per_class: bool = False
 
@@ -242,7 +245,7 @@ class Mission(LearnsFromStreams, PredictsSources):
     @property
     def is_nested(self) -> bool:
         """Whether the ranks of one fit are those of fewer features, whose coefficients are the refit's."""
-        return self.variant != "paper" and self.refit in ("auto", "exact") and not self.per_class
+        return self.variant != "paper" and (self._refits or self.refit in ("auto", "exact")) and not self.per_class
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_outputs = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
@@ -266,11 +269,18 @@ class Mission(LearnsFromStreams, PredictsSources):
             sync_every=self.sync_every,
             standardize=not is_paper if self.standardize is None else self.standardize,
             class_weight=self.class_weight,
-            refit=None if is_paper and self.refit == "auto" else self.refit,
+            refit=self._own_refit,
             seed=seed_of(self.random_state) or 0,
             n_candidates=None if is_paper or self.per_class else self.n_candidates,
             per_class=self.per_class and not is_paper,
         )
+
+    @property
+    def _own_refit(self) -> Literal["auto", "exact", "sgd"] | None:
+        """The fit of the selected features that this method makes; a refit of every selector's kind comes after it."""
+        if self.refit in (None, "none") or (self.variant == "paper" and self.refit not in ("exact", "sgd")):
+            return None
+        return self.refit if self.refit in ("exact", "sgd") else "auto"  # type: ignore[return-value]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
@@ -305,7 +315,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         goes on where it stood.
         """
         self.check_parameters()
-        self._refuse_cv("rows come")
+        self._refuse_second_look("rows come")
         if isinstance(X, SparseSource):
             self._learn_from_source(X, None if classes is None else np.unique(classes), tell=tell)
             return self

@@ -34,10 +34,11 @@ class SubstitutionSelector(
 
     Parameters
     ----------
-    n_features_to_select : int or "cv", optional
+    n_features_to_select : int or "cv" or mapping, optional
         The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
         columns are neither constant nor copies of others, with ``ridge=0`` nor combinations of others.
-        "cv": as many as cross-validation says, see `daskfs.SelectionCV`.
+        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order`, says how.
     rule : {"exchange", "os", "paper"}
         What decides on a candidate; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}

@@ -295,7 +295,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
                 problem = "expected the target with the first block, found none"
                 raise DataError(problem, "partial_fit_features", "pass y=")
             self.check_parameters()
-            self._refuse_cv("columns come")
+            self._refuse_second_look("columns come")
             y, labels = self._coded(y, None, is_first=True)
             first = ArrayMatrix(X, y, sample_weight, names)
             always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")

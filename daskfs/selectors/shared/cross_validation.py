@@ -10,13 +10,13 @@ What was judged is a path of so many sizes; so the selection is that of the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -177,6 +177,117 @@ class SizeCurve(NamedTuple):
         )
 
 
+@dataclass(frozen=True)
+class SizeSearch:
+    """How the number of features is looked for: the parameters of `daskfs.SelectionCV`, for every selector."""
+
+    sizes: Sequence[int] | None = None
+    cv: Any = N_FOLDS
+    rule: SizeRule = "best"
+    metric: str | None = None
+    groups: Any = None
+    order: FoldOrder = "random"
+
+    @classmethod
+    def of(cls, asked: Any) -> Self:
+        """Return what is asked for in the place of a number: "cv", or a mapping with what differs from it."""
+        return cls(**asked) if isinstance(asked, Mapping) else cls()
+
+    def check(self) -> None:
+        """Refuse options that have no effect together.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if self.groups is not None and self.order == "time":
+            raise ConfigError("has no effect with order='time'", "groups", "leave one of them out, or pass a splitter")
+
+    def sizes_of(self, n_samples: int, n_features: int) -> list[int]:
+        """Return the sizes, of which no more can be selected than there are features."""
+        if self.sizes is None:
+            return default_sizes(n_samples, n_features)
+        return sorted({min(int(size), n_features) for size in self.sizes})
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds are planned."""
+        return self.cv if isinstance(self.cv, int) else N_FOLDS
+
+    def plan(self, recipe: Recipe, shape: DataShape, limits: Limits) -> SelectorPlan:
+        """Return what cross-validation of a path will read and hold: see `fit`."""
+        sizes = self.sizes_of(shape.n_samples, shape.n_features)
+        return plan_sizes(recipe, shape, limits, sizes, self.n_folds, self._whose)
+
+    @property
+    def _whose(self) -> str:
+        return " of whole groups" if self.groups is not None else " in time" if self.order == "time" else ""
+
+    def fit(self, run: Run, recipe: Recipe, loss: str, seed: int | None) -> Found:
+        """Return the fitted selector of the size that the rule chooses, and the curve.
+
+        Parameters
+        ----------
+        run : Run
+            Over rows of positive weight.
+        recipe : Recipe
+            Of the selector, asked for the largest size.
+        loss : str
+        seed : int, optional
+            Of the folds, where rows are not in random order.
+        """
+        metric = self.metric or default_metric(loss)
+        check_metric(metric, loss)
+        sizes, is_classifier = self.sizes_of(*run.matrix.shape), find_loss(loss).is_classifier
+        folds = folds_of(run.matrix, is_classifier, self.cv, self._groups_of(run.matrix), self.order, seed)
+        curve = size_curve(run, recipe, sizes, folds, metric)
+        place = curve.chosen(self.rule)
+        selector = recipe.make()
+        path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
+        return Found(selector.fit_path(run.within("all"), path)[0], curve, place, self)
+
+    def _groups_of(self, matrix: Matrix) -> np.ndarray | None:
+        """Return the group of every row of a matrix."""
+        if self.groups is None:
+            return None
+        if isinstance(self.groups, str):
+            return np.asarray(matrix.labels(self.groups))
+        values, rows = np.asarray(self.groups), matrix.source_rows
+        n_needed = matrix.shape[0] if rows is None else int(rows.max()) + 1
+        if values.ndim != 1 or len(values) < n_needed:
+            problem = f"expected a label for each of {n_needed:,} rows, found shape {values.shape}"
+            raise DataError(problem, "groups", "give one for each row of the source")
+        return values if rows is None else values[rows]
+
+    def words(self) -> dict[str, Any]:
+        """Return it as a result has it: of groups and a splitter what they are, not every row."""
+        found: dict[str, Any] = {"cv": self.cv if isinstance(self.cv, int) else repr(self.cv), "rule": self.rule}
+        if self.groups is not None:
+            is_name = isinstance(self.groups, str)
+            found["groups"] = self.groups if is_name else f"{len(np.unique(np.asarray(self.groups)))} groups"
+        return found | {"order": self.order}
+
+
+class Found(NamedTuple):
+    """The selector of the size that cross-validation chose, as fitted on all rows."""
+
+    selector: Any
+    curve: SizeCurve
+    place: int
+    search: SizeSearch
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return int(self.curve.sizes[self.place])
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a result is told: the choice in words, and the curve."""
+        note, history = self.curve.note(self.place, self.search.rule), self.curve.columns(self.place)
+        return {"notes": [note + self.search._whose], "history": history}
+
+
 def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str) -> SizeCurve:
     """Return what each size of a selector's path is worth on the rows of each fold.
 
@@ -199,23 +310,14 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     return SizeCurve(np.array(sizes, dtype=np.int64), metric, by_fold.reshape(len(folds), -1), weight.ravel())
 
 
-def fit_chosen_size(
-    run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str, rule: str
-) -> tuple[Any, SizeCurve, int]:
-    """Return the fitted selector of the size that a rule chooses, the curve, and the size's place on it."""
-    curve = size_curve(run, recipe, sizes, folds, metric)
-    place = curve.chosen(rule)
-    selector = recipe.make()
-    path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
-    return selector.fit_path(run.within("all"), path)[0], curve, place
-
-
-def plan_sizes(recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int) -> SelectorPlan:
-    """Return what cross-validation of a path will read and hold: see `fit_chosen_size`."""
+def plan_sizes(
+    recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int, whose: str = ""
+) -> SelectorPlan:
+    """Return what cross-validation of a path will read and hold: see `SizeSearch.fit`."""
     if recipe.make().is_nested:
-        what = f"one path of {len(sizes)} sizes in each of {n_folds} folds and on all rows"
+        what = f"one path of {len(sizes)} sizes in each of {n_folds} folds{whose} and on all rows"
         return plan_samples(recipe, shape, limits, n_folds + 1, what)
-    what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds, and one on all rows"
+    what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds{whose}, and one on all rows"
     return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)
 
 

@@ -26,8 +26,10 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.selectors.shared.refit_on_block import Model, as_vector, moments_on_rows, terms_on_rows
+from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
+from daskfs.selectors.shared.refit_on_block import Model, RowTerms, as_vector, moments_on_rows, terms_on_rows
 from daskfs.selectors.shared.ridge import Effort
+from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import classes_of, null_intercept
 
@@ -57,6 +59,8 @@ class SelectedFit:
     n_steps: int
     ridge: float
     """With which these are the coefficients; given, chosen, or the weak one that bounds a fit."""
+    l1: float = 0.0
+    """Penalty of their sizes beside it, see `MeanLoss.has_l1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class MeanLoss:
     """Threshold of the Huber loss; by default 1.345 robust standard deviations of the target."""
     ridge: float | None = None
     """0: least squares, or the loss's own minimum. None: chosen from the data, smaller where there are more rows."""
+    has_l1: bool = False
+    """Whether there is ``l1 Σ |b|`` beside it, by the loss on rows held out: `daskfs.selectors.shared.elastic_net`."""
 
 
 def refit_selected(
@@ -136,7 +142,7 @@ def refit_nested(
         terms, fits, known = blocks.terms(model, total), [], None
         for k in sizes:
             effort, at = Effort(total, k, n_candidates), _Start(_first(model, k), terms.first(k))
-            fit = _refit_at(blocks.first(k), at, known, effort, mean_loss.ridge)
+            fit = _refit_at(blocks.first(k), at, known, effort, mean_loss)
             fits.append(fit)
             known = None if code == SQUARED or fit.is_separable else fit  # nearer than the model without columns
         return fits
@@ -155,10 +161,10 @@ class _Start(NamedTuple):
 
 
 def _refit_at(
-    blocks: SelectedBlocks, at: _Start, known: SelectedFit | None, effort: Effort, given: float | None
+    blocks: SelectedBlocks, at: _Start, known: SelectedFit | None, effort: Effort, asked: MeanLoss
 ) -> SelectedFit:
     """Return the minimum, begun at the model without columns, or at a fit of fewer columns that is known."""
-    model, terms = at
+    (model, terms), given, l1 = at, asked.ridge, 0.0
     is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
     most, null, begun = effort.largest_ridge(float(terms.hessian[0, 0])), None, None
     if known is not None:
@@ -175,10 +181,30 @@ def _refit_at(
         ridge = max(ridge, weak_ridge(total))
         fit = _descend(blocks, model, terms, total, ridge, True, null)
     assert fit is not None
+    if asked.has_l1 and not is_separable:
+        fit, l1 = _with_l1(blocks, model, fit, total, ridge)
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
-    return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge)
+    return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
+
+
+def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
+    """Return the fit with the l1 penalty beside its ridge that predicts rows held out best, and the penalty."""
+    is_squared = find_loss(begun.loss).code == SQUARED
+    model, terms = begun if is_squared else fit.model, fit.terms  # of the squared loss the terms where it began
+    l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge)
+    for _ in range(LOOKS if l1 else 0):
+        parabola = Parabola.at(model.solution, terms.gradient, terms.hessian)
+        solution = parabola.minimum(ridge, l1, fit.model.solution[1:])
+        step = solution - model.solution
+        mean = terms.value + float(terms.gradient @ step + 0.5 * step @ terms.hessian @ step)
+        model = replace(model, solution=solution)
+        fit = fit._replace(model=model, mean=max(mean, 0.0), n_steps=fit.n_steps + 1)
+        if is_squared:
+            break
+        terms = blocks.terms(model, total)
+    return fit, l1
 
 
 def threshold_on(run: Run, mean_loss: MeanLoss) -> float:
@@ -230,10 +256,15 @@ class ClassFits(NamedTuple):
 
 
 def fit_each_class(
-    run: Run, columns: np.ndarray, loss: str, ridge: float | None = None, classes: np.ndarray | None = None
+    run: Run,
+    columns: np.ndarray,
+    loss: str,
+    ridge: float | None = None,
+    classes: np.ndarray | None = None,
+    has_l1: bool = False,
 ) -> ClassFits:
     """Fit a loss, of classes too, on some columns: see `fit_each_size`."""
-    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes)[0]
+    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes, has_l1)[0]
 
 
 def fit_each_size(
@@ -243,6 +274,7 @@ def fit_each_size(
     loss: str,
     ridge: float | None = None,
     classes: np.ndarray | None = None,
+    has_l1: bool = False,
 ) -> list[ClassFits]:
     """Fit a loss, of classes too, on the first so many of some columns: see `refit_nested`.
 
@@ -257,6 +289,8 @@ def fit_each_size(
         By default chosen from the data.
     classes : ndarray of shape (n_classes,), optional
         Values that the target takes, where they are known.
+    has_l1 : bool
+        See `MeanLoss.has_l1`.
     """
     positives: list[float | None] = [None]
     loss = FITTED_INSTEAD.get(loss, loss)
@@ -271,7 +305,7 @@ def fit_each_size(
     of_classes = []
     with run.reported("refit", len(positives)) as advance:
         for positive in positives:
-            of_classes.append(refit_nested(run, columns, sizes, MeanLoss(loss, positive, ridge=ridge)))
+            of_classes.append(refit_nested(run, columns, sizes, MeanLoss(loss, positive, ridge=ridge, has_l1=has_l1)))
             advance()
     return [ClassFits(loss, list(fits), classes) for fits in zip(*of_classes, strict=True)]
 
@@ -405,6 +439,7 @@ class SelectedBlocks:
             kept = ArrayMatrix(_gathered(matrix, columns, pieces), y, weight, matrix.names[columns])
             run, self.columns = Run(kept, run.name), slice(None)
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
+        self.length, self.can_order = length, matrix.is_resident and not matrix.rows_are_random
         self.penalty = np.zeros(len(columns) + 1)
         """Of each square of intercept and standardised coefficients, halved: part of the terms."""
 
@@ -435,6 +470,27 @@ class SelectedBlocks:
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
         terms = Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
+
+    def terms_of_folds(self, model: Model) -> list[RowTerms]:
+        """Return the summed loss of each of a few folds of the rows, random as far as that is known."""
+        matrix = self.run.matrix
+        if self.can_order:
+            matrix = matrix.take(ingest_order(matrix.shape[0], 0))
+        run, ends = self.run.over(matrix), np.linspace(0, matrix.shape[0], N_FOLDS + 1).astype(int)
+        pieces = [
+            (fold, start, min(start + self.length, stop))
+            for fold, stop in enumerate(ends[1:])
+            for start in range(ends[fold], stop, self.length)
+        ]
+        parts = run.map("refit", terms_on_rows, [run.rows(*piece[1:]) for piece in pieces], self.columns, model)
+        of_folds = [[part for part, piece in zip(parts, pieces, strict=True) if piece[0] == k] for k in range(N_FOLDS)]
+        return [
+            RowTerms(
+                *(_sum(getattr(part, name) for part in fold) for name in ("weight", "value", "gradient", "hessian"))
+            )
+            for fold in of_folds
+            if fold
+        ]
 
 
 def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:

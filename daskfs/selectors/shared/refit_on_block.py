@@ -45,6 +45,7 @@ class RowMoments(Record):
 class RowTerms(Record):
     """The summed loss of some rows: its value, gradient and Hessian in the intercept and the coefficients."""
 
+    weight: float
     value: float
     gradient: np.ndarray
     hessian: np.ndarray
@@ -65,7 +66,7 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> Ro
     X, y, weight = read_rows(matrix, columns, model.positive, rows)
     n = len(model.solution)
     if not weight.any():
-        return RowTerms(0.0, np.zeros(n), np.zeros((n, n)))
+        return RowTerms(0.0, 0.0, np.zeros(n), np.zeros((n, n)))
     terms = newton_terms(
         X,
         y,
@@ -77,7 +78,7 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> Ro
         scale=model.scale,
         threshold=model.threshold,
     )
-    return RowTerms(float(terms.value), terms.gradient, terms.hessian)
+    return RowTerms(float(weight.sum()), float(terms.value), terms.gradient, terms.hessian)
 
 
 def read_rows(
