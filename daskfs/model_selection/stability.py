@@ -177,6 +177,9 @@ class StabilitySelection(MetaSelector):
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
             raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
+        if getattr(self.selector, "feature_map", None) is not None:
+            problem = "halves are compared by the columns of X that they select, not by what a map makes of them"
+            raise ConfigError(problem, "selector.feature_map", "leave it out")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self._takes_own(shape.n_samples, shape.n_features):

@@ -87,6 +87,15 @@ def test_a_bound_that_is_asked_for_says_how_many_are_selected_or_raises_the_thre
         StabilitySelection(OrthogonalMatchingPursuit(20), n_pairs=20, pfer=1e-3).fit(X, y)
 
 
+def test_what_a_map_makes_is_refused_and_columns_without_it_are_not():
+    X, y = data()
+    with pytest.raises(
+        ConfigError, match=r"selector\.feature_map: halves are compared by the columns .*; leave it out"
+    ):
+        StabilitySelection(FGM(3, feature_map="pairs"), 2).fit(X, y)
+    assert StabilitySelection(FGM(3), 2).fit(X, y).support_[3]
+
+
 def test_the_subsets_of_message_are_taken_as_they_are():
     X, y = data(3000, 20)
     inside = Message(n_subsets=25)
