@@ -29,6 +29,8 @@ class _Relay:
         host, _, port = server.removeprefix("tcp://").rpartition(":")
         self._server, self._mark, self._seconds = (host, int(port)), mark, seconds
         self.address, self.is_open, self._ended = "", threading.Event(), threading.Event()
+        self._lines: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
 
     def run(self) -> None:
         """Carry until `close`."""
@@ -52,10 +54,26 @@ class _Relay:
                 self._goes_on.clear()
                 asyncio.get_running_loop().call_later(self._seconds, self._goes_on.set)
         listening.close()
+        self._goes_on.set()
+        for writer in tuple(self._open):
+            writer.transport.abort()
+        await asyncio.gather(*tuple(self._lines), return_exceptions=True)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(*self._server)
-        await asyncio.gather(self._pour(reader, back), self._pour(there, writer))
+        line = asyncio.current_task()
+        assert line is not None
+        self._lines.add(line)
+        self._open.add(writer)
+        try:
+            there, back = await asyncio.open_connection(*self._server)
+            self._open.add(back)
+            await asyncio.gather(self._pour(reader, back), self._pour(there, writer))
+            self._open.discard(back)
+        except OSError:  # the server is gone
+            writer.close()
+        finally:
+            self._open.discard(writer)
+            self._lines.discard(line)
 
     async def _pour(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):
