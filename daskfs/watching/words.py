@@ -44,6 +44,11 @@ STEPS = {
     "halves": Words("selecting on halves of the rows", "half"),
     "correlations": Words("correlating columns", "block"),
     "draws": Words("selecting beside knockoffs", "draw"),
+    "factors": Words("looking for what columns have in common", "pass"),
+    "loadings": Words("correlations beside common factors", "block"),
+    "lasso": Words("sums of columns and knockoffs", "fold"),
+    "what is left": Words("what the Lasso leaves to be explained", "fold"),
+    "ridge": Words("fitting all columns and ever fewer", "part"),
 }
 """By the last part of a step's name: ``fgm-scores``."""
 

@@ -95,9 +95,9 @@ class LostWhenDone:
             answer = getattr(self.address, name)(*arguments).result()
             if name == "progress":
                 LostWhenDone.is_done = bool(answer["is_finished"])
-            if name == "shares" and self.is_done:
+            if name == "conclusion" and self.is_done:
                 LostWhenDone.is_lost = True
-            return SimpleNamespace(result=lambda: answer)
+            return SimpleNamespace(result=lambda timeout=None: answer)
 
         return call
 

@@ -14,7 +14,7 @@ from daskfs.selectors.message.errors import SELECTED_ON_THE_SAME_ROWS
 from daskfs.selectors.message.fits import Average, Part, fit_subsets, newton_step
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets, strided, subset_starts, why_n_subsets
-from daskfs.selectors.message.selector import Message
+from daskfs.selectors.message.selector import GOALS, Message
 from daskfs.selectors.message.subset import Derivatives, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
@@ -79,7 +79,7 @@ def test_the_reason_for_the_number_of_subsets_is_said(n_samples, n_features, rea
 
 def test_the_result_says_how_many_subsets_were_chosen_only_where_nobody_asked(problem):
     assert "3 subsets of 400 rows were chosen" in Message().fit(*problem).result_.notes[0]
-    assert Message(n_subsets=3).fit(*problem).result_.notes == [SELECTED_ON_THE_SAME_ROWS]
+    assert Message(n_subsets=3).fit(*problem).result_.notes == [SELECTED_ON_THE_SAME_ROWS, GOALS["inference"]]
 
 
 def test_a_penalty_of_the_users_takes_the_place_of_the_criterion(problem):
