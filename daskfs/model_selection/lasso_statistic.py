@@ -38,8 +38,8 @@ from daskfs.selectors.shared.run import Run
 
 FOLDS, STRETCHES = 5, 8
 """Folds, and of how many stretches of rows each is made: rows need not be in random order."""
-MOST_COLUMNS, FEWEST_COLUMNS = 2000, 64
-"""Columns and knockoffs whose products are summed at once."""
+MOST_COLUMNS = 2000
+"""Columns and knockoffs whose products are summed at once; memory does not decide, for it would change results."""
 N_PENALTIES, PATIENCE = 100, 15
 """Penalties of a path, and how many are tried without a smaller error."""
 LOOKS = 3
@@ -77,10 +77,19 @@ class FoldSums(Record):
     total: float
     products: np.ndarray
 
-    def covariance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return means, and the covariances, of columns and responses."""
-        mean = self.products[:-1, -1] / self.total
-        return mean, self.products[:-1, :-1] / self.total - np.outer(mean, mean)
+    def without(self, fold: FoldSums | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return means, and the covariances, of columns and responses over all rows but those of a fold."""
+        covariance, total = self.products[:-1, :-1].copy(), self.total
+        mean = self.products[:-1, -1].copy()
+        if fold is not None:
+            covariance -= fold.products[:-1, :-1]
+            mean -= fold.products[:-1, -1]
+            total -= fold.total
+        covariance /= total
+        mean /= total
+        for line, one in zip(covariance, mean.tolist(), strict=True):
+            line -= one * mean
+        return mean, covariance
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +146,28 @@ class LassoSizes:
         return cls()
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        room = most_columns(limits.task_nbytes)
-        m, n_looks = min(shape.n_features, room), LOOKS if shape.n_features > room else 0
-        task = Budget({"products of a fold": 16 * (m + 8) ** 2, "rows of a fold": 48 * BAND_ROWS * (m + 8)})
-        client = Budget({"products of all folds": 8 * (FOLDS + 3) * (m + 8) ** 2})
-        client.add("responses", 16 * max(1, shape.n_classes or 1) * shape.n_samples + 64 * shape.n_features)
+        m, n_looks = min(shape.n_features, MOST_COLUMNS), LOOKS if shape.n_features > MOST_COLUMNS else 0
+        n_responses = shape.n_classes if shape.n_classes > 2 else 1
+        square = 8 * (m + n_responses + 6) ** 2
+        task = Budget({"products of a fold": 3 * square, "rows of a fold": 48 * BAND_ROWS * (m + n_responses + 6)})
+        task.add("tiles", shape.tiles_nbytes).add(
+            "responses", 8 * n_responses * shape.n_samples + 24 * shape.n_features
+        )
+        client = Budget({"products of all folds": (FOLDS + 3) * square})
+        client.add("responses", 24 * n_responses * shape.n_samples + 64 * shape.n_features)
+        if n_looks:
+            values = min(PIECE_VALUES, BAND_ROWS * shape.n_features)
+            task.add("rows of all columns", 32 * max(values, shape.n_features))
+            task.add("products of all columns", 24 * n_responses * shape.n_features)
+            client.add("products of all columns", 8 * (FOLDS + 3) * n_responses * shape.n_features)
+        what = f"the sums for a Lasso of {m:,} columns and knockoffs take"
+        task.refuse_over(limits.task_nbytes, what, 'set statistic="coefficient"')
         of_columns = f"{m:,} of {shape.n_features:,}" if n_looks else f"{m:,}"
         return SelectorPlan(
             n_tasks=FOLDS * (1 + 3 * n_looks),
             n_passes=1 + (2 + 2 * n_looks if n_looks else 0),
             read_nbytes=shape.nbytes * (1 + 3 * n_looks),
-            task=task.add("tiles", shape.tiles_nbytes),
+            task=task,
             client=client,
             text=f"a Lasso of {of_columns} columns and knockoffs, its penalty by {FOLDS} folds",
         )
@@ -157,7 +177,7 @@ class LassoSizes:
         matrix = run.matrix
         assert isinstance(matrix, KnockoffMatrix)
         search = _Search.over(run, matrix, self.loss_)
-        p, room = matrix.shape[1] // 2, most_columns(run.task_limit) // 2
+        p, room = matrix.shape[1] // 2, MOST_COLUMNS // 2
         pairs = np.arange(p)
         if p > room:
             pairs = _first(search.pair_sizes(search.responses).max(axis=1), room)
@@ -178,12 +198,6 @@ class LassoSizes:
         self.sizes_ = np.zeros(2 * p)
         self.sizes_[columns.numbers] = np.sqrt(np.sum([one.coef**2 for one in solutions], axis=0))
         return self
-
-
-def most_columns(limit: int | None) -> int:
-    """Return how many columns and knockoffs the sums have room for."""
-    fit = MOST_COLUMNS if limit is None else int((limit / (16 * (FOLDS + 3))) ** 0.5)
-    return max(FEWEST_COLUMNS, min(MOST_COLUMNS, fit))
 
 
 @dataclass
@@ -215,7 +229,9 @@ class _Search:
         """Return the Lasso of these columns, for each response."""
         found = self.run.map("lasso", sums_on_fold, self.folds, columns, self.run.keep(self.responses))
         sums = [one for one in found if one.total > 0.0]
-        whole = FoldSums(sum(one.total for one in sums), np.sum([one.products for one in sums], axis=0))
+        whole = FoldSums(sum(one.total for one in sums), sums[0].products.copy())
+        for one in sums[1:]:
+            whole.products[...] += one.products
         return [_cross_validated(sums, whole, len(columns.numbers), r) for r in range(self.responses.shape[1])]
 
     def left(self, columns: Columns, solutions: list[Solution]) -> np.ndarray:
@@ -246,8 +262,10 @@ def sums_on_fold(matrix: Matrix, columns: Columns, responses: np.ndarray, fold: 
         add_sums(values, weight, nowhere, sums)
         total += float(weight.sum())
     kept = np.r_[:w, w + 1]
-    products = np.triu(sums[np.ix_(kept, kept)])
-    return FoldSums(total, products + np.triu(products, 1).T)
+    products = sums[np.ix_(kept, kept)]
+    for a in range(w):
+        products[a + 1 :, a] = products[a, a + 1 :]
+    return FoldSums(total, products)
 
 
 def predictions_on_fold(matrix: Matrix, columns: Columns, coef: np.ndarray, fold: Fold) -> RowsLeft:
@@ -294,17 +312,17 @@ def responses_of(y: np.ndarray, weight: np.ndarray | None, loss: str) -> np.ndar
 
 def _cross_validated(folds: list[FoldSums], whole: FoldSums, m: int, response: int) -> Solution:
     """Return the Lasso of all rows at the penalty whose mean error on the folds is smallest."""
-    mean, covariance = whole.covariance()
-    largest = float(np.abs(covariance[:m, m + response]).max(initial=0.0))
+    mean = whole.products[:-1, -1] / whole.total
+    with_response = whole.products[:m, m + response] / whole.total - mean[:m] * mean[m + response]
+    largest = float(np.abs(with_response).max(initial=0.0))
     least = 1e-2 if whole.total < m else 1e-3
     penalties = largest * least ** np.linspace(0.0, 1.0, N_PENALTIES)
     if largest == 0.0 or len(folds) < 2:
         return Solution(np.zeros(m), float(mean[m + response]), max(largest, 1e-300))
     errors, n_tried = np.zeros(N_PENALTIES), N_PENALTIES
     for fold in folds:
-        rest = FoldSums(whole.total - fold.total, whole.products - fold.products)
         of_fold, best, at = np.empty(N_PENALTIES), np.inf, 0
-        for k, (coef, intercept) in enumerate(_path(rest, penalties, m, response)):
+        for k, (coef, intercept) in enumerate(_path(whole, fold, penalties, m, response)):
             of_fold[k] = _squared_error(fold, coef, intercept, response)
             if of_fold[k] < best:
                 best, at = of_fold[k], k
@@ -313,17 +331,23 @@ def _cross_validated(folds: list[FoldSums], whole: FoldSums, m: int, response: i
         n_tried = k + 1
         errors[:n_tried] += of_fold[:n_tried]
     chosen = int(np.argmin(errors[:n_tried]))
-    for coef, intercept in _path(whole, penalties[: chosen + 1], m, response):
+    for coef, intercept in _path(whole, None, penalties[: chosen + 1], m, response):
         solution = Solution(coef.copy(), intercept, float(penalties[chosen]))
     return solution
 
 
-def _path(sums: FoldSums, penalties: np.ndarray, m: int, response: int) -> Iterator[tuple[np.ndarray, float]]:
-    """Return an iterator over coefficients, valid until the next, and intercept at each of falling penalties."""
-    mean, covariance = sums.covariance()
+def _path(
+    whole: FoldSums, fold: FoldSums | None, penalties: np.ndarray, m: int, response: int
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Return an iterator over coefficients and intercept at each of falling penalties, without the rows of a fold.
+
+    Coefficients are valid until the next.
+    """
+    mean, covariance = whole.without(fold)
     hessian, left, coef = np.zeros((m + 1, m + 1)), np.zeros(m + 1), np.zeros(m + 1)
     hessian[1:, 1:], left[1:] = covariance[:m, :m], covariance[:m, m + response]
     tol = TOLERANCE * max(float(covariance[m + response, m + response]), 0.0) ** 0.5
+    del covariance
     for penalty in penalties.tolist():
         descend(hessian, m + 1, left, coef, penalty, tol)
         yield coef[1:], float(mean[m + response] - mean[:m] @ coef[1:])

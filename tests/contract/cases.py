@@ -207,6 +207,8 @@ def _of_a_selector() -> Iterator[Case]:
     yield Case("stability-votes", "StabilitySelection", votes, unfit=no_name)
     knockoffs = {"selector": daskfs.OnlineSubstitution(10, loss="squared"), "fdr": 0.5}
     yield Case("knockoffs", "Knockoffs", knockoffs, unfit=no_name)
+    by_lasso = knockoffs | {"statistic": "lasso"}
+    yield Case("knockoffs-lasso", "Knockoffs", by_lasso, unfit=no_name)
     drawn = {"selector": of_classes, "fdr": 0.6, "n_draws": 3, "block_columns": 20}
     yield Case("knockoffs-draws", "Knockoffs", drawn, "three classes", unfit=no_name, **OF_FGM)
     some = {"one": [0, 7, 8], "two": [2, 5, 4, 9], "three": [11, 16]}
