@@ -34,9 +34,9 @@ class ColumnWeights:
         --------
         >>> weights = ColumnWeights((0, 7), 0.2)
         >>> weights.of(slice(4094, 4098), 10_000_000).round(2)
-        array([0.57, 0.3 , 0.26, 0.33])
+        array([0.95, 0.72, 0.21, 0.37])
         >>> weights.of(np.array([4097, 4094]), 10_000_000).round(2)
-        array([0.33, 0.57])
+        array([0.37, 0.95])
         """
         chosen = np.arange(*columns.indices(n_features)) if isinstance(columns, slice) else np.asarray(columns)
         found, block = np.empty(len(chosen)), chosen // BLOCK
