@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LassoCV
 
+from daskfs import Knockoffs, OnlineSubstitution
+from daskfs.errors import PlanError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.model_selection import lasso_statistic
 from daskfs.model_selection.knockoff_columns import KnockoffMatrix, column_blocks
@@ -89,6 +91,21 @@ def test_a_target_that_hangs_on_nothing_has_no_sizes_of_constants():
 
 def test_sums_say_means_and_covariances():
     Z = np.random.default_rng(0).standard_normal((50, 3))
-    mean, covariance = FoldSums(50.0, np.c_[Z, np.ones(50)].T @ np.c_[Z, np.ones(50)]).covariance()
-    np.testing.assert_allclose(mean, Z.mean(axis=0))
-    np.testing.assert_allclose(covariance, np.cov(Z.T, bias=True))
+    parts = (Z, np.ones(50)), (Z[:20], np.ones(20))
+    whole, fold = (FoldSums(len(rows), np.c_[rows, one].T @ np.c_[rows, one]) for rows, one in parts)
+    before = whole.products.copy()
+    for left_out, rest in ((None, Z), (fold, Z[20:])):
+        mean, covariance = whole.without(left_out)
+        np.testing.assert_allclose(mean, rest.mean(axis=0))
+        np.testing.assert_allclose(covariance, np.cov(rest.T, bias=True))
+    np.testing.assert_array_equal(whole.products, before)
+
+
+def test_a_limit_that_is_too_small_is_refused_and_another_statistic_is_not():
+    selector = Knockoffs(OnlineSubstitution(10), statistic="lasso")
+    needed = selector.plan(2000, 600, "float32", None).task.terms["products of a fold"]
+    assert needed >= 3 * 8 * 1200**2  # the sums, what is kept of them, and what is sent
+    with pytest.raises(PlanError, match=r'the sums for a Lasso of 1,200 columns .* or set statistic="coefficient"'):
+        selector.plan(2000, 600, "float32", 80_000_000)
+    plan = Knockoffs(OnlineSubstitution(10), statistic="coefficient").plan(2000, 600, "float32", 80_000_000)
+    assert plan.task_nbytes <= 80_000_000
