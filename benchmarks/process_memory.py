@@ -54,7 +54,7 @@ def dense(n_samples: int, n_features: int, dtype: str) -> tuple[Any, np.ndarray]
     """Return columns of noise, of which three tell of the target."""
     rng = np.random.default_rng(SEED)
     if dtype == "int8":
-        X = rng.integers(0, 3, (n_samples, n_features), dtype=np.int8)
+        X: np.ndarray = rng.integers(0, 3, (n_samples, n_features), dtype=np.int8)
     else:
         X = rng.standard_normal((n_samples, n_features), dtype=np.float32)
     telling = X[:, [0, n_features // 2, n_features - 1]].astype(float)
@@ -166,7 +166,7 @@ def write_pipeline(folder: Path, shape: str, method: str, cluster: dict[str, Any
         "version": 1,
         "name": "few",
         "store": {"path": f"{shape}.zarr", **SHAPES[shape].of_store},
-        "select": METHODS[method] | SHAPES[shape].options,
+        "select": {**METHODS[method], **SHAPES[shape].options},
         "cluster": cluster,
         "output": "run",
     }
@@ -312,16 +312,17 @@ def measure(folder: Path, shape: str, method: str, kind: str, n_repeats: int, lo
     limits: Any = {"memory_limit": FEW_LIMIT} if shape == "few" else limits_for(folder, shape, method, cluster)
     if isinstance(limits, str):
         return [Row(*what, why=limits)]
-    taken, there = (
-        sum(limits.values()) + limits["memory_limit"] * ("client_memory_limit" in limits),
-        memory_of_machine(),
-    )
+    n_workers = 2 if "client_memory_limit" in limits else 0
+    taken = limits.get("client_memory_limit", 0) + limits["memory_limit"] * max(1, n_workers)
+    there = memory_of_machine()
     if shape != "few" and taken > there:
         return [Row(*what, why=f"not run: it may take {taken / 2**30:.1f} GiB, the machine has {there / 2**30:.1f}")]
     most: dict[str, Row] = {}
     for _ in range(n_repeats):
-        with running_cluster(folder, limits["memory_limit"]) if kind == "address" else nullcontext(("", [])) as own:
-            address, others = own
+        own: Any = nullcontext(("", []))
+        if kind == "address":
+            own = running_cluster(folder, limits["memory_limit"])
+        with own as (address, others):
             where = cluster | limits | ({"address": address} if address else {})
             found = peaks(folder, shape, method, where, others, longest_s)
         if "error" in found:

@@ -59,9 +59,10 @@ BASE_EXTERNAL_NBYTES = 32 * MIB
 HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
 """The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
 machine is busy; at most 4 MiB above the other terms were measured before there was one."""
-WORKER_ROW_NBYTES = 4 * 8
-"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), these on their way to
-it, and what reading makes of them; 24 bytes measured (``benchmarks/process_memory.py --shape tall``)."""
+WORKER_ROW_NBYTES = 3 * 8
+"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), and while a column of
+all of them is read their places in the tiles and what the allocator holds; 8 and 16 bytes measured
+(``benchmarks/process_memory.py --rows``)."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
 EVALUATE_NBYTES = 32 * MIB
