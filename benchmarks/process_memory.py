@@ -1,6 +1,7 @@
 """What the processes of a run take at most, and what its plan promised: by method, shape of the data, kind of cluster.
 
     python benchmarks/process_memory.py                          every method over 442 rows: the constants `BASE_*`
+    python benchmarks/process_memory.py --rows --method          bytes of a row: the constants `*_ROW_NBYTES`
     python benchmarks/process_memory.py --shape wide tall ...    near the least limit that the plan takes
 
 Each run is a process of its own, as a user starts it, on a store that was made before, with the least limit that its
@@ -119,7 +120,7 @@ SHAPES = {
 }
 _NAMES = " ".join(f"'{one}'" if " " in one else one for one in SHAPES)
 COMMAND = f"""python benchmarks/process_memory.py --shape {_NAMES} \\
-        --folder STORES --kept ROWS --write benchmarks/process_memory.md"""
+        --rows --folder STORES --kept ROWS --write benchmarks/process_memory.md"""
 
 
 def make_store(folder: Path, shape: str) -> None:
@@ -340,6 +341,72 @@ def memory_of_machine() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def read_all(matrix: Any, n_rows: int) -> None:
+    """Read a column of a matrix, as a task."""
+    matrix.read(slice(n_rows), slice(0, 1))
+
+
+def row_nbytes(folder: Path) -> dict[str, float]:
+    """Return what a row more takes: of 8 million rows of a store with 10 million, against one million."""
+    import daskfs
+    from daskfs.cluster.open import open_cluster
+    from daskfs.cluster.workers import OnDask
+
+    make_store(folder, "very tall")
+    store = daskfs.open_store(folder / "very tall.zarr")
+    found = {}
+    for what, n_read in (("numbers", 1000), ("read", store.shape[0])):
+        peak = []
+        for n_rows in (1_000_000, 8_000_000):
+            taken = np.sort(np.random.default_rng(SEED).permutation(store.shape[0])[:n_rows])
+            with open_cluster("local", n_workers=1, memory_limit=4 * 2**30) as cluster:
+                client: Any = cluster.client
+                workers = OnDask(client)
+                sent = workers.keep(store.take(taken))
+                list(workers.map_blocks(read_all, [n_read] * 2, name="read", shared=(sent,)))
+                peak += [max(nbytes for name, nbytes in workers.peak_memory().items() if name != "client")]
+                workers.let_go(sent)
+        found[what] = (peak[1] - peak[0]) / 7e6
+    split = "import sys, daskfs; from daskfs.cluster.memory import peak_memory_nbytes as peak\n"
+    split += "store = daskfs.open_store(sys.argv[1]); before = peak(); train, test = store.split(0.2)\n"
+    split += "train.read_target(); print((peak() - before) / store.shape[0])"
+    command = [sys.executable, "-c", split, str(folder / "very tall.zarr")]
+    found["split"] = float(subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=True).stdout)
+    return found
+
+
+def constants(rows: Sequence[Row], of_rows: Mapping[str, float]) -> str:
+    """Return the constants of plans and the most that was measured of each."""
+    from daskfs.pipeline import planning
+
+    few = {(row.method, row.cluster, row.process): row.peak for row in rows if row.shape == "few"}
+
+    def between(values: Sequence[float]) -> str:
+        return f"{min(values):.1f} to {max(values):.1f} MiB" if values else "-"
+
+    def of(process: str, *kinds: str) -> str:
+        return between([peak for key, peak in few.items() if key[1] in kinds and key[2] == process])
+
+    def more(process: str, *pairs: tuple[str, str]) -> str:
+        both = [((method, a, process), (method, b, process)) for method in METHODS for a, b in pairs]
+        return between([few[a] - few[b] for a, b in both if a in few and b in few])
+
+    measured = {
+        "BASE_CLIENT_NBYTES": of("client", "none", "address"),
+        "BASE_SCHEDULER_NBYTES": more("client", ("threads", "none"), ("local", "address")),
+        "BASE_WORKER_NBYTES": of("worker", "local"),
+        "BASE_EXTERNAL_NBYTES": more("worker", ("address", "local")),
+    }
+    lines = [[name, f"{getattr(planning, name) / MIB:.0f} MiB", text] for name, text in measured.items()]
+    lines += [["HELD_NBYTES", f"{n / MIB:.0f} MiB", f"added for a {one}"] for one, n in planning.HELD_NBYTES.items()]
+    if of_rows:
+        text = f"{of_rows['numbers']:.1f} bytes their numbers, {of_rows['read']:.1f} while a column of all is read"
+        lines += [["WORKER_ROW_NBYTES", f"{planning.WORKER_ROW_NBYTES} bytes", text]]
+        text = f"{of_rows['split']:.1f} bytes: order of the source, numbers, the split, target; weights are 8 more"
+        lines += [["CLIENT_ROW_NBYTES", f"{planning.CLIENT_ROW_NBYTES} bytes", text]]
+    return table(["constant of `daskfs/pipeline/planning.py`", "planned", "measured"], lines)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows))
 
@@ -367,7 +434,7 @@ def margins(rows: Sequence[Row]) -> str:
     return table([*head, "of which above 1.5"], lines)
 
 
-def page(rows: Sequence[Row], command: str) -> str:
+def page(rows: Sequence[Row], of_rows: Mapping[str, float]) -> str:
     """Return the page of all rows."""
     from importlib.metadata import version
 
@@ -376,8 +443,9 @@ def page(rows: Sequence[Row], command: str) -> str:
     ran, others = [row for row in rows if not row.why], [row for row in rows if row.why]
     parts = [
         "# What the processes of a run take, and what its plan promised",
-        f"    {command}\n\n{_ABOUT}\n\n{machine}.",
+        f"    {COMMAND}\n\n{_ABOUT}\n\n{machine}.",
         f"## Margins\n\n{_OF_MARGINS}\n\n{margins(ran)}",
+        f"## Constants\n\n{_OF_CONSTANTS}\n\n{constants(ran, of_rows)}",
     ]
     for shape in dict.fromkeys(row.shape for row in ran):
         those = sorted((row for row in ran if row.shape == shape), key=lambda row: list(METHODS).index(row.method))
@@ -396,6 +464,12 @@ _OF_MARGINS = """\
 What was promised and not taken. Runs that were ended count here, but not in the last two columns."""
 
 
+_OF_CONSTANTS = """\
+Of *few* rows, from the least to the largest of the methods; of the scheduler and of what others have started the
+differences of two runs of one method: `threads` beside `none` and `local` beside `address`, `address` beside `local`.
+What is above a constant is what `HELD_NBYTES` is for. Bytes of a row: `--rows`."""
+
+
 def main() -> int:
     """Measure, print rows as they come, and write a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -406,6 +480,7 @@ def main() -> int:
     parser.add_argument("--longest", type=float, default=300.0, help="seconds of a run, after which it is ended")
     parser.add_argument("--folder", type=Path, help="where stores are kept from one call to the next")
     parser.add_argument("--plan", action="store_true", help="tell the limits and refusals, and run nothing")
+    parser.add_argument("--rows", action="store_true", help="measure what a row more takes: `*_ROW_NBYTES`")
     parser.add_argument("--kept", type=Path, help="a file of rows: runs that it has are not made again")
     parser.add_argument("--write", type=Path, help="a page for all rows")
     options = parser.parse_args()
@@ -430,8 +505,10 @@ def main() -> int:
                         if options.kept:
                             with options.kept.open("a") as file:
                                 file.write(json.dumps(row._asdict()) + "\n")
+        of_rows = row_nbytes(folder) if options.rows else {}
+        print(*(f"{name}: {nbytes:.1f} bytes a row" for name, nbytes in of_rows.items()), sep="\n")
     if options.write:
-        options.write.write_text(page(rows, COMMAND))
+        options.write.write_text(page(rows, of_rows))
     return int(any(row.margin < 0 or row.why.startswith("failed") for row in rows))
 
 
