@@ -55,7 +55,7 @@ BASE_WORKER_NBYTES = 184 * MIB
 """A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 178 to 187 MiB
 measured."""
 BASE_EXTERNAL_NBYTES = 40 * MIB
-"""What a worker takes more that others have started: a dashboard of its own; 37 to 39 MiB measured, where kernels ran."""
+"""What a worker takes more that others have started: a dashboard of its own; 37 to 39 MiB measured."""
 HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
 """The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
 machine is busy; at most 9 MiB above the other terms were measured."""
