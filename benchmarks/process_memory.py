@@ -48,6 +48,8 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 }
 SEED = 0
 FEW_LIMIT = 2048 * MIB
+IDLE_MIB = 100.0
+"""A worker that has had no task yet takes 62 to 87."""
 PROC = Path("/proc")
 
 
@@ -291,6 +293,12 @@ class Row(NamedTuple):
     def run(self) -> tuple[str, str, str]:
         return self.shape, self.method, self.cluster
 
+    def begun(self) -> Row:
+        """Return the row, or why it says nothing: it is of a worker whose run was ended before a task had begun."""
+        if self.has_ended or self.process != "worker" or self.peak > IDLE_MIB:
+            return self
+        return Row(*self.run, why=f"ended after {self.seconds:.0f} s, before a worker had begun")
+
     def cells(self) -> list[str]:
         if self.why:
             return [*self.run, self.why, *[""] * (len(HEAD) - 4)]
@@ -333,7 +341,7 @@ def measure(folder: Path, shape: str, method: str, kind: str, n_repeats: int, lo
             limit, promised_mib = (found[key][role] / MIB for key in ("limit_nbytes", "promised_nbytes"))
             row = Row(*what, role, limit, promised_mib, nbytes / MIB, found["seconds"], found.get("has_ended", True))
             most[role] = max(most.get(role, row), row, key=lambda one: one.peak)
-    return list(most.values())
+    return [row.begun() for row in most.values()]
 
 
 def memory_of_machine() -> int:
