@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -166,6 +167,9 @@ class StabilitySelection(MetaSelector):
     method = "stability"
     score_kind = "inclusion frequency"
     _takes_selection = False
+    refused_inside = MappingProxyType(
+        {"feature_map": ("halves are compared by columns, not by what a map makes of them", "leave it out")}
+    )
 
     n_pairs: Count = 50
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.75
@@ -177,9 +181,6 @@ class StabilitySelection(MetaSelector):
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
             raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
-        if getattr(self.selector, "feature_map", None) is not None:
-            problem = "halves are compared by the columns of X that they select, not by what a map makes of them"
-            raise ConfigError(problem, "selector.feature_map", "leave it out")
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self._takes_own(shape.n_samples, shape.n_features):
