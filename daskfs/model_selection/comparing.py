@@ -29,6 +29,7 @@ from daskfs.selectors.shared.cross_validation import (
 )
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
+from daskfs.selectors.shared.zeros import share_of_zeros
 
 RIDGE = RidgeElimination
 SCALINGS = ("unit", "none")
@@ -127,13 +128,6 @@ def _ridges(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> lis
             curve = SizeCurve(sizes, metric, scores[:, s, r, ::-1], weight)
             found.append(Compared(one.recipe, curve, {"ridge": ridge, "scaling": scaling}))
     return found
-
-
-def share_of_zeros(matrix: Matrix, rows: slice) -> float:
-    """Return the share of values that are nought."""
-    entries = matrix.sparse_rows(rows)
-    n_others = np.count_nonzero(matrix.read(rows) if entries is None else entries.data)
-    return 1.0 - float(n_others) / (matrix.shape[0] * matrix.shape[1])
 
 
 def ridges_on_fold(
