@@ -54,6 +54,7 @@ from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, de
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import gathered
 
 MOST_COLUMNS, MANY_COLUMNS = 1 << 22, 1_000
 MOST_VALUES = 1 << 26
@@ -246,7 +247,7 @@ class Auto(BaseSelector):
 
     def _fit_best(self, run: Run, contenders: list[Contender]) -> None:
         """Compare on the same folds, and fit what was best on all rows."""
-        rows = run.over(weighted_rows(run.matrix))
+        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, whoever takes rows or columns
         shape = replace(rows.shape, n_classes=self._n_classes)
         plan_all(contenders, shape, rows.limits, 1)  # refuses a limit that is too small for all
         kept = [one for one in contenders if one.keeps(shape, rows.limits)]

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.matrix.base import Matrix, RowView
+from daskfs.matrix.base import Matrix
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.record import nbytes_of
 from daskfs.selectors.shared.run import Run
@@ -89,8 +89,7 @@ def on_samples(
     """
     shape = run.shape if shape is None else shape
     if run.workers.client is not None and is_a_task(recipe, shape, run.limits, run.matrix.is_resident):
-        whole = run.over(run.matrix.base, by="columns")  # sent once, whoever takes rows or columns of it
-        shared = (run.matrix.rows if isinstance(run.matrix, RowView) else None, *shared)
+        whole = run.over(run.matrix, by="columns")
         shared = tuple(whole.keep(one) if nbytes_of(one) > SENT_NBYTES else one for one in shared)
         return whole.map(step, _in_a_task, samples, answer, recipe, run.name, run.task_limit, *shared, record=dict)
     kept = {sample.name: run.load(f"{step}-{sample.name}", dict) for sample in samples}
@@ -152,17 +151,10 @@ def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, 
 
 
 def _in_a_task(
-    base: Matrix,
-    answer: Answer,
-    recipe: Recipe,
-    name: str,
-    task_limit: int | None,
-    rows: np.ndarray | None,
-    *more: Any,
+    matrix: Matrix, answer: Answer, recipe: Recipe, name: str, task_limit: int | None, *more: Any
 ) -> dict[str, np.ndarray]:
     """Fit where the rows are: all of the fit in one task."""
     *shared, sample = more
-    matrix = base if rows is None else base.take(rows)
     with Run(gathered(sample.of(matrix), task_limit), name, task_limit=task_limit) as run:
         run.whole = matrix
         return answer(recipe.make(), run, sample, *shared)
