@@ -2,6 +2,7 @@
 
     python benchmarks/error_control.py                    # false selections and power, 200 data sets of each design
     python benchmarks/error_control.py --knockpy          # the same draws and distances as knockpy's, and its power
+    python benchmarks/error_control.py --weakness         # stability selection with columns weighed at random
     python benchmarks/error_control.py --speed            # 50 pairs on one worker and on two
 
 Rows are normal with unit variances: independent, AR(1) or equicorrelated. Signals stand at random places with random
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs import FGM, Knockoffs, Message, StabilitySelection
-from daskfs.baselines import OrthogonalMatchingPursuit
+from daskfs.baselines import LassoCut, OrthogonalMatchingPursuit
 from daskfs.errors import SelectionWarning
 
 N_SETS = 200
@@ -50,6 +51,15 @@ def planted(design: str, seed: int, n: int = 300, p: int = 100, k: int = 20, siz
     is_true = np.isin(np.arange(p), rng.choice(p, k, replace=False))
     beta = np.where(is_true, size * rng.choice([-1.0, 1.0], p), 0.0)
     return Planted(X, X @ beta + rng.standard_normal(n), is_true)
+
+
+def stand_in(seed: int, n: int = 200, p: int = 200) -> Planted:
+    """Return the example of Meinshausen and Buehlmann (2010): the third column stands in for the two that are true."""
+    rng = np.random.default_rng([seed, 9])
+    correlation = np.eye(p)
+    correlation[[0, 1, 2, 2], [2, 2, 0, 1]] = 0.6
+    X = rng.standard_normal((n, p)) @ np.linalg.cholesky(correlation).T
+    return Planted(X, X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n), np.arange(p) < 2)
 
 
 def labels(data: Planted, seed: int) -> np.ndarray:
@@ -95,6 +105,30 @@ def stability(design: str, n_sets: int = N_SETS, inside: Any = None, n_pairs: in
             yield fitted.support_, data.is_true, fitted.pfer_bound_
 
     return counted(each())
+
+
+def randomised(inside: Any, weakness: float | None, n_sets: int, n_pairs: int = 25) -> np.ndarray:
+    """Return means over data sets with a stand-in, as `weakness_table` shows them."""
+    lines = []
+    for seed in range(n_sets):
+        data = stand_in(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SelectionWarning)
+            fitted = StabilitySelection(inside, n_pairs, weakness=weakness, random_state=seed).fit(data.X, data.y)
+        frequency, support = fitted.frequencies_, fitted.support_
+        n_false = support[~data.is_true].sum()
+        lines.append([frequency[:2].mean(), frequency[2], support[:2].mean(), support[2], n_false, fitted.pfer_bound_])
+    return np.array(lines).mean(axis=0)
+
+
+def weakness_table(n_sets: int) -> None:
+    """Show what columns weighed at random do to a stand-in."""
+    print("| selector | weakness | frequency: true | stand-in | selected: true | stand-in | false | promised |")
+    print("|---|---|---|---|---|---|---|---|")
+    for inside in (LassoCut(3), OrthogonalMatchingPursuit(3)):
+        for weakness in (None, 0.8, 0.5, 0.2):
+            row = " | ".join(f"{value:.2f}" for value in randomised(inside, weakness, n_sets))
+            print(f"| {inside.method} | {weakness or 'none'} | {row} |", flush=True)
 
 
 def knockoffs(design: str, n_sets: int = N_SETS, n_told: int = 60, classes: bool = False, **options: Any) -> Counted:
@@ -220,10 +254,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--knockpy", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--weakness", action="store_true")
     parser.add_argument("--sets", type=int, default=N_SETS)
     asked = parser.parse_args()
     if asked.speed:
         speed()
+    elif asked.weakness:
+        weakness_table(asked.sets)
     elif asked.knockpy:
         for design in DESIGNS:
             print(design, same_draws(design))

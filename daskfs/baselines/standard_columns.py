@@ -1,4 +1,4 @@
-"""The columns of a matrix, centred and of unit variance, each contiguous: block after block, as often as asked."""
+"""The columns of a matrix, centred and of unit variance (times weights), each contiguous: blocks, as often as asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from daskfs.kernels.baselines.online_descent import products
 from daskfs.kernels.linear.columns import copy_columns
-from daskfs.kernels.linear.moments import moments
+from daskfs.kernels.linear.moments import moments, weighed
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 
@@ -69,7 +69,7 @@ def pieces_of_tiles(n_features: int, tile: int, most: int) -> list[tuple[int, in
 
 
 class StandardColumns:
-    """Columns of a matrix, standardised over its weighted rows; those that are constant are 0.
+    """Columns of a matrix, standardised over its weighted rows, times their weights; those that are constant are 0.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class StandardColumns:
     Attributes
     ----------
     mean, scale : ndarray of shape (n_features,), float64
-        Known after the first pass; the scale of a constant column is 0.
+        Known after the first pass; the scale of a constant column is 0, of others divided by their weights.
     cross : ndarray of shape (n_features,), float64
         ⟨z_j, y - ȳ⟩, known after the first pass.
     total_weight : float
@@ -178,7 +178,7 @@ class StandardColumns:
 
     def _learn(self, X: np.ndarray, features: np.ndarray) -> None:
         """Take the moments of a block."""
-        found = moments(X, self._y, self._weight)
+        found = weighed(moments(X, self._y, self._weight), self.matrix.weights_of_columns(features))
         if not np.isfinite(found.scale).all():
             raise self.matrix.bad_column(int(features[np.flatnonzero(~np.isfinite(found.scale))[0]]))
         self.mean[features], self.scale[features], self.cross[features] = found.mean, found.scale, found.cross

@@ -17,6 +17,7 @@ import numpy as np
 from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip, as_slice
 from daskfs.matrix.buffers import block_length
+from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.names import Names
 from daskfs.matrix.split import rows_to_test
 from daskfs.matrix.streaming import (
@@ -118,6 +119,15 @@ class Matrix(ABC):
         """What encodes other rows as these were encoded, as a document; None where they are as they came."""
         return None
 
+    @property
+    def column_weights(self) -> ColumnWeights | None:
+        """Weights that standardised columns are multiplied by; None: every column weighs the same.
+
+        What `read` returns does not have them: whoever standardises columns divides their scale by them, so that
+        coefficients come back on the scale of the data.
+        """
+        return None
+
     of_table: Any = None
     """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
 
@@ -198,6 +208,14 @@ class Matrix(ABC):
     def weighted(self, weight: np.ndarray | None) -> Reweighted:
         """Return the same rows with other weights, float64 of shape (n_samples,); None: every row weighs the same."""
         return Reweighted(self, weight)
+
+    def weights_of_columns(self, columns: Rows = slice(None)) -> np.ndarray | None:
+        """Return the weights of some columns, float64; None where they have none."""
+        return None if self.column_weights is None else self.column_weights.of(columns, self.shape[1])
+
+    def with_column_weights(self, column_weights: ColumnWeights) -> WeighedColumns:
+        """Return the same rows and columns, the columns with weights."""
+        return WeighedColumns(self, column_weights)
 
     def split(self, test: Any = 0.2, by: str = "random", random_state: int | None = 0) -> tuple[RowView, RowView]:
         """Split the rows in two, for training and for testing; nothing is read.
@@ -448,6 +466,11 @@ class _View(Matrix):
         return self._matrix.encoder
 
     @property
+    def column_weights(self) -> ColumnWeights | None:
+        """Those of the base."""
+        return self._matrix.column_weights
+
+    @property
     def of_table(self) -> Any:  # type: ignore[override]
         """That of the base."""
         return self._matrix.of_table
@@ -570,6 +593,38 @@ class Reweighted(_View):
 
     def __repr__(self) -> str:
         return f"<Reweighted: {self._matrix!r}>"
+
+
+class WeighedColumns(_View):
+    """A matrix whose columns have weights, see `Matrix.column_weights`; everything else is as it was.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    column_weights : ColumnWeights
+        In place of those it has.
+    """
+
+    def __init__(self, matrix: Matrix, column_weights: ColumnWeights) -> None:
+        super().__init__(matrix, matrix.shape[0])
+        self._column_weights = column_weights
+
+    @property
+    def base(self) -> Matrix:
+        """The matrix itself: the weights travel with it."""
+        return self
+
+    def at(self, start: int, stop: int) -> Rows:
+        """Return rows [start, stop)."""
+        return slice(start, stop)
+
+    @property
+    def column_weights(self) -> ColumnWeights:
+        """Those given."""
+        return self._column_weights
+
+    def __repr__(self) -> str:
+        return f"<WeighedColumns: {self._matrix!r}>"
 
 
 def not_finite(place: str, value: Any, precision: str = "") -> DataError:

@@ -114,6 +114,11 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
         """The losses that the selector inside takes."""
         return LossOf() if self.selector is None else self.selector.loss_choice
 
+    @property
+    def weighs_columns(self) -> bool:
+        """Whether weights of columns mean something to the selector inside, and it sees them."""
+        return self._weighs_columns and bool(self.selector.weighs_columns)
+
     def _setting(self, name: str) -> Any:
         return getattr(self, name) or getattr(self.selector, name)
 

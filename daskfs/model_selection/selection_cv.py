@@ -83,6 +83,7 @@ class SelectionCV(MetaSelector):
     """
 
     method = "selection_cv"
+    _weighs_columns = True
     history_kind = "cross-validation"
 
     sizes: Sizes = None

@@ -2,7 +2,8 @@
 
     Input: a selector, B pairs, a threshold τ
     1. Draw two halves of the rows that have none in common, of each class alike; B times.
-    2. Select on each of the 2 B halves, as views of the rows.
+    2. Select on each of the 2 B halves, as views of the rows; with a weakness a < 1, column j of half b times a weight
+       w_bj, drawn between a and 1.
     3. Select the features that a share of τ of the halves selects, or more.
 
 R. D. Shah, R. J. Samworth (2013): Variable selection with error control: another look at stability selection.
@@ -11,7 +12,9 @@ J. R. Stat. Soc. B 75, 55-80. N. Meinshausen, P. Buehlmann (2010): Stability sel
 Differs from the papers: the average number that a half selects, which the bound is of, is estimated by that of the
 2 B halves, unless the selector is told a number. MESSAGE votes on disjoint subsets of the rows anyway: their votes can
 be taken as they are (`subsamples="own"`), with the same bound, for it asks of two subsamples only that they have no
-rows in common. It is then of features that so few rows select by chance.
+rows in common. It is then of features that so few rows select by chance. The weights
+are uniform, as in R's c060 (the theory of 2010 has two values), and drawn for each half by itself: so the two of a pair
+stay independent, and the bounds of 2013, which are of any procedure, hold of the randomised one.
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ from annotated_types import Gt, Le
 from daskfs.errors import Caution, ConfigError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.model_selection.base import MetaSelector
 from daskfs.model_selection.error_bounds import Assumption, expected_false_selections, largest_n_selected
 from daskfs.model_selection.stability_index import StabilityIndex, stability_index
-from daskfs.parameters import Count, Positive
+from daskfs.parameters import Count, Positive, PositiveShare
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.plan import choose_n_subsets
@@ -56,6 +60,8 @@ class Half:
     pair: int
     is_second: bool
     by_class: bool
+    weakness: float | None = None
+    """Least weight of a column: see `StabilitySelection`."""
 
     @property
     def name(self) -> str:
@@ -63,7 +69,7 @@ class Half:
         return f"{self.pair}{'b' if self.is_second else 'a'}"
 
     def of(self, matrix: Matrix) -> Matrix:
-        """Return these rows, a view; rows of weight zero are in neither half."""
+        """Return these rows, a view, and weights of columns of their own; rows of weight zero are in neither half."""
         weight = matrix.read_weight(slice(None))
         rows = np.arange(matrix.shape[0]) if weight is None else np.flatnonzero(weight > 0.0)
         strata = [rows]
@@ -74,7 +80,10 @@ class Half:
         for stratum in strata:
             drawn, half = rng.permutation(stratum), len(stratum) // 2
             taken.append(drawn[half : 2 * half] if self.is_second else drawn[:half])
-        return matrix.take(np.sort(np.concatenate(taken)))
+        found = matrix.take(np.sort(np.concatenate(taken)))
+        if self.weakness is None:
+            return found
+        return found.with_column_weights(ColumnWeights((self.seed, self.pair, int(self.is_second)), self.weakness))
 
 
 def selected_on(selector: BaseSelector, run: Run, sample: Half) -> dict[str, np.ndarray]:
@@ -126,7 +135,12 @@ class StabilitySelection(MetaSelector):
         What the bound supposes of the frequencies of features of noise: see `daskfs.model_selection.error_bounds`.
     subsamples : {"auto", "halves", "own"}
         "own" takes the votes of MESSAGE's subsets for frequencies, in one fit; "auto" does where it has 20 or more, of
-        columns.
+        columns, and `weakness` is not given.
+    weakness : float, optional
+        Randomises the selector, 0.2 to 0.8 in the paper: on each half every column has a weight of its own, drawn
+        between `weakness` and 1, which its standardised values are multiplied by; an l1 penalty is divided by it. Of
+        columns that stand in for each other not always the same one is then selected. For selectors that compare
+        coefficients or gradients of columns, not for feature groups or maps.
 
     Attributes
     ----------
@@ -176,21 +190,37 @@ class StabilitySelection(MetaSelector):
     pfer: Positive | None = None
     assumption: Literal["r-concave", "unimodal", "none"] = "r-concave"
     subsamples: Literal["auto", "halves", "own"] = "auto"
+    weakness: PositiveShare | None = None
 
     def _check_combination(self) -> None:
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
             raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
+        if self.weakness is not None:
+            self._check_weakness()
+
+    def _check_weakness(self) -> None:
+        """Refuse weights of columns where they would have no effect."""
+        if self.subsamples == "own":
+            raise ConfigError(
+                "weighs the columns of halves, not of MESSAGE's subsets", "weakness", "leave out subsamples"
+            )
+        if not self.selector.weighs_columns:
+            problem = f"{type(self.selector).__name__} as it is declared here takes no weights of columns"
+            remedy = "leave it out, or select columns with LassoCut, FullData, Message, FGM or OnlineSubstitution"
+            raise ConfigError(problem, "weakness", remedy)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if self._takes_own(shape.n_samples, shape.n_features):
             return plan_samples(self.recipe, shape, limits, 1, "its own subsets vote")
         what = f"{self.n_pairs} pairs of halves of the rows"
+        if self.weakness is not None:
+            what += f", columns weighed at random from {self.weakness:g} to 1"
         return plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
 
     def _takes_own(self, n_samples: int, n_features: int) -> bool:
         """Return whether the subsets of MESSAGE are the subsamples."""
-        if self.subsamples == "halves" or not _votes_on_columns(self.selector_):
+        if self.subsamples == "halves" or self.weakness is not None or not _votes_on_columns(self.selector_):
             return False
         given: Any = self.selector_
         n_subsets = choose_n_subsets(n_samples, n_features, given.n_subsets, given.subset_size)
@@ -215,6 +245,8 @@ class StabilitySelection(MetaSelector):
         self.frequencies_, self.n_selected_per_half_, self.stability_ = found.share, q, found.alike
         columns = np.flatnonzero(found.share >= self.threshold_ - 1e-12)
         notes = [self._bound_note(p), *self._take_columns(run, columns, found.share)]
+        if self.weakness is not None:
+            notes.append(f"on each half every column had a weight of its own, drawn between {self.weakness:g} and 1")
         if found.alike is not None and np.isfinite(found.alike.value):
             value, _, low, high = found.alike
             notes.append(f"stability of the selections (Nogueira): {value:.2f}, 95 % interval {low:.2f} to {high:.2f}")
@@ -225,7 +257,8 @@ class StabilitySelection(MetaSelector):
     def _on_halves(self, run: Run) -> Frequencies:
         """Steps 1 and 2."""
         seed, by_class = seed_of(self.random_state) or 0, find_loss(self.loss_).is_classifier
-        halves = [Half(seed, pair, second, by_class) for pair in range(self.n_pairs) for second in (False, True)]
+        pairs = range(self.n_pairs)
+        halves = [Half(seed, pair, second, by_class, self.weakness) for pair in pairs for second in (False, True)]
         p = run.matrix.shape[1]
         answers = on_samples(run, "halves", selected_on, self._recipe(p), halves)
         sets = [one["columns"] for one in answers]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -72,6 +72,15 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
     schema: TableSchemaGiven = None
     refit: RefitBy = "none"
     verbose: Verbose = False
+
+    _weighs_columns: ClassVar[bool] = False
+    """Whether what is selected depends on `daskfs.matrix.base.Matrix.column_weights`, of columns as they are."""
+
+    @property
+    def weighs_columns(self) -> bool:
+        """Whether weights of columns mean something to this selector."""
+        of_others = ("feature_groups", "feature_map", "approx", "estimator")
+        return self._weighs_columns and all(getattr(self, name, None) is None for name in of_others)
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
         """Return what a notebook shows: scikit-learn's diagram, of a fitted selector with its result."""

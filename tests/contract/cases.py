@@ -203,6 +203,8 @@ def _of_a_selector() -> Iterator[Case]:
     inside: dict[str, Any] = {"n_features_to_select": 6, "loss": "squared"}
     pursuit = daskfs.baselines.OrthogonalMatchingPursuit(**inside)
     yield Case("stability", "StabilitySelection", {"selector": pursuit, "n_pairs": 3}, unfit=no_name)
+    weighed = {"selector": pursuit, "n_pairs": 3, "weakness": 0.5}
+    yield Case("stability-weakness", "StabilitySelection", weighed, unfit=no_name)
     of_classes = daskfs.FGM(6, loss="logistic")
     options = {"selector": of_classes, "n_pairs": 2}
     yield Case("stability-classes", "StabilitySelection", options, "three classes", unfit=no_name, **OF_FGM)

@@ -79,9 +79,9 @@ def all_coefficients(path, n_features):
     return coef
 
 
-def largest_violation(path, X, y, weight):
+def largest_violation(path, X, y, weight, column_weight=1.0):
     """Of the conditions of optimality, over all λ and columns, as a part of the largest λ."""
-    Z = standardised(X, weight)
+    Z = standardised(X, weight) * column_weight
     share = weight / weight.sum()
     worst = 0.0
     for coef, intercept, lam in zip(
@@ -144,6 +144,20 @@ def test_every_solution_of_a_path_is_optimal(loss, design, n_samples, n_features
     assert len(path.lambdas) == 100
     assert len(path.entered) > 8
     assert largest_violation(path, X, y, weight) < 1e-7
+
+
+@pytest.mark.parametrize(("n_samples", "n_features"), [(300, 30), (80, 120)])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_column_of_less_weight_has_to_say_more(loss, n_samples, n_features):
+    X, y = make_block(loss, n_samples, n_features, seed=3, correlated=True)
+    weight, column_weight = np.ones(n_samples), np.random.default_rng(2).uniform(0.2, 1.0, n_features)
+    path = whole_path(loss, X, y, weight, min_ratio=0.05, column_weight=column_weight)
+    assert len(path.entered) > 8
+    assert largest_violation(path, X, y, weight, column_weight) < 1e-7
+    assert largest_violation(path, X, y, weight) > 0.1
+    same, plain = (whole_path(loss, X, y, weight, column_weight=one) for one in (np.ones(n_features), None))
+    np.testing.assert_array_equal(same.coef, plain.coef)
+    np.testing.assert_array_equal(same.gic, plain.gic)
 
 
 def test_the_squared_loss_gives_the_lasso():

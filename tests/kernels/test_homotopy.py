@@ -70,6 +70,37 @@ def brute_force(X, y, path, penalty, gic_rss):
     return np.array(values)
 
 
+@pytest.mark.parametrize("solver", ["homotopy", "descent"])
+@pytest.mark.parametrize("design", [design for design in DESIGNS if design[1] in IS_UNIQUE][:12], ids=str)
+def test_weights_of_columns_are_columns_of_that_length(design, solver):
+    X, y = make_block(*design)
+    weight = np.random.default_rng(design[0]).uniform(0.2, 1.0, X.shape[1])
+    path = follow(X, y, column_weight=weight, solver=solver)
+    assert (path.solver, path.given_up) == (solver, "")
+    Z, target = standardised(X, y)
+    short = np.asfortranarray(Z * weight)
+    _, expected, _ = sklearn_lasso_path(short, target, alphas=path.lambdas, tol=1e-14, max_iter=200_000)
+    np.testing.assert_allclose(all_coefficients(path, X.shape[1]), expected.T, atol=1e-8 * y.std())
+    fitted = X @ path.coefficients(path.best) + path.intercept(path.best)
+    np.testing.assert_allclose(fitted, short @ expected[:, path.best] + y.mean(), atol=1e-7 * y.std())
+    cache = path.gram  # of which a refit is made: without the weights
+    met = Z[:, cache.features]
+    np.testing.assert_allclose(cache.gram, met.T @ met / len(y), atol=1e-12)
+    np.testing.assert_allclose(cache.cross, met.T @ target / len(y), atol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["homotopy", "descent"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_one_change_no_bit(kind, solver):
+    X, y = make_block(1, kind, 120, 60)
+    path, same = (follow(X, y, solver=solver, column_weight=one) for one in (None, np.ones(60)))
+    for found, expected in zip(same, path, strict=True):
+        for part, other in zip(
+            *((one if isinstance(one, tuple) else (one,)) for one in (found, expected)), strict=True
+        ):
+            np.testing.assert_array_equal(part, other)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_the_path_is_that_of_scikit_learn(design):

@@ -58,11 +58,13 @@ def test_no_column_of_the_block_wants_in_anywhere_on_the_path(kind, seed):
     assert (np.where(np.abs(coef) > 1e-9, np.sign(coef) * gradient, np.inf) >= 2 * lambdas[:, None] - bound).all()
 
 
+@pytest.mark.parametrize("is_weighed", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", ["words", "topics"])
-def test_the_path_is_that_of_the_whole_block(kind, seed):
+def test_the_path_is_that_of_the_whole_block(kind, seed, is_weighed):
     X, y, weight = texts(seed, kind=kind)
-    options = {"penalty": 5.0, "max_features": 80}
+    column_weight = np.random.default_rng(seed).uniform(0.3, 1.0, X.shape[1]) if is_weighed else None
+    options = {"penalty": 5.0, "max_features": 80, "column_weight": column_weight}
     path, expected = lasso_path(entries(X), y, weight, **options), lasso_path(X, y, weight, **options)
     np.testing.assert_array_equal(path.entered, expected.entered)  # of two that are the same, the first
     np.testing.assert_allclose(path.lambdas, expected.lambdas, rtol=1e-7)

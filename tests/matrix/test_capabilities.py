@@ -19,8 +19,9 @@ from benchmarks import genotypes_real
 from benchmarks.genotypes_real import GenotypeSet
 from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.matrix.base import Matrix, Reweighted, RowView
+from daskfs.matrix.base import Matrix, Reweighted, RowView, WeighedColumns
 from daskfs.matrix.blocks import RowBlock, packed, unpacked
+from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.names import Names
 from daskfs.model_selection.knockoff_columns import KnockoffMatrix, column_blocks
 from daskfs.model_selection.second_order import law_of
@@ -33,9 +34,9 @@ from daskfs.store.writer import StoreWriter
 
 N, P = 13, 7
 DERIVED = {"bad_column", "bad_value", "column_blocks", "row_blocks", "split", "take", "target", "weighted"}
-DERIVED |= {"to_dask_array"}
+DERIVED |= {"to_dask_array", "weights_of_columns", "with_column_weights"}
 CAPABILITIES = {name for name in vars(Matrix) if not name.startswith("_")} - DERIVED
-VIEWS = (RowView, Reweighted)
+VIEWS = (RowView, Reweighted, WeighedColumns)
 
 
 def values(dtype=np.float32):
@@ -50,12 +51,16 @@ NAMED = [f"gene{j}" for j in range(P)]
 class Places:
     """Stands for what a test of any matrix knows of it: X, y, weight, source row and label of each of its rows."""
 
-    def __init__(self, X, y, weight, source, labels):
+    def __init__(self, X, y, weight, source, labels, column_weights=None):
         self.X, self.y, self.weight, self.source, self.labels = X, y, weight, source, labels
+        self.column_weights = column_weights
 
     def taken(self, rows):
         parts = (self.X, self.y, self.weight, self.source, self.labels)
-        return Places(*(None if part is None else part[rows] for part in parts))
+        return Places(*(None if part is None else part[rows] for part in parts), self.column_weights)
+
+    def weighed(self, column_weights):
+        return Places(self.X, self.y, self.weight, self.source, self.labels, column_weights)
 
 
 def in_memory(X, **options):
@@ -143,17 +148,21 @@ def views(draw, kind, matrix, known):
     """A matrix, rows of it, other weights, or several of these on top of each other; and what is known of it."""
     for _ in range(draw(st.integers(0, 3))):
         n = matrix.shape[0]
-        if draw(st.booleans()):
+        kind = draw(st.sampled_from(["rows", "weight", "weights of columns"]))
+        if kind == "rows":
             start = draw(st.integers(0, n - 1))
             consecutive = st.integers(start + 1, n).map(lambda stop, start=start: list(range(start, stop)))
             anyhow = st.lists(st.integers(0, n - 1), min_size=1, max_size=2 * N)
             rows = np.array(draw(st.one_of(consecutive, anyhow)), dtype=np.int64)
             matrix, known = matrix.take(rows), known.taken(rows)
+        elif kind == "weights of columns":
+            matrix = matrix.with_column_weights(ColumnWeights((draw(st.integers(0, 9)),), 0.5))
+            known = known.weighed(matrix.column_weights)
         else:
             weight = draw(st.none() | st.lists(st.integers(0, 9), min_size=n, max_size=n))
             weight = None if weight is None else np.array(weight, dtype=np.float64)
             matrix = matrix.weighted(weight)
-            known = Places(known.X, known.y, weight, known.source, known.labels)
+            known = Places(known.X, known.y, weight, known.source, known.labels, known.column_weights)
     return matrix, known
 
 
@@ -205,6 +214,14 @@ class Examination:
     def read_weight(self):
         same(self.matrix.read_weight(self.rows), None if self.known.weight is None else self.known.weight[self.rows])
         same(self.matrix.read_weight(), self.known.weight)
+
+    def column_weights(self):
+        assert self.matrix.column_weights == self.known.column_weights
+        found = self.matrix.weights_of_columns(self.columns)
+        if self.known.column_weights is None:
+            assert found is None
+        else:
+            same(found, self.known.column_weights.of(slice(None), self.matrix.shape[1])[self.columns])
 
     def source_rows(self):
         same(

@@ -71,6 +71,7 @@ class LassoCut(ColumnBaseline):
     """
 
     method = "lasso_cut"
+    _weighs_columns = True
     history_columns: ClassVar = {"penalty": float, "n_active": int}
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:

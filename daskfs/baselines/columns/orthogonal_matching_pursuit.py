@@ -68,6 +68,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
     """
 
     method = "orthogonal_matching_pursuit"
+    _weighs_columns = True
     keeps_columns, joins_for_good = True, True
     history_columns: ClassVar = {"index": int, "pass": int, "product": float, "objective": float}
 
@@ -127,7 +128,8 @@ class _Growing:
             k = self.n
             self.columns[k] = source.of(np.array([j]))[0]
             products(self.columns[: k + 1], self.problem.share * self.columns[k], self.gram[k, : k + 1])
-            self.gram[k, k] = 1.0
+            weight = source.matrix.weights_of_columns(np.array([j]))
+            self.gram[k, k] = 1.0 if weight is None else weight[0] ** 2
             self.gram[:k, k] = self.gram[k, :k]
             rank = extend_cholesky(self.gram, self.members, k + 1, k, self.factor)
             if rank == k + 1:

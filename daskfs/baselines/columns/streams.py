@@ -128,6 +128,7 @@ class L1Stream(ColumnBaseline):
         Its history has one row for each pass: penalty, n_active, most_active, objective.
     """
 
+    _weighs_columns = True
     history_columns: ClassVar = {"penalty": float, "n_active": int, "most_active": int, "objective": float}
 
     penalty: Positive | None = None

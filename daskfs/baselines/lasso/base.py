@@ -82,6 +82,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
     """
 
     history_kind = "criterion path"
+    _weighs_columns = True
 
     criterion: Literal["bic", "ric", "ebic"] = "ebic"
     gamma: Share = 0.5

@@ -25,7 +25,7 @@ from daskfs.baselines.lasso.tasks import (
 )
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
 from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
-from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.linear.moments import Moments, weighed
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
@@ -68,7 +68,8 @@ class BlockPasses:
 def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: SelectionSettings) -> list[LassoPath]:
     """Return the Lasso path of every weighting, as far as the criterion needs it."""
     n_features = passes.run.matrix.shape[1]
-    all_moments = passes.moments(weightings)
+    column_weight = passes.run.matrix.weights_of_columns()
+    all_moments = [weighed(m, column_weight) for m in passes.moments(weightings)]
     features = [np.empty(0, dtype=np.int64) for _ in weightings]
     gram = [np.empty((0, n_features)) for _ in weightings]
     first = n_features if n_features <= MOST_ROWS else FIRST_ROWS
@@ -89,6 +90,7 @@ def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: Sele
                     gram[k],
                     **settings.of_path(all_moments[k].total, n_features),
                     batch=min(max(FIRST_ROWS, len(features[k])), MOST_ROWS),
+                    column_weight=column_weight,
                 )
         if not any(len(rows) for rows in wanted):
             return [path for path in paths if path is not None]

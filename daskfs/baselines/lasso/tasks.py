@@ -177,7 +177,7 @@ def select_on_sample(matrix: Matrix, settings: SelectionSettings, rows: Rows, we
     """Select on a bootstrap sample of all rows."""
     part = RowPart(0, rows)
     X, y, weight = read_rows(matrix, slice(None), settings.positive, rows)
-    choice = choose(X, y, weighting.of(part, weight), settings, is_first=True)
+    choice = choose(X, y, weighting.of(part, weight), settings, True, matrix.weights_of_columns())
     if choice is None:
         raise bad_value_of(matrix, rows, X)
     return choice

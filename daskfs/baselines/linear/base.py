@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, diags_array
 
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
@@ -125,6 +125,10 @@ class LinearBaseline(BaseSelector):
     def _laid_out(self, run: Run, y: np.ndarray, weight: np.ndarray) -> LaidOut:
         """Return X standardised (a sparse one as it is)."""
         X, mean, inverse = _columns(run.matrix, weight)
+        column_weight = run.matrix.weights_of_columns()
+        if column_weight is not None:
+            X = X * column_weight if isinstance(X, np.ndarray) else X @ diags_array(column_weight).tocsr()
+            inverse = inverse * column_weight
         return LaidOut(X[weight > 0.0], mean, inverse)
 
     def _sizes(self, X: Any, coef: np.ndarray) -> np.ndarray:

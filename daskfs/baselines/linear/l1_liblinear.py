@@ -80,6 +80,7 @@ class L1Liblinear(LinearBaseline):
     """
 
     method = "l1_liblinear"
+    _weighs_columns = True
     copies = 24
 
     loss: Annotated[str, LossOf(TWO_CLASSES, among=("logistic", "squared_hinge"), prefers="squared_hinge")] = "auto"

@@ -67,6 +67,7 @@ class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
     """
 
     method = "sgd_slr"
+    _weighs_columns = True
     copies = 8
     loss = "logistic"
 

@@ -47,7 +47,7 @@ from daskfs.kernels.glm.state import (
 from daskfs.kernels.glm.steps import follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
-from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.linear.moments import Moments, weighed
 from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
 
@@ -151,6 +151,7 @@ def glm_path(
     patience: int | None = 10,
     max_features: int | None = None,
     tol: float = 1e-6,
+    column_weight: np.ndarray | None = None,
 ) -> GlmPath:
     """Follow the Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
 
@@ -183,6 +184,8 @@ def glm_path(
     tol : float
         Newton steps end below this, measured in the norm of the Hessian and standard deviations of the null model's
         residuals.
+    column_weight : ndarray of shape (n_features,), float64, optional
+        As `daskfs.kernels.lasso.path.lasso_path` takes it.
 
     Returns
     -------
@@ -198,7 +201,7 @@ def glm_path(
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
     state = new_state(X, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
-    m = block_moments(X, state.at.residual / problem.share, weight)
+    m = weighed(block_moments(X, state.at.residual / problem.share, weight), column_weight)
     if lambdas is None:
         largest = float(np.max(np.abs(m.cross), initial=0.0))
         is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)

@@ -37,18 +37,19 @@ def lasso_path_from_gram(
     max_features: int | None = None,
     sigma2: float | None = None,
     batch: int = 16,
+    column_weight: np.ndarray | None = None,
 ) -> tuple[LassoPath, np.ndarray]:
     """Follow the path as far as the Gram rows allow.
 
     Parameters
     ----------
     m : Moments
-        Of all rows.
+        Of all rows; with weights of columns, of the weighed ones, as are the Gram rows.
     features : ndarray of shape (n_rows,), int64
         Whose Gram rows there are.
     gram : ndarray of shape (n_rows, n_features), float64
         ⟨z_f, z_j⟩ for each of them.
-    penalty, n_lambdas, gic_rss, patience, max_features, sigma2
+    penalty, n_lambdas, gic_rss, patience, max_features, sigma2, column_weight
         As in `daskfs.kernels.lasso.path.lasso_path`.
     batch : int
         How many rows to want at once: each time costs a pass over the data.
@@ -64,7 +65,7 @@ def lasso_path_from_gram(
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
-    state = new_state(n_features, len(features), min(max_features, n_features) + 16)
+    state = new_state(n_features, len(features), min(max_features, n_features) + 16, column_weight)
     state.gram[:] = gram
     state.row_of[features] = np.arange(len(features))
     state.counts[ROWS] = len(features)

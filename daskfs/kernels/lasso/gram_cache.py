@@ -51,7 +51,7 @@ def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
     """Return the features that are kept, their means, scales and products with the target, and their correlations.
 
     All that have a Gram row, the entered ones first. Where that is every feature that varies, and they are more than
-    may be kept, the entered ones alone: nobody has looked for the others.
+    may be kept, the entered ones alone: nobody has looked for the others. All without the weights of columns.
     """
     n_entered, n_varying = state.counts[ENTERED], 0
     for j in range(scale.shape[0]):
@@ -68,11 +68,11 @@ def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
         if n_found < n and not is_entered[state.feature_of[row]]:
             features[n_found] = state.feature_of[row]
             n_found += 1
-    gram = np.empty((n, n))
+    gram, norm = np.empty((n, n)), state.norm[features]
     for q in range(n):
         gram_row = state.gram[state.row_of[features[q]]]
         gram[q, q] = 1.0
         for r in range(q):  # the other sum differs by rounding
-            gram[q, r] = gram_row[features[r]]
+            gram[q, r] = gram_row[features[r]] / (norm[q] * norm[r])
             gram[r, q] = gram[q, r]
-    return features, mean[features], scale[features], cross[features], gram
+    return features, mean[features], scale[features] * norm, cross[features] / norm, gram

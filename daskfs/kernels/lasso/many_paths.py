@@ -201,7 +201,7 @@ def _begin(state, capacity):  # type: ignore[no-untyped-def]
     return PathState(
         state.gradient, state.gram[:capacity], state.row_of, state.feature_of, state.is_settled,
         state.entered[:capacity], state.entered_gram, state.entered_cross, state.entered_gradient, state.coef,
-        state.factored, state.factor, state.counts,
+        state.factored, state.factor, state.counts, state.norm,
     )  # fmt: skip
 
 

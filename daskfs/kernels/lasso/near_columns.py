@@ -31,7 +31,7 @@ STRIDE = 0.6  # of λ, at most, from one reference to the next: at the smallest 
 
 
 @kernel
-def follow_near_knots(X, y, weight, m, rule, smallest, capacity, largest_model, n_knots):  # type: ignore[no-untyped-def]
+def follow_near_knots(X, y, weight, m, norm, rule, smallest, capacity, largest_model, n_knots):  # type: ignore[no-untyped-def]
     """Return the knots of a block of entries as `follow_knots` does, and of the near columns numbers, moments, state.
 
     The last is how many passes over the block were made.
@@ -42,7 +42,7 @@ def follow_near_knots(X, y, weight, m, rule, smallest, capacity, largest_model, 
     features, outside = _near(gradient, NEAR * largest, np.empty(0, np.int64))
     of_near = _moments_of(m, features)
     near = near_entries(X, of_near, features, places, values)
-    state = _first_state(room, features.shape[0], capacity, largest_model)
+    state = _first_state(room, norm[features], capacity, largest_model)
     knots, segment, feature, lam = first_knot(of_near, rule, state, n_knots)
     watch = Watch(outside, np.zeros(capacity), of_near.cross)
     last, step, best, n_passes = lam, 1, 0, 0
@@ -59,7 +59,7 @@ def follow_near_knots(X, y, weight, m, rule, smallest, capacity, largest_model, 
         n_passes += 1
         joined, outside = _near(gradient, NEAR * last, features)
         if joined.shape[0] > features.shape[0]:
-            state, segment = _widen(X, weight, m, features, joined, room, places, values, state, segment)
+            state, segment = _widen(X, weight, m, norm, features, joined, room, places, values, state, segment)
             features, of_near = joined, _moments_of(m, joined)
             near = near_entries(X, of_near, features, places, values)
         watch = Watch(outside, coef, gradient[features])
@@ -81,13 +81,14 @@ def _moments_of(m, features):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _first_state(room, n_features, capacity, largest_model):  # type: ignore[no-untyped-def]
+def _first_state(room, norm, capacity, largest_model):  # type: ignore[no-untyped-def]
+    n_features = norm.shape[0]
     return PathState(
         np.zeros(n_features), room[: capacity * n_features].reshape(capacity, n_features),
         np.full(n_features, -1, np.int64), np.zeros(capacity, np.int64), np.zeros(n_features, np.bool_),
         np.zeros(capacity, np.int64), np.empty((capacity, capacity)), np.zeros(capacity), np.zeros(capacity),
         np.zeros(capacity), np.full(largest_model, -1, np.int64), np.zeros((largest_model, largest_model)),
-        np.zeros(5, np.int64),
+        np.zeros(5, np.int64), norm,
     )  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def _residual(X, y, weight, m, features, coef, state):  # type: ignore[no-untype
 
 
 @kernel
-def _widen(X, weight, m, features, joined, room, places, values, state, segment):  # type: ignore[no-untyped-def]
+def _widen(X, weight, m, norm, features, joined, room, places, values, state, segment):  # type: ignore[no-untyped-def]
     """Return state and segment with room for the columns that joined, whose part of every Gram row is made."""
     n_before, n_near, n_rows, capacity = features.shape[0], joined.shape[0], state.counts[ROWS], state.gram.shape[0]
     place = np.searchsorted(joined, features)
@@ -142,6 +143,7 @@ def _widen(X, weight, m, features, joined, room, places, values, state, segment)
     wider = PathState(
         np.zeros(n_near), gram, row_of, state.feature_of, is_settled, state.entered, state.entered_gram,
         state.entered_cross, state.entered_gradient, state.coef, state.factored, state.factor, state.counts,
+        norm[joined],
     )  # fmt: skip
     return wider, Segment(
         np.zeros(n_near), np.zeros(n_near), np.zeros(n_near), is_open, segment.sign, segment.refit, segment.direction

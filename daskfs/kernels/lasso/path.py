@@ -40,7 +40,7 @@ from daskfs.kernels.lasso.steps import (
     restart,
 )
 from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram, wants_whole_gram
-from daskfs.kernels.linear.moments import Moments
+from daskfs.kernels.linear.moments import Moments, weighed
 
 GRAM_NBYTES = 256 << 20
 STOPS = ("end of the path", "patience", "max_features", "Gram rows")
@@ -146,6 +146,7 @@ def lasso_path(
     sigma2: float | None = None,
     solver: str = "homotopy",
     max_cached: int | None = 64,
+    column_weight: np.ndarray | None = None,
 ) -> LassoPath:
     """Follow the Lasso path of one block and choose on it by ``n log(RSS / n) + penalty |M|``.
 
@@ -175,6 +176,8 @@ def lasso_path(
         The homotopy descends where it gives up; the path says so.
     max_cached : int, optional
         The features whose Gram rows are kept for a refit, at most, in order of their making; None keeps all.
+    column_weight : ndarray of shape (n_features,), float64, optional
+        Over 0, at most 1; the penalty of a column is λ over its weight.
 
     Returns
     -------
@@ -182,7 +185,7 @@ def lasso_path(
     """
     is_narrow = not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     m, gram = moments_and_gram(X, y, weight) if is_narrow else (block_moments(X, y, weight), None)
-    n_features = X.shape[1]
+    m, n_features = weighed(m, column_weight), X.shape[1]
     if max_features is None:
         max_features = default_max_features(m.total, n_features)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
@@ -191,12 +194,15 @@ def lasso_path(
     is_exact = lambdas is None and solver == "homotopy" and largest > 0.0
     given_up = ""
     if is_exact and isinstance(X, ColumnEntries):
-        path = _by_near_columns(X, y, weight, m, rule, smallest, capacity, largest_model, max_cached)
+        norm = np.ones(n_features) if column_weight is None else column_weight
+        path = _by_near_columns(X, y, weight, m, norm, rule, smallest, capacity, largest_model, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
-    state = new_state(n_features, capacity, largest_model)
+    state = new_state(n_features, capacity, largest_model, column_weight)
     if is_narrow:
+        if column_weight is not None:
+            gram *= column_weight[:, None] * column_weight
         keep_rows(gram, m.scale, state)
     if is_exact and not given_up:
         path = _by_homotopy(X, weight, m, rule, smallest, state, max_cached)
@@ -235,6 +241,7 @@ def _by_near_columns(
     y: np.ndarray,
     weight: np.ndarray,
     m: Moments,
+    norm: np.ndarray,
     rule: Rule,
     smallest: float,
     capacity: int,
@@ -242,7 +249,7 @@ def _by_near_columns(
     max_cached: int | None,
 ) -> LassoPath:
     knots, n_knots, best, stop, features, of_near, state, n_passes = follow_near_knots(
-        X, y, weight, m, rule, smallest, capacity, largest_model, knot_capacity(rule.max_features)
+        X, y, weight, m, norm, rule, smallest, capacity, largest_model, knot_capacity(rule.max_features)
     )
     entered, cache = features[state.entered[: state.counts[ENTERED]]], cache_gram(of_near, state, max_cached)
     cache = cache._replace(features=features[cache.features])

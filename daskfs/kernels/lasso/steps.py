@@ -63,9 +63,10 @@ class PathState(NamedTuple):
     factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
     factor: np.ndarray  # (k, k)
     counts: np.ndarray  # (5,)
+    norm: np.ndarray  # (p,) √⟨z_j, z_j⟩: 1, or the weight of the column, at most 1
 
 
-def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
+def new_state(n_features: int, capacity: int, largest_model: int, column_weight: np.ndarray | None = None) -> PathState:
     """Return the state before the first step, with room for `capacity` Gram rows and models of `largest_model`."""
     return PathState(
         gradient=np.zeros(n_features),
@@ -81,6 +82,7 @@ def new_state(n_features: int, capacity: int, largest_model: int) -> PathState:
         factored=np.full(largest_model, -1, dtype=np.int64),
         factor=np.zeros((largest_model, largest_model)),
         counts=np.zeros(5, dtype=np.int64),
+        norm=np.ones(n_features) if column_weight is None else column_weight,
     )
 
 
@@ -164,13 +166,13 @@ def _sweep(state, lam):  # type: ignore[no-untyped-def]
     largest = 0.0
     signs_moved = False
     for q in range(n_entered):
-        old = coef[q]
-        free = gradient[q] + old
+        old, square = coef[q], state.entered_gram[q, q]
+        free = gradient[q] + square * old
         new = 0.0
         if free > lam:
-            new = free - lam
+            new = (free - lam) / square
         elif free < -lam:
-            new = free + lam
+            new = (free + lam) / square
         if new != old:
             coef[q] = new
             signs_moved = signs_moved or new * old <= 0.0
@@ -328,7 +330,7 @@ def enter(state, feature, cross):  # type: ignore[no-untyped-def]
     for r in range(q):
         state.entered_gram[q, r] = gram_row[state.entered[r]]
         state.entered_gram[r, q] = gram_row[state.entered[r]]
-    state.entered_gram[q, q] = 1.0
+    state.entered_gram[q, q] = state.norm[feature] * state.norm[feature]
     state.entered_cross[q] = cross
     state.entered_gradient[q] = state.gradient[feature]
     state.coef[q] = 0.0

@@ -18,7 +18,7 @@ MAX_JACOBI_SWEEPS = 60
 
 @kernel
 def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[no-untyped-def]
-    """Factor ``gram[members][:, members]``, of unit diagonal, keeping the first `n_kept` rows of `factor`.
+    """Factor ``gram[members][:, members]``, keeping the first `n_kept` rows of `factor`.
 
     A member that depends on the ones before it gets a pivot of 0 and no part in `solve_cholesky`.
 
@@ -40,7 +40,7 @@ def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[n
             break
         for r in range(q):
             factor[q, r] = gram[members[q], members[r]]
-        _factor_row(factor, q, 1.0)
+        _factor_row(factor, q, gram[members[q], members[q]])
     rank = 0
     for q in range(n_members):
         if factor[q, q] > 0.0:

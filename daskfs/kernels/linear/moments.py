@@ -35,6 +35,13 @@ class Moments(NamedTuple):
     """⟨z_j, y - y_mean⟩, of shape (n_features,)."""
 
 
+def weighed(m: Moments, column_weight: np.ndarray | None) -> Moments:
+    """Return the moments of columns w_j z_j, whose coefficients an l1 penalty takes 1 / w_j times as heavily."""
+    if column_weight is None:
+        return m
+    return m._replace(scale=m.scale / column_weight, cross=m.cross * column_weight)
+
+
 @kernel
 def moments(X, y, weight):  # type: ignore[no-untyped-def]
     """Return the Moments of a block in one pass.

@@ -206,6 +206,7 @@ class FGM(SelectsGroups):
     score_kind = "standardised coefficient"
     history_kind = "passes"
     _takes_overlap = True
+    _weighs_columns = True
 
     n_features_to_select: CountOrCV | None = None
     n_features_per_pass: Count | None = None
@@ -335,7 +336,10 @@ class FGM(SelectsGroups):
         cut = cut_columns(shape, sizes, run.limits, way, n_problems, scoring)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
-        scaling = partial(Scaling.of, moments, float(weight.sum()), is_centred, self.normalize)
+        column_weight = matrix.weights_of_columns()
+        scaling = partial(
+            Scaling.of, moments, float(weight.sum()), is_centred, self.normalize, column_weight=column_weight
+        )
         if cost is not None:
             measured = moments.mean, moments.deviation, moments.minimum, moments.maximum, weight
             room = None if run.task_limit is None else run.task_limit - dual_nbytes(shape.n_samples, n_problems)

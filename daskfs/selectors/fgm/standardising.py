@@ -63,7 +63,14 @@ class Scaling:
     """Columns whose deviations were taken with `PRIOR_ROWS` more rows."""
 
     @classmethod
-    def of(cls, moments: ColumnMoments, n_rows: float, is_centred: bool, normalize: bool | str) -> Self:
+    def of(
+        cls,
+        moments: ColumnMoments,
+        n_rows: float,
+        is_centred: bool,
+        normalize: bool | str,
+        column_weight: np.ndarray | None = None,
+    ) -> Self:
         """Return the scaling of columns with these moments over so many rows; `normalize` is that of FGM."""
         mean, deviation = moments.mean, moments.deviation
         spread = deviation if is_centred else np.sqrt(deviation * deviation + mean * mean)
@@ -75,6 +82,8 @@ class Scaling:
         inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=spread > 0.0)
         if not normalize:
             inverse = (spread > 0.0).astype(np.float64)
+        if column_weight is not None:
+            inverse *= column_weight
         centre = mean.copy() if is_centred else np.zeros(len(mean))
         return cls(centre, inverse, (deviation * inverse) ** 2, n_mostly_zero)
 

@@ -237,6 +237,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     """
 
     method = "message"
+    _weighs_columns = True
     score_kind = "inclusion frequency"
     history_kind = "criterion path"
 

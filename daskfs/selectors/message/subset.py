@@ -239,11 +239,17 @@ class SubsetChoice(Record):
 
 
 def choose(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+    column_weight: np.ndarray | None = None,
 ) -> SubsetChoice | None:
     """Return what one subset chooses, with its path if it is the first; None where X is not finite.
 
-    The target is as the loss wants it: -1 and 1 for two classes, 0, 1, ... for several.
+    The target is as the loss wants it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights where
+    `SelectionSettings.weighs_columns`.
     """
     if isinstance(X, ColumnEntries) and settings.approx == "lsa":
         X = dense_block(X)
@@ -252,16 +258,23 @@ def choose(
     if settings.loss != "squared":
         X, y, weight = merge_rows(X, y, weight)
     if settings.loss == "multinomial":
-        return _choice_by_class(X, y, weight, settings, is_first)
-    return _choice_of_path(X, y, weight, settings, is_first)
+        return _choice_by_class(X, y, weight, settings, is_first, column_weight)
+    return _choice_of_path(X, y, weight, settings, is_first, column_weight)
 
 
 def _choice_of_path(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+    column_weight: np.ndarray | None,
 ) -> SubsetChoice | None:
     total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
     penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
-    path = _path(X, y, weight, settings, least)  # the longest of those that any number of subsets asks for
+    path = _path(
+        X, y, weight, settings, least, column_weight
+    )  # the longest of those that any number of subsets asks for
     m = path.moments
     if np.isnan(m.scale).any():
         return None
@@ -289,7 +302,14 @@ def _ballot_at(path: AnyPath, step: int, null: float, abstains: bool, least_pena
     return Ballot(selected, path.coefficients(step)[selected], path.intercept(step), abstains, least_penalty)
 
 
-def _path(X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, penalty: float) -> AnyPath:
+def _path(
+    X: Any,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    penalty: float,
+    column_weight: np.ndarray | None,
+) -> AnyPath:
     total = float(weight.sum())
     options = {**settings.of_path(total, X.shape[1]), "penalty": penalty}
     if settings.groups is not None:
@@ -299,11 +319,11 @@ def _path(X: Any, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
         of_group = penalty - of_column
         return group_path(X, y, weight, settings.groups, per_column=of_column, per_group=of_group, **how, **options)
     if settings.loss == "squared":
-        return lasso_path(X, y, weight, **options)
+        return lasso_path(X, y, weight, column_weight=column_weight, **options)
     options |= {"loss": settings.loss, "threshold": settings.threshold}
     if settings.approx == "lsa":
         return lsa_path(X, y, weight, **options)  # type: ignore[arg-type]
-    return glm_path(X, y, weight, tol=settings.tol, **options)
+    return glm_path(X, y, weight, tol=settings.tol, column_weight=column_weight, **options)
 
 
 def _choice_of_estimator(
@@ -341,13 +361,18 @@ def _fit_estimator(
 
 
 def _choice_by_class(
-    X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, is_first: bool
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+    column_weight: np.ndarray | None,
 ) -> SubsetChoice | None:
     """Choose for each class against all others."""
     two = replace(settings, loss="logistic", classes=())
     choices = []
     for c in range(len(settings.classes)):
-        choice = _choice_of_path(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0)
+        choice = _choice_of_path(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0, column_weight)
         if choice is None:
             return None
         choices.append(choice)

@@ -72,6 +72,7 @@ class SubstitutionSelector(
     """
 
     score_kind = "loss increase"
+    _weighs_columns = True
 
     n_features_to_select: CountOrCV | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,12 @@ class Columns(Record):
         parts = (self.ids, self.rows, self.mean, self.scale, self.square)
         return Columns(*(part[which] for part in parts))
 
+    def weighed(self, column_weight: np.ndarray) -> Columns:
+        """Return the columns times their weights; of floating point, in place."""
+        if not self.is_int8:
+            self.rows[...] *= column_weight[:, None]
+        return replace(self, scale=self.scale / column_weight, square=self.square * column_weight**2)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -131,6 +137,9 @@ def read_columns(
     else:
         rows[...] = matrix.read(slice(None), as_slice(ids)).T
     columns = prepared(ids, rows, settings, weight)
+    column_weight = matrix.weights_of_columns(ids)
+    if column_weight is not None:
+        columns = columns.weighed(column_weight)
     bad = np.flatnonzero(np.isnan(columns.scale))
     if len(bad):
         raise matrix.bad_column(int(ids[bad[0]]))

@@ -234,7 +234,8 @@ class SubstitutionStream:
     def _verdicts(self, ids: np.ndarray) -> np.ndarray | None:
         """Return what the entries of columns say of them, int8; None where each must be looked at."""
         state, members, rule = self.engine.entry_state(), self.engine.members, self.engine.rule
-        entries = None if state is None else self.matrix.sparse_columns(as_slice(ids))
+        is_judged = state is not None and self.matrix.column_weights is None
+        entries = self.matrix.sparse_columns(as_slice(ids)) if is_judged else None
         if state is None or entries is None or entries.taken is not None:
             return None
         verdict = np.empty(len(ids), np.int8)

@@ -116,7 +116,8 @@ def gathered(rows: Matrix, task_limit: int | None) -> Matrix:
         return rows
     random, table = rows.rows_are_random, rows.table_columns
     names = rows.names.given if rows.names.are_given else None
-    return ArrayMatrix(rows.read(slice(None)), rows.read_target(), rows.read_weight(), names, random, table)
+    found = ArrayMatrix(rows.read(slice(None)), rows.read_target(), rows.read_weight(), names, random, table)
+    return found if rows.column_weights is None else found.with_column_weights(rows.column_weights)
 
 
 def is_a_task(recipe: Recipe, shape: DataShape, limits: Limits, is_resident: bool = False) -> bool:
