@@ -4,7 +4,7 @@ Where nobody says how many features, selectors and numbers are compared by cross
 
     1. On the rows outside each fold: a path of up to ten sizes of FGM, of MISSION and of online substitution (numbers,
        two classes); and ridges on all columns and on ever fewer of them (`RidgeElimination`), each with eleven
-       strengths, of sparse columns on two scales. What does not keep the memory limit takes no part.
+       strengths, of columns that are mostly zeros on two scales. What does not keep the memory limit takes no part.
     2. The log loss, or the mean squared error, of each on the fold's rows.
        Below 1,000 rows folds are drawn several times.
     3. The selection of the best mean.
@@ -23,7 +23,8 @@ features is asked for, its selection is taken:
 
 Each line is the best of ours with 30 features, or within .005 of it, by the means of `benchmarks/which_selector.py` on
 38 open sets (docs/which_selector.md). MESSAGE is not among them: it keeps fewer features than predict best, and is
-taken for inference. What is chosen depends on the data alone, never on where or in how much memory the fit runs.
+taken for inference. What is chosen depends on the data, and on nothing else where the memory limit is kept by all that
+is compared; a note names what took no part.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, de
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.samples import gathered
 
 MOST_COLUMNS, MANY_COLUMNS = 1 << 22, 1_000
 MOST_VALUES = 1 << 26
@@ -245,7 +247,7 @@ class Auto(BaseSelector):
 
     def _fit_best(self, run: Run, contenders: list[Contender]) -> None:
         """Compare on the same folds, and fit what was best on all rows."""
-        rows = run.over(weighted_rows(run.matrix))
+        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, whoever takes rows or columns
         shape = replace(rows.shape, n_classes=self._n_classes)
         plan_all(contenders, shape, rows.limits, 1)  # refuses a limit that is too small for all
         kept = [one for one in contenders if one.keeps(shape, rows.limits)]

@@ -17,7 +17,7 @@ What is declared twice, here and inside, is decided here for all subclasses:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -44,14 +44,6 @@ class _NamesByNumber:
 
     def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
         return np.array([self._names[number] for number in numbers.tolist()], dtype=object)
-
-
-def _has_named_classes(selector: Any) -> bool:
-    """Return whether classes have weights of their own inside."""
-    inside = getattr(selector, "selector", None)
-    return isinstance(getattr(selector, "class_weight", None), Mapping) or (
-        inside is not None and _has_named_classes(inside)
-    )
 
 
 def _by_code(weights: Mapping[Any, Any], labels: np.ndarray) -> dict[int, Any]:
@@ -87,6 +79,8 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     _takes_selection: ClassVar[bool] = True
     """Whether the selection is one of a fitted `selector_`, and not of columns fitted here."""
+    refused_inside: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Parameters that no selector inside may have set: what is wrong with each, and the remedy."""
     selector_: BaseSelector
     _labels: np.ndarray | None
     """Of classes, by which weights inside know them: the rows have their numbers."""
@@ -97,6 +91,18 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
             problem = f"expected a selector of daskfs, found {self.selector!r}"
             raise ConfigError(problem, "selector", "pass one, FGM() for example")
         self.selector.check_parameters()
+        for name, (problem, remedy) in self.refused_inside.items():
+            for place, value in self._set_inside(name):
+                if value is not None:
+                    raise ConfigError(problem, place, remedy)
+
+    def _set_inside(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield the place and the value of a parameter of the selector inside, and of those inside that."""
+        selector, place = self.selector, "selector"
+        while isinstance(selector, BaseSelector):
+            if name in selector._parameter_owners:
+                yield f"{place}.{name}", getattr(selector, name)
+            selector, place = getattr(selector, "selector", None), f"{place}.selector"
 
     @property
     def loss(self) -> str:
@@ -118,8 +124,8 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Select features; see `BaseSelector.fit`."""
-        is_named = y is not None and _has_named_classes(self.selector)
-        self._labels = np.unique(np.asarray(y)) if is_named else None
+        has_named = any(isinstance(weights, Mapping) for _, weights in self._set_inside("class_weight"))
+        self._labels = np.unique(np.asarray(y)) if has_named and y is not None else None
         super().fit(X, y, sample_weight)
         return self
 

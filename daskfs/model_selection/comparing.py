@@ -7,7 +7,7 @@ settings and a number of features, each by its mean over the folds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from daskfs.selectors.shared.cross_validation import (
     ERRORS,
     Fold,
     SizeCurve,
+    drawn_order,
     folds_of,
     metric_on,
     plan_sizes,
@@ -28,10 +29,12 @@ from daskfs.selectors.shared.cross_validation import (
 )
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
+from daskfs.selectors.shared.zeros import share_of_zeros
 
 RIDGE = RidgeElimination
 SCALINGS = ("unit", "none")
-"""Of sparse columns; dense ones have variance one."""
+"""Of columns that are mostly zeros, words and categories for example; others have variance one alone."""
+MOSTLY = 0.5
 FEW_ROWS, MOST_REPEATS = 1_000, 5
 """Of fewer rows folds are drawn more than once, as often as these would be that many: a draw decides much there."""
 
@@ -51,7 +54,9 @@ class Contender:
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return what its fits in all folds, and one on all rows, will read and hold."""
         if isinstance(self.selector, RIDGE):
-            return plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
+            plan = plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
+            read = plan.read_nbytes + shape.nbytes  # for the share of zeros
+            return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
 
     def keeps(self, shape: DataShape, limits: Limits) -> bool:
@@ -112,8 +117,8 @@ def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], me
 
 def _ridges(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> list[Compared]:
     """Return how ridges of all strengths do, on each scale of the columns."""
-    is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
-    scalings = SCALINGS if is_sparse else SCALINGS[:1]
+    (share,) = run.map("zeros", share_of_zeros, [slice(None)])
+    scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
     told = on_samples(run, "fold", ridges_on_fold, one.recipe, folds, scalings, one.sizes, metric)
     scores = np.array([each["scores"] for each in told]).reshape(len(folds), len(scalings), -1, len(one.sizes))
     weight = np.array([float(each["weight"]) for each in told])
@@ -152,11 +157,10 @@ def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, seed: int 
 
     found = folds_of(matrix, is_classifier, n_folds, None, "random", seed)
     splitter, n_samples = (StratifiedKFold if is_classifier else KFold)(len(found)), matrix.shape[0]
-    known, y = matrix.source_rows, np.asarray(matrix.read_target())
-    in_source = np.arange(n_samples) if known is None else np.argsort(known, kind="stable")
+    order, y = drawn_order(matrix, seed), np.asarray(matrix.read_target())
     rng = np.random.default_rng(seed)
     for _ in range(1, n_repeats(n_samples)):
-        at = in_source[rng.permutation(n_samples)]
+        at = order[rng.permutation(n_samples)]
         for train, test in splitter.split(np.zeros((n_samples, 1)), y[at] if is_classifier else None):
             found.append(Fold(len(found) + 1, np.sort(at[train]), np.sort(at[test])))
     return found

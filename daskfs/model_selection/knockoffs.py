@@ -29,12 +29,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import PlanError
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.matrix.base import Matrix
 from daskfs.model_selection.base import MetaSelector
@@ -184,6 +185,12 @@ class Knockoffs(MetaSelector, SelectsGroups):
 
     method = "knockoffs"
     _takes_selection = False
+    refused_inside = MappingProxyType(
+        {
+            "feature_map": ("columns are paired with knockoffs, what a map makes of them is not", "leave it out"),
+            "feature_groups": ("columns are paired with knockoffs here", "give feature_groups to Knockoffs"),
+        }
+    )
 
     fdr: Annotated[float, Gt(0), Lt(1)] = 0.1
     n_draws: Count = 1
@@ -191,15 +198,6 @@ class Knockoffs(MetaSelector, SelectsGroups):
     distance: Distance = "mvr"
     block_columns: Annotated[int, Ge(2)] | None = None
     max_factors: Annotated[int, Ge(0)] = MOST_FACTORS
-
-    def _check_combination(self) -> None:
-        super()._check_combination()
-        for name in ("feature_map", "feature_groups"):
-            if getattr(self.selector, name, None) is not None:
-                raise ConfigError(
-                    "is of columns, which are paired with knockoffs here", f"selector.{name}",
-                    "give feature_groups to Knockoffs" if name == "feature_groups" else "leave it out",
-                )  # fmt: skip
 
     @property
     def score_kind(self) -> str:  # type: ignore[override]

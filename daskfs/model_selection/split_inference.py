@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt, Lt
 
-from daskfs.errors import Caution, ConfigError, Suspicion
+from daskfs.errors import Caution, Suspicion
 from daskfs.model_selection.base import MetaSelector
 from daskfs.result import TABLE_COLUMNS, SelectionResult, coefficient_norm
 from daskfs.selectors.base import SEPARATED
@@ -73,15 +74,12 @@ class SplitInference(MetaSelector):
 
     method = "split_inference"
     _takes_selection = False
+    refused_inside = MappingProxyType(
+        {"feature_map": ("no intervals of features that a map makes", "leave it out, or ingest what it makes")}
+    )
 
     level: Annotated[float, Gt(0.0), Lt(1.0)] = 0.95
     share: Annotated[float, Gt(0.0), Lt(1.0)] = 0.5
-
-    def _check_combination(self) -> None:
-        super()._check_combination()
-        if getattr(self.selector, "feature_map", None) is not None:
-            remedy = "leave the map out, or ingest the features that it makes"
-            raise ConfigError("no intervals of features that a map makes", "selector", remedy)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_select = max(2, round(self.share * shape.n_samples))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -180,6 +181,9 @@ class StabilitySelection(MetaSelector):
     method = "stability"
     score_kind = "inclusion frequency"
     _takes_selection = False
+    refused_inside = MappingProxyType(
+        {"feature_map": ("halves are compared by columns, not by what a map makes of them", "leave it out")}
+    )
 
     n_pairs: Count = 50
     threshold: Annotated[float, Gt(0.5), Le(1)] = 0.75
@@ -194,9 +198,6 @@ class StabilitySelection(MetaSelector):
             raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
         if self.weakness is not None:
             self._check_weakness()
-        if getattr(self.selector, "feature_map", None) is not None:
-            problem = "halves are compared by the columns of X that they select, not by what a map makes of them"
-            raise ConfigError(problem, "selector.feature_map", "leave it out")
 
     def _check_weakness(self) -> None:
         """Refuse weights of columns where they would have no effect."""

@@ -47,21 +47,22 @@ REHEARSAL_NBYTES = 1024 * MIB
 """The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
 BASE_CLIENT_NBYTES = 384 * MIB
 """The client process before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn, Dask and
-Matplotlib; 363 to 381 MiB measured at the end of runs over 442 rows, as all here by
-``benchmarks/process_memory.py``."""
+Matplotlib; 367 to 393 MiB measured at the end of runs over 442 rows, as all here by
+``benchmarks/process_memory.py``, which writes what it measured of each constant on a page."""
 BASE_SCHEDULER_NBYTES = 40 * MIB
-"""Dask's scheduler and its dashboard in the client process, where we start the cluster; 27 to 41 MiB measured."""
+"""Dask's scheduler and its dashboard in the client process, where we start the cluster; 34 to 43 MiB measured."""
 BASE_WORKER_NBYTES = 184 * MIB
-"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 174 to 187 MiB
+"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 178 to 187 MiB
 measured."""
-BASE_EXTERNAL_NBYTES = 32 * MIB
-"""What a worker takes more that others have started: a dashboard of its own; 27 to 32 MiB measured."""
+BASE_EXTERNAL_NBYTES = 40 * MIB
+"""What a worker takes more that others have started: a dashboard of its own; 37 to 39 MiB measured."""
 HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
 """The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
-machine is busy; at most 4 MiB above the other terms were measured before there was one."""
-WORKER_ROW_NBYTES = 4 * 8
-"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), these on their way to
-it, and what reading makes of them; 24 bytes measured (``benchmarks/process_memory.py --shape tall``)."""
+machine is busy; at most 9 MiB above the other terms were measured."""
+WORKER_ROW_NBYTES = 3 * 8
+"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), and while a column of
+all of them is read their places in the tiles and what the allocator holds; 8 and 16 bytes measured
+(``benchmarks/process_memory.py --rows``)."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
 EVALUATE_NBYTES = 32 * MIB

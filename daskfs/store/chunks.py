@@ -133,20 +133,19 @@ def cuts(selection: slice | np.ndarray, tile: int) -> list[Cut]:
         return _cut_slice(selection.start, selection.stop, tile)
     if len(selection) == 0:
         return []
-    if np.array_equal(selection, np.arange(selection[0], selection[0] + len(selection))):
-        return _cut_slice(int(selection[0]), int(selection[0]) + len(selection), tile)
-    order = np.argsort(selection, kind="stable")
-    numbers = selection[order]
-    tiles = numbers // tile
-    borders = np.flatnonzero(np.diff(tiles)) + 1
-    starts = [0, *borders.tolist()]
-    stops = [*borders.tolist(), len(numbers)]
-    increasing = bool((order[1:] > order[:-1]).all())
-    found = []
-    for start, stop in zip(starts, stops, strict=True):
-        number = int(tiles[start])
-        outside = slice(start, stop) if increasing else order[start:stop]
+    is_in_order = bool((selection[1:] >= selection[:-1]).all())
+    order = None if is_in_order else np.argsort(selection, kind="stable")
+    numbers = selection if order is None else selection[order]
+    low, high = int(numbers[0]), int(numbers[-1])
+    if order is None and high - low + 1 == len(numbers) and bool((numbers[1:] > numbers[:-1]).all()):
+        return _cut_slice(low, high + 1, tile)
+    found, start = [], 0
+    while start < len(numbers):
+        number = int(numbers[start]) // tile
+        stop = int(np.searchsorted(numbers, (number + 1) * tile))
+        outside = slice(start, stop) if order is None else order[start:stop]
         found.append(Cut(number, numbers[start:stop] - number * tile, outside))
+        start = stop
     return found
 
 

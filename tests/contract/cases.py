@@ -146,6 +146,11 @@ def _selectors() -> Iterator[Case]:
     asked = {"n_features_to_select": 6}
     yield Case("auto", "Auto", asked, **OF_FGM)
     yield Case("auto-classes", "Auto", asked, "classes")
+    compared = {
+        "a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit": "what does not keep the limit takes no part",
+        "a_sparse_store_gives_the_bits_of_a_dense_one": "ridges hold entries in float64, dense columns in float32",
+    }
+    yield Case("auto-compared", "Auto", {"loss": "squared"}, unfit=compared, **OF_FGM)
     yield Case("auto-three-classes", "Auto", asked | {"loss": "logistic"}, "three classes", **OF_FGM)
 
 

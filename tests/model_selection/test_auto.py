@@ -19,6 +19,8 @@ from daskfs.methods import find_method
 from daskfs.model_selection.auto import METHODS, choose
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.sources.ingest import ingest
+from daskfs.store.feature_store import open_store
 
 
 def data(n=300, p=20, seed=0):
@@ -151,6 +153,30 @@ def test_the_classes_of_sparse_rows_are_compared_on_two_scales():
     assert np.mean(selector.predict(X) == np.where(z > np.median(z), "high", "low")) > 0.8
 
 
+def means_but_mission(selector):
+    """Return what was compared, but for the method that visits rows in the order in which they stand."""
+    found = selector.cv_results_
+    return found["mean_test_score"][found["method"] != "mission"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_how_columns_are_kept_does_not_decide_on_which_scales_they_are_compared(share):
+    X, y = data(300, 90)
+    X = np.where(np.random.default_rng(1).random(X.shape) < share, 0.0, X)
+    dense, sparse = Auto().fit(X, y), Auto().fit(scipy.sparse.csr_array(X), y)
+    assert dense.cv_results_["settings"] == sparse.cv_results_["settings"]
+    np.testing.assert_allclose(means_but_mission(dense), means_but_mission(sparse), rtol=1e-3)
+    scalings = {settings.get("scaling") for settings in dense.cv_results_["settings"]}
+    assert scalings == ({None, "unit", "none"} if share > 0.5 else {None, "unit"})
+
+
+def test_folds_are_those_of_the_same_rows_in_memory(tmp_path):
+    X, y = data(200, 60)
+    ingest(X, tmp_path / "X.zarr", y=y, random_state=0)
+    stored, given = Auto(random_state=0).fit(open_store(tmp_path / "X.zarr")), Auto(random_state=0).fit(X, y)
+    np.testing.assert_allclose(means_but_mission(stored), means_but_mission(given), rtol=1e-3)
+
+
 def test_several_classes_are_compared_without_online_substitution():
     X, y = data(450, 12)
     label = np.digitize(y, [-1.0, 1.0]).astype(str)
@@ -187,6 +213,18 @@ def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
     with pytest.raises(PlanError, match="allow at least") as fault:
         Auto().plan(*shape, 1_000)
     assert Auto().plan(*shape, fault.value.needed_nbytes)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_limit_that_all_keep_changes_no_bit(is_sparse):
+    X, y = data(300, 120)
+    X = scipy.sparse.csr_array(np.where(np.abs(X) > 1, X, 0.0)) if is_sparse else X
+    free = Auto().fit(X, y)
+    for limit in ("64MiB", "1GiB"):
+        held = Auto(memory_limit=limit).fit(X, y)
+        assert not [note for note in held.result_.notes if "took no part" in note]
+        assert held.cv_results_["mean_test_score"].tolist() == free.cv_results_["mean_test_score"].tolist()
+        np.testing.assert_array_equal(held.coef_, free.coef_)
 
 
 def test_a_recommended_method_that_does_not_keep_the_limit_gives_way_unless_it_was_asked_for_a_number():

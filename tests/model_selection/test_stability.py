@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs import FGM, Message, OnlineSubstitution
+from daskfs import FGM, Message, OnlineSubstitution, SelectionCV
 from daskfs.baselines import OrthogonalMatchingPursuit
 from daskfs.errors import ConfigError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
@@ -89,10 +89,10 @@ def test_a_bound_that_is_asked_for_says_how_many_are_selected_or_raises_the_thre
 
 def test_what_a_map_makes_is_refused_and_columns_without_it_are_not():
     X, y = data()
-    with pytest.raises(
-        ConfigError, match=r"selector\.feature_map: halves are compared by the columns .*; leave it out"
-    ):
-        StabilitySelection(FGM(3, feature_map="pairs"), 2).fit(X, y)
+    mapped = FGM(3, feature_map="pairs")
+    for inside, place in ((mapped, "selector"), (SelectionCV(mapped, sizes=[2, 3]), r"selector\.selector")):
+        with pytest.raises(ConfigError, match=rf"{place}\.feature_map: halves are compared by columns.*; leave it out"):
+            StabilitySelection(inside, 2).fit(X, y)
     assert StabilitySelection(FGM(3), 2).fit(X, y).support_[3]
 
 

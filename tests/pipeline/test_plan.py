@@ -70,7 +70,7 @@ def test_workers_have_room_for_the_numbers_of_the_rows_to_train_on():
     limits = ProcessLimits("address", 4, 4 * GIB, 4 * GIB)
     some, all_rows = (make_plan(replace(DATA, are_some_rows=are), SELECT, limits) for are in (True, False))
     held = some.promised_nbytes["worker"] - all_rows.promised_nbytes["worker"]
-    assert held == 4 * 8 * DATA.n_train
+    assert held == 3 * 8 * DATA.n_train
 
 
 @pytest.mark.parametrize("limit", ["600MiB", "1GiB", "3GiB", "64GiB"])

@@ -230,9 +230,8 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_says_of_its_scores_and_history_the_report_knows(method):
-    selector = find_method(method)
-    if not isinstance(selector.score_kind, property):  # else that of the selector which it chooses
-        assert selector.score_kind in SCORE_KINDS
+    selector = find_method(method).to_plan_with()
+    assert selector.score_kind in SCORE_KINDS
     assert selector.history_kind in {*FIGURES, ""}
 
 

@@ -339,6 +339,16 @@ def test_leases_are_whole_tiles_unless_these_are_much_wider_than_a_block_should_
     assert choose_widths(shape, None).unit == unit
 
 
+def test_leases_of_very_many_columns_are_planned_and_not_one_by_one():
+    shape = AsyncShape(48_000, 10_000_000, 5, 2, 4, 8, 3, 1_638_400, None, in_turn=False)
+    least = min(shape.task(2**k).nbytes for k in range(20))
+    widths = choose_widths(shape, 2 * least)
+    assert widths.process.nbytes <= 2 * least < shape.task(1).terms["leases of columns"]
+    with pytest.raises(PlanError) as fault:
+        choose_widths(shape, 1)
+    assert choose_widths(shape, fault.value.needed_nbytes).unit > 1
+
+
 @pytest.mark.parametrize("tile", [16, 100, 1009, 4096])
 @pytest.mark.parametrize("spare", [0, 1 << 20, 1 << 24, None])
 @pytest.mark.parametrize("in_turn", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import LOGISTIC, SQUARED
-from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, Stretches
+from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease, Stretches
 from daskfs.selectors.asy_os.node import (
     NO_COEF,
     NO_COLUMNS,
@@ -271,6 +272,26 @@ def at_work(node, worker, columns=(), coef=()):
     told = node.register(worker, N_FEATURES)
     push = proposed(worker, columns, coef, contribution(columns, coef), told.reply.version)
     return told, (told.sequence + 1, push)
+
+
+@pytest.mark.parametrize("stretches", [None, Stretches(1000, 500)])
+def test_leases_take_what_is_planned_of_a_unit(stretches):
+    n_units = 500_000
+    tracemalloc.start()
+    try:
+        leases = ColumnLeases(n_units, 1, 2, stretches=stretches)
+        for _ in range(2):
+            for worker in (0, 1):
+                lease = leases.take(worker, 100)
+                leases.finish(worker, lease)
+                leases.take(worker, 100)
+            state = leases.state()
+            leases.next_epoch()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(state.owner) == n_units
+    assert 21 * n_units <= peak <= UNIT_NBYTES * n_units
 
 
 def test_a_push_of_what_lowers_the_objective_is_taken():

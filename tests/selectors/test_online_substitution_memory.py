@@ -12,8 +12,9 @@ import pytest
 
 from daskfs.errors import PlanError
 from daskfs.pipeline.folder import Checkpoint
+from daskfs.selectors.online_substitution.plan import REFIT_NBYTES
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
-from daskfs.selectors.shared.budget import DataShape
+from daskfs.selectors.shared.budget import TILES_NBYTES, DataShape
 from daskfs.sources.ingest import ingest
 from tests.contract.lab import assert_same_bits
 
@@ -183,6 +184,27 @@ def test_buffers_are_those_of_the_plan(tmp_path, dtype, options, limited):
     promised = selector.result_.memory["promised_nbytes"]["client"]
     assert peak <= promised <= (limit or promised)
     assert peak > 128 * 40_000 * selector._columns().dtype_of(dtype).itemsize
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("options", [{}, {"schedule": "screen"}, {"feature_groups": np.arange(6) // 2}], ids=str)
+def test_tall_data_are_planned_with_the_columns_that_they_have(tmp_path, loss, options):
+    """Batches have 32 columns and screens 256: of six, six are held."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (200_000, 6)).astype(np.int8)
+    y = np.sign(X[:, :2].sum(axis=1) + rng.standard_normal(len(X)))
+    store = ingest(X, tmp_path / "s.zarr", y=y, dtype="int8")
+    options = {"n_features_to_select": 2, "loss": loss} | options
+    OnlineSubstitution(**options).fit(store.take(np.arange(500)))  # loads and compiles
+    tracemalloc.start()
+    try:
+        selector = OnlineSubstitution(**options).fit(store)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    promised = selector.result_.memory["promised_nbytes"]["client"]
+    assert peak <= promised
+    assert promised - REFIT_NBYTES - TILES_NBYTES <= 2 * peak
 
 
 @pytest.mark.filterwarnings("ignore:.*although constant")

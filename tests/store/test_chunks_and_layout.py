@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,19 @@ def test_cuts_put_every_number_where_it_belongs(numbers, tile):
 def test_each_tile_is_visited_once():
     tiles = [cut.tile for cut in cuts(np.array([9, 0, 5, 9, 1, 4]), 4)]
     assert tiles == [0, 1, 2]
+
+
+def test_numbers_in_order_are_cut_for_one_more_of_each():
+    """Rows to train on are in order: a worker holds their numbers, and the places in the tiles."""
+    numbers = np.flatnonzero(np.random.default_rng(0).random(1_000_000) < 0.8)
+    tracemalloc.start()
+    try:
+        found = cuts(numbers, 10_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 100
+    assert peak <= 8 * len(numbers) + 2 * len(numbers)
 
 
 @pytest.mark.parametrize("numbers", [[-1], [50], [0, 50], [-3, 2]])

@@ -14,7 +14,7 @@ held in memory: dense ones in float32, sparse ones as their entries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -36,6 +36,8 @@ FEWEST = 50
 """On a path: of fewer, many strengths of a ridge fit the folds by chance where rows are few."""
 RIDGES = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11))
 """Falling. In parts of the sum of the columns' variances: of rows that fit this well without a ridge, the mean loss."""
+BLOCK = 1 << 17
+"""Of values that are centred together, in float64."""
 N_VECTORS = 12
 """Of a number for each column and target, that the solver holds."""
 
@@ -54,14 +56,9 @@ class LaidOut(NamedTuple):
     def problem(self, y: np.ndarray, is_logistic: bool, inverse: np.ndarray) -> Problem:
         """Return the problem of the columns times `inverse`; dense ones centred."""
         if isinstance(self.X, np.ndarray):
-            X: Any = np.subtract(self.X, self.mean, dtype=np.float64) if self.X.size < 2**20 else None
-            if X is None:
-                X = np.empty(self.X.shape, dtype=np.float32)
-                step = max(1, 2**20 // self.X.shape[1])
-                for start in range(0, len(X), step):
-                    X[start : start + step] = (self.X[start : start + step] - self.mean) * inverse
-            else:
-                X = (X * inverse).astype(np.float32)
+            X: Any = np.empty(self.X.shape, dtype=np.float32)
+            for some in _blocks(self.X):
+                X[some] = (self.X[some] - self.mean) * inverse
         else:
             X = csr_array((self.X.data * inverse[self.X.indices], self.X.indices, self.X.indptr), shape=self.X.shape)
         return Problem(X, y, self.weight[:, None], is_logistic)
@@ -75,12 +72,11 @@ def laid_out(matrix: Matrix) -> LaidOut:
     total = weight.sum()
     if isinstance(X, np.ndarray):
         mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-        step = max(1, 2**20 // X.shape[1])
-        for start in range(0, len(X), step):
-            mean += weight[start : start + step] @ X[start : start + step].astype(np.float64)
+        for some in _blocks(X):
+            mean += weight[some] @ X[some].astype(np.float64)
         mean /= total
-        for start in range(0, len(X), step):
-            square += weight[start : start + step] @ (X[start : start + step] - mean) ** 2
+        for some in _blocks(X):
+            square += weight[some] @ (X[some] - mean) ** 2
         variance = square / total
     else:
         mean = (weight @ X) / total
@@ -89,6 +85,12 @@ def laid_out(matrix: Matrix) -> LaidOut:
         _refuse_non_finite(matrix, np.flatnonzero(~np.isfinite(variance)))
     is_constant = variance <= 1e-12 * (mean**2 + variance)
     return LaidOut(X, y, weight, mean, np.where(is_constant, 0.0, np.sqrt(np.maximum(variance, 0.0))))
+
+
+def _blocks(X: np.ndarray) -> Iterator[slice]:
+    """Yield a few rows at a time, as many as are centred together."""
+    step = max(1, BLOCK // X.shape[1])
+    return (slice(start, start + step) for start in range(0, len(X), step))
 
 
 def rows_of(matrix: Matrix) -> Any:
@@ -240,6 +242,7 @@ class RidgeElimination(BaseSelector):
         task = Budget()
         if shape.n_entries is None:
             task.add("all columns, as read and scaled", shape.nbytes + 6 * shape.n_samples * shape.n_features)
+            task.add("rows that are centred together", 3 * 8 * max(BLOCK, shape.n_features))
         else:
             task.add("all entries, as read and scaled", 44 * shape.n_entries)
         task.add("vectors over columns and rows", 8 * N_VECTORS * n_targets * (shape.n_features + shape.n_samples))

@@ -15,6 +15,8 @@ import numpy as np
 from daskfs.selectors.shared.record import Record
 
 NOBODY = -1
+UNIT_NBYTES = 64
+"""Of a unit: what is held of it (21 bytes), what looking for the next one takes, and its state on the way elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,11 @@ class ColumnLeases:
         self.n_features, self.unit, self.n_epochs, self.exchanges = n_features, unit, n_epochs, exchanges
         self.epoch = 0
         self.is_done = np.zeros(n_units, bool)
-        self.holder = np.full(n_units, NOBODY, np.int64)
+        self.holder = np.full(n_units, NOBODY, np.int32)
         """Who has the unit leased."""
-        self.owner = np.full(n_units, NOBODY, np.int64)
+        self.owner = np.full(n_units, NOBODY, np.int32)
         """Who did the unit last, in this epoch where it is done."""
-        self.before = np.full(n_units, NOBODY, np.int64)
+        self.before = np.full(n_units, NOBODY, np.int32)
         """Who did the unit in the epoch before."""
         self._stretch = np.arange(n_units) if stretches is None else stretches.numbers(np.arange(n_units) * unit)
         self._is_cut = stretches is not None
@@ -129,8 +131,8 @@ class ColumnLeases:
         own = np.flatnonzero(eligible & (self._stretch == self._last.get(worker, -1)))
         if not len(own):
             taken = [stretch for t, stretch in self._last.items() if t != worker]
-            untouched = np.flatnonzero(eligible & ~np.isin(self._stretch, taken))
-            first = untouched[0] if len(untouched) else np.argmax(eligible)
+            untouched = eligible & ~np.isin(self._stretch, taken)
+            first = np.argmax(untouched if untouched.any() else eligible)
             own = np.flatnonzero(eligible & (self._stretch == self._stretch[first]))
         near = np.zeros_like(eligible)
         near[own] = True

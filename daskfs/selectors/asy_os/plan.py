@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
+from daskfs.selectors.asy_os.leases import UNIT_NBYTES
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
 from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.work import Work, added, of_refit
@@ -92,7 +93,7 @@ class AsyncShape:
             .add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
         )
 
-    def task(self, width: int, read: int = 0) -> Budget:
+    def task(self, width: int, read: int = 0, unit: int = 0) -> Budget:
         """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them.
 
         Parameters
@@ -101,15 +102,19 @@ class AsyncShape:
             Columns of a block.
         read : int
             Columns that are read at once.
+        unit : int
+            Columns that are leased together at least; 0: a block.
         """
         whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
         least = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
         whole.add("blocks of columns", N_BUFFERS * max(max(width, read) * self.column_nbytes, least))
+        whole.add("leases of columns", UNIT_NBYTES * -(-self.n_features // (unit or width)))
         return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
 
-    def process(self, width: int, read: int = 0) -> Budget:
+    def process(self, width: int, read: int = 0, unit: int = 0) -> Budget:
         """Return the peak of one process: where workers take turns in the client, with what that takes."""
-        return self.task(width, read) + self.client if self.in_turn else self.task(width, read)
+        task = self.task(width, read, unit)
+        return task + self.client if self.in_turn else task
 
     @property
     def client(self) -> Budget:
@@ -167,19 +172,20 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
         unit = narrowest = widest = min(fixed, shape.n_features)
     else:
         tile = max(1, min(shape.tile_columns, shape.n_features))
-        unit = _part_of_tile(tile, 2 * shape.widest)  # each part of a tile costs a reading of the whole
-        widest = max(unit, shape.widest)
-        while unit > 1 and memory_limit is not None and shape.task(unit).nbytes > memory_limit:
-            unit = _part_of_tile(unit, unit // 2)
-        narrowest = unit
-        while widest > unit and memory_limit is not None and shape.task(widest).nbytes > memory_limit:
+        units = [_part_of_tile(tile, 2 * shape.widest)]  # each part of a tile costs a reading of the whole
+        widest = max(units[0], shape.widest)
+        while units[-1] > 1:
+            units.append(_part_of_tile(units[-1], units[-1] // 2))
+        fitting = (one for one in units if memory_limit is None or shape.task(one).nbytes <= memory_limit)
+        unit = narrowest = next(fitting, min(units, key=lambda one: shape.task(one).nbytes))
+        while widest > unit and memory_limit is not None and shape.task(widest, unit=unit).nbytes > memory_limit:
             widest = max(unit, widest // 2)
     what = f"{shape.n_workers} x {shape.capacity:,} columns of {shape.n_samples:,} values and blocks of {widest} take"
     more_workers = "" if shape.in_turn else f", or raise n_workers ({shape.n_workers})"
-    process = shape.process(widest)
+    process = shape.process(widest, unit=unit)
     process.refuse_over(memory_limit, f"in one process {what}", f"select fewer features{more_workers}")
     tile, part = _read_at_once(shape, unit, widest, memory_limit)
-    return Widths(unit, narrowest, widest, tile, part, shape.process(widest, part))
+    return Widths(unit, narrowest, widest, tile, part, shape.process(widest, part, unit))
 
 
 def _read_at_once(shape: AsyncShape, unit: int, widest: int, memory_limit: int | None) -> tuple[int, int]:
@@ -187,7 +193,7 @@ def _read_at_once(shape: AsyncShape, unit: int, widest: int, memory_limit: int |
     n_units = max(1, min(shape.tile_columns, shape.n_features) // unit)
     parts = (-(-n_units // k) for k in range(1, n_units))
     for n in dict.fromkeys(parts):
-        fits = memory_limit is None or shape.process(widest, n * unit).nbytes <= memory_limit
+        fits = memory_limit is None or shape.process(widest, n * unit, unit).nbytes <= memory_limit
         if fits and n * unit * shape.column_nbytes <= MAX_READ_NBYTES:
             return n_units * unit, n * unit
     return n_units * unit, unit

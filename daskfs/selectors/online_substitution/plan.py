@@ -90,13 +90,17 @@ class SubstitutionShape:
         """1 where columns come more than once, else 0."""
         return int(self.n_epochs > 1)
 
+    def _of_them(self, n_columns: int) -> int:
+        """Return how many columns that is at most: of tall data there are fewer than are taken at once."""
+        return min(n_columns, self.n_features)
+
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
-        s, b = n_selected, self.together
+        s, b = n_selected, self._of_them(self.together)
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
         replaced = (s if self.n_groups else min(s, b)) * self.column_nbytes if self.undoes else 0
-        closer = self._again * batch_of(None, s) * self.column_nbytes
+        closer = self._again * self._of_them(batch_of(None, s)) * self.column_nbytes
         if self.n_groups:
             return self._held_groups(s, refit, replaced)
         return (
@@ -106,7 +110,7 @@ class SubstitutionShape:
             .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
             .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
-            .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
+            .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
             .add_largest(
                 refit=refit,
                 a_block_as_it_is_checked=b * self.n_samples,
@@ -119,7 +123,7 @@ class SubstitutionShape:
 
     def _held_groups(self, s: int, refit: int, replaced: int) -> Budget:
         """Return the same where groups are exchanged: they are looked at in every epoch, and never by their entries."""
-        b, q = self.together, self.widest
+        b, q = self._of_them(self.together), self.widest
         return (
             Budget()
             .add("selected columns", s * self.column_nbytes)
@@ -127,7 +131,7 @@ class SubstitutionShape:
             .add("products with a block", 6 * b * (s + q) * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
             .add("groups and their order", 12 * 8 * self.n_features)
-            .add("screened candidates", self.n_screened // 2 * self.column_nbytes)
+            .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
             .add("a batch without its constant columns", 2 * b * self.column_nbytes)
             .add_largest(refit=refit, a_block_as_it_is_checked=b * self.n_samples, columns_that_may_come_back=replaced)
             .add("tiles", self.tiles_nbytes)
@@ -135,6 +139,7 @@ class SubstitutionShape:
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
         """Return what blocks of so many columns take."""
+        width = self._of_them(width)
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
         return (1 + prefetch) * width * self.column_nbytes + converted
 

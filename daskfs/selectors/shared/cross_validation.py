@@ -104,7 +104,7 @@ def folds_of(
         splitter = (StratifiedGroupKFold if is_classifier else GroupKFold)(int(cv))
     else:
         splitter = (StratifiedKFold if is_classifier else KFold)(int(cv))
-        at = np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
+        at = drawn_order(matrix, seed)
     labels = np.asarray(y)[at] if is_classifier else None
     try:
         found = list(
@@ -113,6 +113,12 @@ def folds_of(
     except ValueError as fault:
         raise ConfigError(str(fault), "cv", "ask for fewer folds") from None
     return [Fold(number, np.sort(at[train]), np.sort(at[test])) for number, (train, test) in enumerate(found, 1)]
+
+
+def drawn_order(matrix: Matrix, seed: int | None) -> np.ndarray:
+    """Return the rows in random order: as they stand where ingest drew them, else as it would draw them."""
+    n_samples = matrix.shape[0]
+    return np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
 
 
 def _numbered(groups: np.ndarray) -> np.ndarray:
