@@ -157,10 +157,14 @@ def running_cluster(folder: Path, memory_limit: int) -> Iterator[tuple[str, list
     try:
         yield address, [part.pid for part in parts[1:]]
     finally:
-        for part in parts:
+        for part in reversed(parts):
             part.terminate()
         for part in parts:
-            part.wait()
+            try:
+                part.wait(30)
+            except subprocess.TimeoutExpired:  # a worker may wait for a client that was ended
+                part.kill()
+                part.wait()
 
 
 def write_pipeline(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -> Path:
