@@ -15,7 +15,7 @@ from daskfs.pipeline.run import run_pipeline
 from daskfs.store.tile_reader import TileReader
 
 
-def pipeline_of(write, shape, select, limit="1GiB", **store):
+def pipeline_of(write, shape, select, limit="1GiB", output=None, **store):
     n_samples, n_features = shape
     document = {
         "version": 1,
@@ -25,7 +25,7 @@ def pipeline_of(write, shape, select, limit="1GiB", **store):
         "select": select,
         "cluster": {"kind": "none", "memory_limit": limit},
     }
-    return load_pipeline(write(document))
+    return load_pipeline(write(document if output is None else document | {"output": output}))
 
 
 def planned(pipeline):
@@ -70,10 +70,12 @@ def test_a_run_with_the_tiles_that_were_named_decodes_each_about_once(write, tmp
     times = []
     tiles = [60, 3000]
     for _ in range(2):
-        pipeline = pipeline_of(write, shape, select, tile_shape=tiles)
+        name = f"run-{len(times)}"
+        places = {"path": str(tmp_path / f"{name}.zarr"), "tile_shape": tiles}
+        pipeline = pipeline_of(write, shape, select, output=str(tmp_path / name), **places)
         plan = planned(pipeline)
         counted.clear()
-        run_pipeline(pipeline, tmp_path / f"run-{len(times)}")
+        run_pipeline(pipeline)
         times.append(counted["X"] / (-(-shape[0] // tiles[0]) * -(-shape[1] // tiles[1])))
         if plan.rereadings:
             (found,) = re.findall(r"store\.tile_shape: \[(\d+), (\d+)\]", plan.rereadings[0].to_text())
