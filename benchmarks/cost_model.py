@@ -3,6 +3,7 @@
     python benchmarks/cost_model.py              measure, fit, and print how far the model is off
     python benchmarks/cost_model.py --into FILE  and write the constants, for `daskfs plan --on 100x16 --machine FILE`
     python benchmarks/cost_model.py --table      what it says of 10^9 rows x 10^6 columns and 10^14 features
+    python benchmarks/cost_model.py --memory     what plans say that the client and each worker hold of these
 
 CPU seconds of one process, the least of two runs or more, of all that a plan counts (`SelectorPlan.work`), over shapes
 and settings; one regression gives the seconds of each operation, which is of the same weight for each run. The runs
@@ -30,6 +31,7 @@ from scipy.optimize import nnls
 import daskfs
 from daskfs.methods import METHODS, load
 from daskfs.pipeline.cost import MEASURED, SHARED, cost_of_step, shown_s
+from daskfs.pipeline.planning import ProcessLimits
 from daskfs.selectors.shared.work import Work, added
 from daskfs.store.layout import choose_layout
 
@@ -247,40 +249,63 @@ def of_cluster() -> dict[str, float]:
     return {"n_ahead": n_ahead, "task_s": task_s, "round_trip_s": cluster_cost.of_round_trips()}
 
 
+ROWS, COLUMNS = 10**9, 10**6
+TOLD: dict[str, Any] = {"has_statistics": True, "tile_shape": choose_layout(ROWS, COLUMNS, "float32").tile_shape}
+IN_COLUMNS: dict[str, Any] = TOLD | {"tile_shape": (1 << 15, 32)}
+"""Of a store that was made for methods that read columns: `store.tile_shape`."""
+TWENTY: dict[str, Any] = {"n_features_to_select": 20, "loss": "squared"}
+SCREENED: dict[str, Any] = {"n_epochs": 1, "schedule": "screen", **TWENTY}
+ASYNC: dict[str, Any] = {"n_features_to_select": 1000, "n_workers": 1000, "n_epochs": 1, "loss": "squared"}
+ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "MESSAGE, 100,001 subsets": ("message", {"n_subsets": 100_001, "loss": "squared"}, TOLD),
+    "FGM, 20 features in 4 passes": ("fgm", {"n_features_per_pass": 5, **TWENTY}, TOLD),
+    "MISSION, one pass and one of the refit, 1,000 replicas": (
+        "mission",
+        {"n_epochs": 1, "n_replicas": 1000, **TWENTY},
+        TOLD,
+    ),
+    "MISSION, one pass, 1,000 replicas, 100 entries a row": (
+        "mission",
+        {"n_epochs": 1, "n_replicas": 1000, **TWENTY},
+        TOLD | {"n_entries": 100 * ROWS, "tile_shape": (8192, COLUMNS)},
+    ),
+    "online substitution, screened, one pass, 20 columns": ("online_substitution", SCREENED, TOLD),
+    "the same, tiles of 32,768 x 32": ("online_substitution", SCREENED, IN_COLUMNS),
+    "Asy-OS, 1,000 workers, one pass, 1,000 columns": ("async_online_substitution", ASYNC, TOLD),
+    "the same, tiles of 32,768 x 32: Asy-OS": ("async_online_substitution", ASYNC, IN_COLUMNS),
+}
+
+
+def plan_of(method: str, settings: dict[str, Any], told: dict[str, Any]) -> Any:
+    """Return the plan of a selection of 10^9 rows x 10^6 columns on 1,000 workers."""
+    return load(METHODS[method])(**settings).plan(ROWS, COLUMNS, "float32", None, n_threads=1000, **told)
+
+
+def memory_table() -> None:
+    """Print what plans say that the client and each worker hold, with what `daskfs plan` adds of the processes."""
+    limits = ProcessLimits("address", 1000, 0, 0)
+    bases = limits.base_of_client(ROWS), limits.base_of_worker()
+    print("| job | client, GB | most of it | each worker, GB | most of it |")
+    print("|---|---|---|---|---|")
+    for name, (method, settings, told) in ASKED.items():
+        plan, cells = plan_of(method, settings, told), []
+        for budget in (bases[0] + plan.client, bases[1] + plan.task):
+            what, nbytes = budget.largest
+            cells += [f"{budget.nbytes / 1e9:,.1f}", f"{what}, {nbytes / 1e9:,.1f}"]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 def model_table() -> None:
     """Print what the model says of data that are not there: on so many workers of a core each."""
-    rows, columns = 10**9, 10**6
-    shape: dict[str, Any] = {"tile_shape": choose_layout(rows, columns, "float32").tile_shape, "has_statistics": True}
-    sparse = {"tile_shape": (8192, 14_000_000), "n_entries": 29 * rows, "has_statistics": True}
-    twenty = {"n_features_to_select": 20, "loss": "squared"}
-    jobs: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-        "MESSAGE, 100,001 subsets": ("message", {"n_subsets": 100_001, "loss": "squared"}, shape),
-        "FGM, 20 features in 4 passes": ("fgm", {"n_features_per_pass": 5, **twenty}, shape),
-        "MISSION, one pass, 1,000 replicas": ("mission", {"n_epochs": 1, "n_replicas": 1000, **twenty}, shape),
-        "MISSION, one pass, 1,000 replicas, 100 entries a row": (
-            "mission",
-            {"n_epochs": 1, "n_replicas": 1000, **twenty},
-            shape | {"n_entries": 100 * rows, "tile_shape": (8192, columns)},
-        ),
-        "online substitution, screened, one pass, 20 columns": (
-            "online_substitution",
-            {"n_epochs": 1, "schedule": "screen", **twenty},
-            shape,
-        ),
-        "Asy-OS, 1,000 workers, one pass, 1,000 columns": (
-            "async_online_substitution",
-            {"n_features_to_select": 1000, "n_workers": 1000, "n_epochs": 1, "loss": "squared"},
-            shape,
-        ),
-    }
+    rows, columns, n_entries = ROWS, COLUMNS, 29 * ROWS
     costs: dict[str, tuple[str, float, int, int, Work | None]] = {
         f"ingest of {rows:.0e} x {columns:.0e} float32": ("ingest", 4.0 * rows * columns, 1, 64_000, None)
     }
-    for name, (method, settings, told) in jobs.items():
-        plan = load(METHODS[method])(**settings).plan(rows, columns, "float32", None, n_threads=1000, **told)
+    for name, (method, settings, told) in ASKED.items():
+        plan = plan_of(method, settings, told)
         costs[name] = method, plan.read_nbytes, plan.n_passes, plan.n_tasks, plan.work
     # 14 million columns have 10^14 products of two; 29 entries of a row have 29 of those of PER_ROW / 29 pairs each.
-    entries, n_passes = sparse["n_entries"] * 29 / PER_ROW, 7
+    entries, n_passes = n_entries * 29 / PER_ROW, 7
     work = Work({"entries paired": n_passes * entries})
     costs["FGM, 10^14 products, rows of 29 entries, 7 passes"] = ("fgm", 6.0 * entries * n_passes, n_passes, 0, work)
     workers = (1, 10, 100, 1000)
@@ -302,9 +327,10 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="file to write the machine's constants to")
     parser.add_argument("--runs", type=Path, help="file with what was measured, which is gone on from")
     parser.add_argument("--folder", type=Path, help="where stores are kept")
+    parser.add_argument("--memory", action="store_true", help="what the plans of these say of memory")
     options = parser.parse_args()
-    if options.table:
-        model_table()
+    if options.table or options.memory:
+        (model_table if options.table else memory_table)()
         return
     known = json.loads(options.runs.read_text()) if options.runs and options.runs.exists() else {}
 

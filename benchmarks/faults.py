@@ -57,14 +57,14 @@ def of_kills(seed: int, n: int) -> tuple[str, int]:
 _NOT_ENDS = ("method", "signal", "runs")
 
 
-def of_losses(seed: int, n: int, file: Path | None = None) -> tuple[str, int]:
-    """Return the table of jobs that lost parts of their cluster, and how many ended as they must not.
+def of_losses(seed: int, n: int, file: Path | None = None, lost: tuple[str, ...] = losses.LOSSES) -> tuple[str, int]:
+    """Return the table of jobs that lost these parts of their cluster, and how many ended as they must not.
 
     Trials are kept in a file, and those that it has are not tried again.
     """
     logging.disable(logging.CRITICAL)  # Dask tells of each
     trials = [] if file is None else losses.kept(file)
-    parts = [(job, (loss,)) for loss in losses.LOSSES for job in losses.JOBS]
+    parts = [(job, (loss,)) for loss in lost for job in losses.JOBS]
     with tempfile.TemporaryDirectory(prefix="daskfs-losses-") as folder:
         campaign = losses.Campaign(Path(folder), seed + len(trials))
         for job, loss in parts:

@@ -7,7 +7,7 @@ of sizes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -27,10 +27,20 @@ from daskfs.objects.address import redacted
 from daskfs.objects.ahead import ahead_nbytes
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
+from daskfs.pipeline.rereading import (
+    ENOUGH,
+    MOST_MORE,
+    TOLD_FROM,
+    TOLD_NBYTES,
+    Rereading,
+    least_memory,
+    other_tiles,
+    times_decoded,
+)
 from daskfs.pipeline.selections import key_of_n_features
 from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
-from daskfs.selectors.shared.work import Work
+from daskfs.selectors.shared.work import Grid, Work
 from daskfs.sources.base import Source
 from daskfs.sources.files import located
 from daskfs.sources.registry import find_source, make_source
@@ -593,6 +603,7 @@ class Plan:
         Bytes for one task: the `memory_limit` of each selector.
     is_fetched_anew : bool
         Whether each pass fetches the store over the network, nothing of it being kept on this machine.
+    rereadings : tuple of Rereading
     """
 
     data: DataFacts
@@ -600,6 +611,8 @@ class Plan:
     limits: ProcessLimits
     available_nbytes: int
     is_fetched_anew: bool = False
+    rereadings: tuple[Rereading, ...] = ()
+    """Steps that decode much of the store again and again."""
 
     @property
     def promised_nbytes(self) -> dict[str, int]:
@@ -621,6 +634,7 @@ class Plan:
             "n_workers": self.limits.n_workers,
             "limits_nbytes": self.limits.by_process,
             "promised_nbytes": self.promised_nbytes,
+            "rereadings": [one._asdict() for one in self.rereadings],
         }
 
     def to_text(self) -> str:
@@ -643,6 +657,7 @@ class Plan:
         if self.is_fetched_anew and n_passes > 1:
             keeps = "DASKFS_CACHE=FOLDER keeps it on the local disk"
             lines.append(f"network  fetches the store {n_passes:,} times; {keeps}")
+        lines += [f"again    {one.to_text()}" for one in self.rereadings]
         where = {"none": "in this process", "threads": f"on {limits.n_workers} threads"}
         runs = where.get(limits.kind, f"on {limits.n_workers} workers ({limits.kind})")
         peaks = ", ".join(
@@ -715,7 +730,8 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
     """
     check_losses(pipeline, facts.target)
     try:
-        return _planned(pipeline, facts, limits_of(pipeline.cluster, n_workers))
+        plan = _planned(pipeline, facts, limits_of(pipeline.cluster, n_workers))
+        return replace(plan, rereadings=tuple(_rereadings(pipeline, plan, n_workers)))
     except PlanError as fault:
         sizes = _least_limits(pipeline, facts, n_workers, fault)
         if not sizes:
@@ -755,6 +771,43 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
             store = pipeline.store_path
             return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and not store.has_cache)
         available -= -(-excess // limits.n_tasks_in_process)
+
+
+def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterator[Rereading]:
+    """Yield the steps that decode much again and again, with what would end it."""
+    facts = plan.data
+    if facts.n_entries is not None or facts.is_in_place:
+        return
+
+    def times(step: PlannedStep, facts: DataFacts) -> float:
+        grid = Grid(facts.n_train, facts.n_features, *facts.tile_shape, n_stored=facts.n_stored)
+        return times_decoded(step.work, step.n_passes, grid)
+
+    def planned_again(name: str, facts: DataFacts, cluster: Cluster) -> float:
+        try:
+            steps = _planned(pipeline, facts, limits_of(cluster, n_workers)).steps
+        except PlanError:
+            return math.inf
+        return times(next(step for step in steps if step.name == name), facts)
+
+    for step in plan.steps:
+        found, limit = times(step, facts), plan.limits.for_tasks // MIB
+        if (found - 1.0) * step.n_passes * facts.n_train * facts.row_nbytes < TOLD_NBYTES:
+            continue
+
+        def with_memory(n_mib: int, name: str = step.name) -> float:
+            return planned_again(name, facts, pipeline.cluster.model_copy(update={"memory_limit": f"{n_mib}MiB"}))
+
+        tiles = other_tiles(facts.tile_shape, facts.n_samples, facts.n_features)
+        others = {one: planned_again(step.name, replace(facts, tile_shape=one), pipeline.cluster) for one in tiles}
+        least = min(with_memory(MOST_MORE * limit), *others.values())
+        if found < TOLD_FROM * least:
+            continue
+        n_mib = least_memory(limit, lambda n: with_memory(n) < ENOUGH * least)  # noqa: B023
+        shape = next((one for one, again in others.items() if again < ENOUGH * least), None)
+        remedies = [] if n_mib is None else [f"cluster.memory_limit: {n_mib}MiB"]
+        remedies += [] if shape is None else [f"store.tile_shape: {[*shape]}"]
+        yield Rereading(step.name, found, least, remedies)
 
 
 def _least_limits(

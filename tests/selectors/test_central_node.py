@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import LOGISTIC, SQUARED
-from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease, Stretches
+from daskfs.matrix.stretches import Stretches
+from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import (
     NO_COEF,
     NO_COLUMNS,

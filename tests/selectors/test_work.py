@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from daskfs import FGM, AsyncOnlineSubstitution, Message, Mission, OnlineSubstitution, ingest
+from daskfs.errors import PlanError
+from daskfs.matrix.stretches import Stretches
 from daskfs.pipeline.cost import MEASURED, SHARED
+from daskfs.selectors.mission.reading import Cuts, pieces_of
+from daskfs.selectors.mission.rounds import PassOrder
 from daskfs.selectors.shared.work import Grid, added, n_met, of_newton, of_refit
 from daskfs.store.tile_reader import TileReader
 
@@ -46,10 +50,14 @@ METHODS = [
     OnlineSubstitution(10, n_epochs=1, block_columns=13),
     OnlineSubstitution(40, n_epochs=1, schedule="screen"),
     OnlineSubstitution(10, n_epochs=1, schedule="screen", block_columns=20),
+    OnlineSubstitution(4, n_epochs=2, schedule="screen", block_columns=4),
     AsyncOnlineSubstitution(10, schedule="synchronous", n_epochs=1),
     Mission(10, n_epochs=1, n_candidates=60),
     Mission(30, n_epochs=3, block_rows=500),
     Mission(10, n_epochs=2, standardize=False),
+    Mission(10, n_epochs=2, block_rows=300, refit="sgd", n_candidates=None),
+    Mission(10, n_epochs=2, block_rows=300, n_replicas=3, sync_every=130),
+    Mission(10, n_epochs=2, block_rows=70, n_replicas=3, sync_every=200),
 ]
 
 
@@ -126,3 +134,64 @@ def test_no_core_is_asked_for_what_nobody_has_measured(method, loss, n_entries):
         assert work is None  # nobody has measured it
     else:
         assert MEASURED.seconds(method.method, added(work.by_tasks, work.in_client)) > 0.0
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("n_rows", [1, 100, 300, 2000])
+def test_mission_decodes_as_often_as_its_limit_says_and_finds_the_same(number, n_rows, stores, decoded, monkeypatch):
+    store, told = stores[number], {"tile_shape": stores[number].tile_shape, "has_statistics": True}
+    settings = {"n_epochs": 2, "block_rows": 500, "refit": "sgd", "n_candidates": None, "n_buckets": 64}
+    free = Mission(5, **settings).fit(store)
+    with pytest.raises(PlanError) as refusal:
+        Mission(5, **settings).plan(N, P, "float32", 1, **told)
+    limit = refusal.value.needed_nbytes + n_rows * P * 4
+    plan = Mission(5, **settings).plan(N, P, "float32", limit, **told)
+    decoded.clear()
+    kept = Mission(5, memory_limit=limit, **settings).fit(store)
+    np.testing.assert_array_equal(kept.coef_, free.coef_)
+    assert plan.work.by_tasks["values read"] == decoded["X"] * np.prod(store.tile_shape)
+    assert plan.task_nbytes <= limit
+
+
+def test_mission_decodes_each_tile_once_a_pass_of_a_store_as_wide_as_a_block_of_rows(stores, decoded):
+    store, settings = stores[0], {"n_epochs": 3, "block_rows": 1024, "n_candidates": None, "refit": None}
+    decoded.clear()
+    Mission(5, standardize=False, **settings).fit(store)
+    n_tiles = -(-N // store.tile_shape[0])
+    assert decoded["X"] == 3 * n_tiles + n_tiles  # and once for the survey, which looks at all of these rows
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_pieces_are_the_rows_of_blocks_in_their_order(seed):
+    rng = np.random.default_rng(seed)
+    order, tile, most = PassOrder(900, 70, 1, 1, seed), int(rng.integers(1, 200)), int(rng.integers(1, 400))
+    stretches = Stretches.within(tile, most)
+    blocks = [slice(a, b) for units, _ in order.rounds(1) for a, b in units[0]]
+    if seed % 3 == 1:
+        blocks = [np.sort(rng.choice(900, 50, replace=False)) for _ in range(5)]
+    if seed % 3 == 2:
+        blocks = [rng.permutation(900)[:50] for _ in range(5)]
+    pieces = [*pieces_of(blocks, Cuts(int(rng.integers(1, 90)), stretches))]
+    numbers = [np.arange(900)[piece.rows] for piece in pieces]
+    np.testing.assert_array_equal(np.concatenate(numbers), np.concatenate([np.arange(900)[one] for one in blocks]))
+    ends = np.cumsum([len(one) for one in numbers])[[piece.ends_block for piece in pieces]]
+    np.testing.assert_array_equal(ends, np.cumsum([len(np.arange(900)[one]) for one in blocks]))
+    for piece, found in zip(pieces, numbers, strict=True):
+        stretch = np.arange(900)[piece.stretch]
+        assert len(stretch) <= stretches.part
+        np.testing.assert_array_equal(stretch[piece.within], found)
+        if seed % 3 < 2:
+            assert len({stretches.of(int(row)) for row in stretch}) == 1
+
+
+@pytest.mark.parametrize("n_replicas", [1, 4])
+@pytest.mark.parametrize("sync_every", [33, 70, 200])
+def test_bounds_of_a_pass_are_those_of_its_rounds(n_replicas, sync_every):
+    order = PassOrder(1000, 70, n_replicas, sync_every, 5)
+    for number in range(3):
+        units = [unit for units, _ in order.rounds(number) for unit in units]
+        found = []
+        for unit in units:
+            starts = [k for k, (a, _) in enumerate(unit) if not k or a != unit[k - 1][1]]
+            found += [(unit[k][0], unit[stop - 1][1]) for k, stop in zip(starts, [*starts[1:], len(unit)], strict=True)]
+        assert sorted(zip(*(one.tolist() for one in order.bounds(number)), strict=True)) == sorted(found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.shared.record import Record
 
 NOBODY = -1
@@ -26,31 +27,6 @@ class Lease:
     epoch: int
     start: int
     stop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stretches:
-    """Runs of columns that a worker reads at once and is leased one after the other: tiles, or equal parts of them.
-
-    Examples
-    --------
-    >>> Stretches(tile=12, part=8).of(11), Stretches(tile=12, part=8).of(12)
-    ((8, 12), (12, 20))
-    """
-
-    tile: int
-    part: int
-
-    def of(self, column: int) -> tuple[int, int]:
-        """Return the first and the last but one column of the stretch of a column."""
-        tile = column - column % self.tile
-        start = column - (column - tile) % self.part
-        return start, min(start + self.part, tile + self.tile)
-
-    def numbers(self, columns: np.ndarray) -> np.ndarray:
-        """Return a number for the stretch of each column, the same for the same stretch."""
-        numbers: np.ndarray = columns - columns % self.tile % self.part
-        return numbers
 
 
 @dataclass(frozen=True, slots=True)

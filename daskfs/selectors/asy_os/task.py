@@ -17,7 +17,8 @@ from daskfs.cluster.actors import ActorAddress, ActorLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
-from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, Stretches
+from daskfs.matrix.stretches import Stretches
+from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Conclusion, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession

@@ -23,6 +23,7 @@ from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
+from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
 from daskfs.selectors.shared.work import Work, added, of_newton
 
@@ -36,6 +37,7 @@ KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are me
 MAX_PASSES, PER_PASS = 20, 10  # by default
 PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
 CACHED_ROWS = 200_000  # of the vectors over the rows that a problem goes through, about: more are fetched each time
+REFIT_VALUES, REFIT_COPIES = 1 << 20, 3  # of the selected columns, in blocks of rows of the refit
 IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
@@ -285,8 +287,9 @@ def plan_fgm(
     cut = cut_columns(shape, sizes, limits, n_problems=n_problems, scoring=scoring)
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
-    refit_nbytes = (8 + 2 * max(shape.itemsize, 4)) * n_samples * sizes.most_columns
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
+    refit_nbytes = min(sizes.most_columns * column_nbytes, DEFAULT_BLOCK_NBYTES)
+    refit_nbytes += REFIT_COPIES * 8 * min(n_samples * sizes.most_columns, REFIT_VALUES)
     client = (
         Budget()
         .add("selected columns", sizes.most_columns * column_nbytes)

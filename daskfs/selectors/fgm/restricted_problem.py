@@ -163,9 +163,9 @@ class RestrictedProblem:
         parts = [self.coef[a:b].reshape(self.n_classes, -1) for a, b in spans]
         return np.concatenate(parts, axis=1) if parts else np.empty((self.n_classes, 0))
 
-    def columns_of(self, features: np.ndarray) -> np.ndarray:
-        """Return kept columns as they are stored, each in a row."""
-        return self._columns[self._places(features)]
+    def kept(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns that are kept as they are stored, each in a row, and the places of some among them."""
+        return self._columns[: len(self._position)], self._places(features)
 
     def scaling_of(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what standardises kept columns: x̃ = (x - centre) * inverse."""

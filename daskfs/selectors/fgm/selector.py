@@ -52,6 +52,7 @@ from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.streaming import pieces_of
 from daskfs.parameters import Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
 from daskfs.selectors.fgm.candidates import Candidates, GroupScore, ImplicitColumns, StoredColumns, StoredGroups
@@ -74,7 +75,7 @@ from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
@@ -463,7 +464,7 @@ class FGM(SelectsGroups):
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
         """Refit on the selected features alone; return both fits' accuracies in words."""
         features, problem, run = np.sort(self.selected_), passes.problem, passes.candidates.run
-        loss, columns = find_loss(self.loss_), problem.columns_of(features)
+        loss, (columns, kept) = find_loss(self.loss_), problem.kept(features)
         ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_classifier else None, ridge=ridge)
         fits, of_map = [], None
@@ -472,13 +473,15 @@ class FGM(SelectsGroups):
             of_map = 1.0 / np.where(inverse > 0.0, inverse, 1.0)
         for target in y:
             held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(held, np.arange(len(features)), mean_loss, run.matrix.shape[1], of_map))
+            fits.append(refit_selected(held, kept, mean_loss, run.matrix.shape[1], of_map))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         places = features if self.made_ is None else np.argsort(self.selected_)
         self.coef_[..., places] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
         fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
-        refitted = coef @ columns.astype(np.float64) + intercept[:, None]
+        refitted = np.empty_like(fitted)
+        for start, stop in pieces_of(columns.shape[1], max(1, BLOCK_VALUES // max(1, len(kept)))):
+            refitted[:, start:stop] = coef @ columns[kept, start:stop].astype(np.float64) + intercept[:, None]
         if loss.is_classifier:
             truth = y > 0.0 if len(y) == 1 else y.argmax(axis=0)
             labels = (z > 0.0 if len(y) == 1 else z.argmax(axis=0) for z in (fitted, refitted))

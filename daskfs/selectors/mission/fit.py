@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
-from daskfs.selectors.mission.plan import REPORTS, MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
+from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
+from daskfs.selectors.mission.reading import Cuts, Scaling
+from daskfs.selectors.mission.rounds import Unit
 from daskfs.selectors.mission.tasks import (
     RowRange,
-    Scaling,
     SgdSettings,
     Survey,
     TargetEncoding,
@@ -48,9 +49,6 @@ loss, and there steps with this rate grow where rows are longer than 2."""
 
 LEG_TASKS, CHAIN_TASKS = 64, 256
 """Tasks after which the client gets a model at the latest, and after which it waits for it."""
-
-Unit: TypeAlias = tuple[tuple[int, int], ...]
-"""Blocks that one model takes between two averages, as intervals of rows."""
 
 
 class Line(NamedTuple):
@@ -184,6 +182,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     plan_mission(shape, run.task_limit)
     n_rows, is_constant = run.shape.n_samples, n_epochs == 1 or shape.model.is_in_sketch
     rate, step_limit = _rate(settings, shape.model, survey.squared_norm, is_constant)
+    cuts = shape.cuts(run.task_limit)
     if shape.model.is_in_sketch and not settings.intercept_rate:
         intercept = np.zeros_like(intercept)
     sgd = SgdSettings(
@@ -194,8 +193,9 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
         step_limit=step_limit,
         intercept_ratio=float(settings.intercept_rate),
         half_life=settings.half_life(n_rows),
-        piece_rows=shape.piece_rows(run.task_limit),
+        piece_rows=cuts.piece_rows,
         scaling=survey.scaling,
+        stretches=cuts.stretches,
     )
     return MissionFit(shape, sgd, survey, MissionModel(shape.model, intercept).state(), n_rows)
 
@@ -212,10 +212,10 @@ def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constan
 
 def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
     """Look at the first rows."""
-    piece_rows = 1 if is_sparse else shape.piece_rows(run.task_limit)
+    cuts = Cuts(1) if is_sparse else shape.cuts(run.task_limit)
     standardize = shape.settings.standardize and not is_sparse
     rows = _first_rows(run, is_sparse)
-    survey: Survey = run.map("survey", survey_rows, [rows], target, standardize, piece_rows)[0]
+    survey: Survey = run.map("survey", survey_rows, [rows], target, standardize, cuts)[0]
     return survey
 
 
@@ -311,10 +311,11 @@ class Passes:
         frozen : bool
             Whether the active features stay as they are; the first such pass brings back their columns' sums.
         """
+        order = self.settings.order(self.run.shape.n_samples)
         rounds = [
             TrainingRound(number, units, is_report, frozen, with_sums=frozen and number == first)
             for number in range(first, first + n_passes)
-            for units, is_report in self._rounds(number)
+            for units, is_report in order.rounds(number)
         ]
         n_done = min(self._resume(step), len(rounds))
         with self.run.reported(step, len(rounds), n_done) as advance, self.run.timed(step):
@@ -330,24 +331,6 @@ class Passes:
         """Return the fit with the model as it is now."""
         so_far = {"history": list(self.history), "progressive": dict(self.progressive)}
         return replace(self.fit, state=self.state, seconds=self.run.seconds, nbytes=self.run.nbytes, **so_far)  # type: ignore[arg-type]
-
-    def _rounds(self, number: int) -> Iterator[tuple[list[Unit], bool]]:
-        """Yield the rounds of a pass: for each model its blocks; and whether a report follows."""
-        n_samples, settings = self.run.shape.n_samples, self.settings
-        blocks = [(a, min(a + settings.block_rows, n_samples)) for a in range(0, n_samples, settings.block_rows)]
-        if number:
-            seeds = np.random.SeedSequence([settings.seed, number])
-            blocks = [blocks[k] for k in np.random.default_rng(seeds).permutation(len(blocks))]
-        if settings.n_replicas == 1:
-            bounds = np.linspace(0, len(blocks), min(REPORTS, len(blocks)) + 1).astype(int)
-            for a, b in pairwise(bounds):
-                yield [tuple(blocks[a:b])], True
-            return
-        units = _units(blocks, settings.sync_every, settings.block_rows)
-        rounds = [units[k : k + settings.n_replicas] for k in range(0, len(units), settings.n_replicas)]
-        reports = set(np.linspace(0, len(rounds), min(REPORTS, len(rounds)) + 1).astype(int) - 1)
-        for k, part in enumerate(rounds):
-            yield part, k in reports
 
     def _chain(self, step: str, legs: list[list[TrainingRound]]) -> Iterator[list[TrainingRound]]:
         """Let each model take its rows of every round, and average them after it; yield every leg when it is done."""
@@ -493,15 +476,6 @@ def _chains(rounds: Sequence[TrainingRound]) -> Iterator[list[list[TrainingRound
 
 def _n_tasks(legs: list[list[TrainingRound]]) -> int:
     return sum(len(one.units) for leg in legs for one in leg)
-
-
-def _units(blocks: list[tuple[int, int]], sync_every: int, block_rows: int) -> list[Unit]:
-    """Return what one model takes between two averages: equal parts of blocks (all models count alike), or several."""
-    if sync_every > block_rows:
-        n = -(-sync_every // block_rows)
-        return [tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)]
-    parts = [np.linspace(a, b, -(-(b - a) // sync_every) + 1).astype(int).tolist() for a, b in blocks]
-    return [(part,) for bounds in parts for part in pairwise(bounds)]
 
 
 def on_scale_of_data(scaling: Scaling | None, state: ModelState) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,8 @@ from daskfs.errors import DataError
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow, merged
-from daskfs.selectors.mission.tasks import SgdSettings, not_finite, read_entries
+from daskfs.selectors.mission.reading import read_entries
+from daskfs.selectors.mission.tasks import SgdSettings, not_finite
 from daskfs.sources.sparse.base import SparseBlock
 
 

@@ -6,13 +6,18 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+
+from daskfs.matrix.stretches import Stretches
 from daskfs.parameters import n_to_select
 from daskfs.selectors.mission.model import ModelShape
+from daskfs.selectors.mission.reading import Cuts
+from daskfs.selectors.mission.rounds import REPORTS, PassOrder
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, most_within
 from daskfs.selectors.shared.work import Work, added, of_refit
 
-REPORTS = 8  # lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows
-PIECE_NBYTES = 16 << 20  # of rows read at once, where the memory allows
+PIECE_NBYTES = 16 << 20  # of rows that are entries at once, where the memory allows
+DECODED_NBYTES = 256 << 20  # of rows decoded at once, so that no tile is decoded again: a row of tiles has no more
 N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
 N_AVERAGED = 4  # beside them, of models that are averaged: two of the round before, two that the client has asked for
@@ -105,6 +110,10 @@ class Settings:
             asked = min(max(CANDIDATES * n_selected, FEWEST_CANDIDATES), MOST_CANDIDATES, affordable)
         return min(max(int(asked), n_selected), data.n_features)
 
+    def order(self, n_samples: int) -> PassOrder:
+        """Return the order in which passes take the rows."""
+        return PassOrder(n_samples, self.block_rows, self.n_replicas, self.sync_every, self.seed)
+
     def half_life(self, n_samples: int) -> float:
         """Return the rows in which the tail loses half; infinite for never."""
         return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples
@@ -168,13 +177,22 @@ class MissionShape:
         """Whether rows come as their entries."""
         return self.nnz_per_row is not None or self.data.n_entries is not None
 
-    def rows_nbytes(self, n_rows: int) -> int:
-        """Of so many rows: dense with their entries, an id and a value each; or sparse, with a copy.
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile, where rows come dense out of tiles; else 0."""
+        rows = 1 if self.data.tile_shape is None else self.data.tile_shape[0]
+        return 0 if self.is_sparse or rows == 1 else min(rows, self.data.n_stored or self.data.n_samples)
 
-        The rows that have most entries, where a store says how many; else such of twice the mean length.
+    def rows_nbytes(self, n_rows: int) -> int:
+        """Of so many rows: as entries, an id and a value each, and dense, where that is not what was decoded.
+
+        Of sparse rows, with a copy: those that have most entries, where a store says how many; else such of twice the
+        mean length.
         """
         if not self.is_sparse:
-            return n_rows * (self.data.n_features * (self.data.itemsize + 8) + 64)
+            is_float = self.data.dtype in (np.float32, np.float64)
+            dense = self.data.itemsize if not self.tile_rows else 0 if is_float else 4
+            return n_rows * (self.data.n_features * (dense + 8) + 64)
         if self.data.crowding is not None:
             return self.data.crowding.rows.of(n_rows) * (self.data.itemsize + 8 + 12) + 64 * n_rows
         mean = self.nnz_per_row
@@ -182,25 +200,41 @@ class MissionShape:
             mean = (self.data.n_entries or 0) / max(1, self.data.n_samples)
         return n_rows * (int(2 * mean * (self.data.itemsize + 8 + 12)) + 64)
 
-    def piece_rows(self, memory_limit: int | None) -> int:
-        """Return how many rows are read at once."""
-        room = PIECE_NBYTES
-        if memory_limit is not None:
-            room = min(room, (memory_limit - self._training(0).nbytes) // N_PIECES)
-        return most_within(self.rows_nbytes, room, self.settings.block_rows)
+    def cuts(self, memory_limit: int | None) -> Cuts:
+        """Return how many rows are decoded at once, if possible whole tiles, and how many of them are entries."""
+        room, decoded, stretches = PIECE_NBYTES, 0, None
+        left = None if memory_limit is None else memory_limit - self._training(Cuts(0)).nbytes
+        if self.tile_rows:
+            row_nbytes = self.data.n_features * self.data.itemsize
+            decoded = DECODED_NBYTES if left is None else min(DECODED_NBYTES, left - N_PIECES * self.rows_nbytes(1))
+            most = max(1, min(decoded // row_nbytes, max(self.tile_rows, PIECE_NBYTES // row_nbytes)))
+            stretches = Stretches.within(self.tile_rows, most)
+            decoded = stretches.part * row_nbytes
+        if left is not None:
+            room = min(room, (left - decoded) // N_PIECES)
+        most = self.settings.block_rows if stretches is None else min(self.settings.block_rows, stretches.part)
+        return Cuts(most_within(self.rows_nbytes, room, most), stretches)
 
-    def task(self, piece_rows: int) -> Budget:
+    def task(self, cuts: Cuts) -> Budget:
         """Return the peak of one task: it learns from rows, or takes part in the refit."""
-        return max(self._training(piece_rows), self.exact_refit(), key=lambda budget: budget.nbytes)
+        return max(self._training(cuts), self.exact_refit(), key=lambda budget: budget.nbytes)
 
-    def _training(self, piece_rows: int) -> Budget:
-        """Return what a task holds that learns from so many rows at once."""
+    @property
+    def least(self) -> Budget:
+        """The peak of one task that reads row by row."""
+        return self.task(Cuts(1, Stretches.within(self.tile_rows, 1) if self.tile_rows else None))
+
+    def _training(self, cuts: Cuts) -> Budget:
+        """Return what a task holds that learns from rows, cut like this."""
         scaling = 0 if self.is_sparse else 48 * self.data.n_features
         n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
         budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
-        return budget.add("pieces of rows", N_PIECES * self.rows_nbytes(piece_rows))
+        if cuts.stretches is not None:
+            decoded = min(cuts.stretches.part, self.data.n_samples) * self.data.n_features * self.data.itemsize
+            budget.add("rows decoded at once", decoded)
+        return budget.add("pieces of rows", N_PIECES * self.rows_nbytes(cuts.piece_rows))
 
     def exact_refit(self) -> Budget:
         """Return what a task holds that makes second moments, of candidates or for an exact refit; else nothing."""
@@ -240,7 +274,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
     """
     data, model, settings = shape.data, shape.model, shape.settings
     what = f"a sketch of {model.sketch_nbytes:,} bytes, three times, and one row of {data.n_features:,} columns take"
-    least = shape.task(1)
+    least = shape.least
     if memory_limit is not None and least.nbytes > memory_limit:
         least.refuse_over(memory_limit, what, _fitting_buckets(shape, memory_limit))
     n_passes = settings.n_epochs + (shape.refit == "sgd") * n_refit_epochs(settings.n_epochs, data.n_samples)
@@ -251,7 +285,7 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
         n_tasks=_n_tasks_of_pass(settings, data.n_samples) * n_passes,
         n_passes=n_passes,
         read_nbytes=data.held_nbytes * n_passes,
-        task=shape.task(shape.piece_rows(memory_limit)),
+        task=shape.task(shape.cuts(memory_limit)),
         client=client,
         text=(
             f"mission: {shape.n_selected:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} "
@@ -264,14 +298,22 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
 def _work(shape: MissionShape, n_passes: int, memory_limit: int | None) -> Work:
     """Return what is computed: one model learns from one row after the other, of which candidates are chosen once.
 
-    Blocks of rows and their pieces end within tiles, and the survey reads its rows for means and again for norms.
+    Blocks of rows end within tiles, and so do pieces where a row of tiles is more than is decoded at once. The survey
+    reads its rows for means and again for norms, unless they are decoded together.
     """
     data, model, settings = shape.data, shape.model, shape.settings
-    grid, n, piece = data.grid, data.n_samples, shape.piece_rows(memory_limit)
+    grid, n, cuts = data.grid, data.n_samples, shape.cuts(memory_limit)
     looked_at = min(n_surveyed(data.n_features, shape.is_sparse), n)
-    n_surveys = 2 if settings.standardize and not shape.is_sparse else 1
-    n_tiles = n_passes * grid.rows(n, piece, settings.block_rows) + n_surveys * grid.rows(looked_at, piece)
-    n_tiles += n_surveys - 1  # for a first row, from which differences are taken
+    if cuts.stretches is None:
+        n_tiles = n_passes * grid.rows(n, cuts.piece_rows, settings.block_rows)
+        n_surveyed_tiles, are_kept = grid.rows(looked_at, cuts.piece_rows), looked_at <= cuts.piece_rows
+    else:
+        order = settings.order(n)
+        n_tiles = sum(grid.stretches(cuts.stretches, *order.bounds(number)) for number in range(n_passes))
+        n_surveyed_tiles = grid.stretches(cuts.stretches, np.array([0]), np.array([looked_at]))
+        are_kept = cuts.stretches.of(0)[1] >= looked_at
+    n_surveys = 2 if settings.standardize and not shape.is_sparse and not are_kept else 1
+    n_tiles += n_surveyed_tiles * (n_surveys + (shape.refit == "sgd"))
     density = (shape.nnz_per_row or (data.n_entries or 0) / max(1, n)) if shape.is_sparse else data.n_features
     learnt = "entries" if shape.is_sparse else "values"
     room = shape.exact_refit().nbytes
@@ -331,6 +373,6 @@ def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:
     while n_buckets > 1 and shape.model.n_hashes:
         n_buckets //= 2
         smaller = replace(shape, model=replace(shape.model, n_buckets=n_buckets))
-        if smaller.task(1).nbytes <= memory_limit:
+        if smaller.least.nbytes <= memory_limit:
             return f"set n_buckets={n_buckets}"
     return ""

@@ -21,7 +21,8 @@ from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
-from daskfs.selectors.mission.tasks import not_finite, read_entries
+from daskfs.selectors.mission.reading import read_entries
+from daskfs.selectors.mission.tasks import not_finite
 
 Tell = Callable[[str], None]
 """Hears a line for every report, to be shown."""

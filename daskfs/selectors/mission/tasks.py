@@ -12,14 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums, add_moments, row_norms
 from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import PackedRows, Rows, SparseRows, unpacked
 from daskfs.matrix.streaming import prefetched
+from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
+from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
 from daskfs.selectors.shared.record import Record
 
 SPARSE_PIECE = 256  # sparse rows that are looked at together before anything is learnt
@@ -51,15 +52,6 @@ class TargetEncoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling(Record):
-    """How dense columns are standardised before they are learnt from: (x - centre) * factor."""
-
-    centre: np.ndarray
-    factor: np.ndarray
-    """One over the standard deviation; 1 of a constant column."""
-
-
-@dataclass(frozen=True, slots=True)
 class SgdSettings:
     """How a model learns by stochastic gradient descent; the same for all tasks of a run."""
 
@@ -74,8 +66,15 @@ class SgdSettings:
     half_life: float
     """Rows in which the tail loses half; infinite for never."""
     piece_rows: int
-    """Rows in memory at once; without influence on the result."""
+    """Rows that are entries at once; without influence on the result."""
     scaling: Scaling | None = None
+    stretches: Stretches | None = None
+    """Of rows that are decoded at once, where tiles are; without influence either."""
+
+    @property
+    def cuts(self) -> Cuts:
+        """How rows are cut."""
+        return Cuts(self.piece_rows, self.stretches)
 
     def rule(self, n_replicas: int) -> StepRule:
         """Return the step sizes as kernels take them, of one of several models that are averaged afterwards.
@@ -142,7 +141,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     rule = settings.rule(part.n_replicas)
     sums = np.zeros((len(state.keys), 3)) if part.with_sums else None
     n_seen = 0
-    for piece in _pieces(matrix, settings, [unpacked(rows) for rows in part.blocks]):
+    for piece in _read_ahead(matrix, settings, [unpacked(rows) for rows in part.blocks]):
         entries, weight = piece.entries, piece.weight
         try:
             model.train(entries, piece.y, weight, rule, part.frozen)
@@ -157,7 +156,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     return model.state(sums)
 
 
-class _Piece(NamedTuple):
+class _Read(NamedTuple):
     """Rows that are in memory at once."""
 
     rows: Rows
@@ -167,45 +166,15 @@ class _Piece(NamedTuple):
     ends_block: bool
 
 
-def _pieces(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[_Piece]:
+def _read_ahead(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[_Read]:
     """Yield blocks of rows piece by piece, read ahead by one."""
+    reader = RowReader(matrix)
 
-    def read(piece: tuple[Rows, bool]) -> _Piece:
-        rows, ends_block = piece
-        return _Piece(
-            rows, read_entries(matrix, rows, settings.scaling), *settings.target.read(matrix, rows), ends_block
-        )
+    def read(piece: Piece) -> _Read:
+        entries = reader.entries(piece, settings.scaling)
+        return _Read(piece.rows, entries, *settings.target.read(matrix, piece.rows), piece.ends_block)
 
-    pieces = [piece for block in blocks for piece in _cut(block, settings.piece_rows)]
-    return prefetched(read, pieces, 0 if matrix.is_resident or len(pieces) == 1 else 1)
-
-
-def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> SparseRows:
-    """Return rows as the kernels take them: ids unsigned, values float32, as they stand or from a dense block."""
-    found = matrix.sparse_rows(rows)
-    if found is None:
-        X = _dense(matrix, rows)
-        if scaling is None:
-            return SparseRows(*entries_of(X))
-        return SparseRows(*standardised_entries(X, scaling.centre, scaling.factor))
-    indices = found.indices
-    if indices.dtype.itemsize not in (4, 8) or indices.dtype.kind not in "iu":
-        indices = indices.astype(np.uint64)
-    with np.errstate(over="ignore"):
-        data = found.data.astype(np.float32, copy=False)
-    unsigned = indices.view(np.uint32 if indices.dtype.itemsize == 4 else np.uint64)
-    return SparseRows(_writable(found.indptr), _writable(unsigned), _writable(data))
-
-
-def _dense(matrix: Matrix, rows: Rows) -> np.ndarray:
-    X = matrix.read(rows)
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    return np.require(X, dtype=dtype, requirements=["C", "W"])
-
-
-def _writable(values: np.ndarray) -> np.ndarray:
-    """Contiguous and writable: for numba, read-only arrays are another type, compiled again."""
-    return np.require(values, requirements=["C", "W"])
+    return prefetched(read, pieces_of(blocks, settings.cuts), 0 if matrix.is_resident else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,19 +196,19 @@ class Survey(Record):
         return self.nnz / self.n_rows
 
 
-def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, piece_rows: int, rows: Rows) -> Survey:
+def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts: Cuts, rows: Rows) -> Survey:
     """Look at rows before learning; they are read in pieces, which is of no consequence."""
     is_dense = matrix.sparse_rows(slice(0, 1)) is None
-    pieces = _cut(rows, piece_rows if is_dense else SPARSE_PIECE)
-    scaling = _scaling(matrix, target, [piece for piece, _ in pieces]) if standardize else None
+    cuts, reader = cuts if is_dense else Cuts(SPARSE_PIECE), RowReader(matrix)
+    scaling = _scaling(reader, target, cuts, rows) if standardize else None
     norms, weights, ids, nnz = [], [], [], 0
-    for piece, _ in pieces:
-        entries = read_entries(matrix, piece, scaling)
+    for piece in pieces_of([rows], cuts):
+        entries = reader.entries(piece, scaling)
         norms.append(np.empty(len(entries.indptr) - 1))
         row_norms(entries.indptr, entries.data, norms[-1])
         if not np.isfinite(norms[-1]).all():
-            raise not_finite(matrix, piece, entries, int(np.flatnonzero(~np.isfinite(norms[-1]))[0]))
-        weights.append(target.read(matrix, piece)[1])
+            raise not_finite(matrix, piece.rows, entries, int(np.flatnonzero(~np.isfinite(norms[-1]))[0]))
+        weights.append(target.read(matrix, piece.rows)[1])
         nnz += len(entries.data)
         if not is_dense:
             ids.append(entries.indices)
@@ -253,35 +222,26 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, piece
 
 def mean_squared_norm(matrix: Matrix, keys: np.ndarray, settings: SgdSettings, rows: Rows) -> np.ndarray:
     """Return the mean squared norm of rows, float64, as far as these features go."""
-    sums, n_rows = np.zeros((len(keys), 3)), 0
-    for piece, _ in _cut(rows, settings.piece_rows):
-        entries = read_entries(matrix, piece, settings.scaling)
+    sums, n_rows, reader = np.zeros((len(keys), 3)), 0, RowReader(matrix)
+    for piece in pieces_of([rows], settings.cuts):
+        entries = reader.entries(piece, settings.scaling)
         weight = np.ones(len(entries.indptr) - 1)
         add_column_sums(entries.indptr, entries.indices, entries.data, weight, keys, sums)
         n_rows += len(weight)
     return np.asarray(sums[:, 2].sum() / n_rows)
 
 
-def _cut(rows: Rows, length: int) -> list[tuple[Rows, bool]]:
-    """Return pieces of rows of at most so many, each with whether it is the last."""
-    n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-    pieces: list[tuple[Rows, bool]] = []
-    for start in range(0, n_rows, length):
-        stop = min(start + length, n_rows)
-        piece = slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]
-        pieces.append((piece, stop == n_rows))
-    return pieces
-
-
-def _scaling(matrix: Matrix, target: TargetEncoding, pieces: list[Rows]) -> Scaling:
+def _scaling(reader: RowReader, target: TargetEncoding, cuts: Cuts, rows: Rows) -> Scaling:
     """Return weighted means, and one over the standard deviations, of dense columns."""
+    shift, total = np.empty(0), 0.0
     with np.errstate(invalid="ignore", over="ignore"):  # the rows' own check says where
-        shift = _dense(matrix, _cut(pieces[0], 1)[0][0])[0].astype(np.float64)  # differences from it do not cancel
-        shift[~np.isfinite(shift)] = 0.0
-        total, sums, squares = 0.0, np.zeros(len(shift)), np.zeros(len(shift))
-        for piece in pieces:
-            weight = target.read(matrix, piece)[1]
-            add_moments(_dense(matrix, piece), shift, weight, sums, squares)
+        for piece in pieces_of([rows], cuts):
+            X, weight = reader.dense(piece), target.read(reader.matrix, piece.rows)[1]
+            if not len(shift):
+                shift = X[0].astype(np.float64)  # differences from it do not cancel
+                shift[~np.isfinite(shift)] = 0.0
+                sums, squares = np.zeros(len(shift)), np.zeros(len(shift))
+            add_moments(X, shift, weight, sums, squares)
             for one in weight.tolist():  # one after the other, whatever the pieces
                 total += one
         mean = sums / total

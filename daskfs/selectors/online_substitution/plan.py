@@ -11,6 +11,7 @@ from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, Sele
 from daskfs.selectors.shared.work import Work, added, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
+ROUND_BATCHES = 8  # screened against the same members; the answer depends on it, so it is fixed
 LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
 READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
 COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
@@ -36,6 +37,17 @@ def batch_of(block_columns: int | None, n_selected: int) -> int:
     while batch < LARGEST_BATCH and 2 * batch <= n_selected:
         batch *= 2
     return batch
+
+
+def batches_of_task(n_threads: int) -> int:
+    """Return how many batches of a round one task screens, where so many tasks can run at once.
+
+    Examples
+    --------
+    >>> [batches_of_task(n) for n in (1, 3, 8, 1000)]
+    [8, 3, 1, 1]
+    """
+    return -(-ROUND_BATCHES // n_threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ class SubstitutionShape:
     """Of so many columns of a sparse store as their entries."""
     data: DataShape | None = None
     loss: str = "squared"
+    n_threads: int = 1
+    """Tasks that run at once."""
 
     @property
     def together(self) -> int:
@@ -143,6 +157,22 @@ class SubstitutionShape:
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
         return (1 + prefetch) * width * self.column_nbytes + converted
 
+    def screening(self, n_together: int) -> Budget:
+        """Return what a task takes that screens columns, so many batches of which are read at once."""
+        task = Budget().add("a block of columns", self.read_nbytes(n_together * self.together, 0))
+        task.add("vectors over the rows", 4 * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
+        if self.n_groups:
+            return task.add("columns that are returned", 2 * self.together * self.column_nbytes)
+        if n_together > 1:
+            task.add(
+                "columns that are returned", batches_of_task(self.n_threads) * self.batch // 2 * self.column_nbytes
+            )
+        return task
+
+    def n_together(self, width: int) -> int:
+        """Return how many batches are read at once to be screened: those of a task, as far as a block has so many."""
+        return 1 if self.n_groups else min(batches_of_task(self.n_threads), max(1, width // self.batch))
+
     def whole(self, n_selected: int, width: int, prefetch: int) -> Budget:
         """Return what a selection takes that reads so many columns at once."""
         return self.held(n_selected).add("blocks of columns", self.read_nbytes(width, prefetch))
@@ -161,6 +191,8 @@ class ReadPlan:
     """Of the whole selection, in addition to the process's baseline."""
     n_judged: int = MOST_JUDGED
     """Sparse columns that are judged at once by their entries."""
+    n_together: int = 1
+    """Batches that are read at once to be screened."""
 
 
 def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> ReadPlan:
@@ -183,7 +215,7 @@ def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> Read
         width = n_batches * shape.together
         needed = shape.whole(shape.n_selected, width, prefetch)
         if memory_limit is None or needed.nbytes <= memory_limit:
-            return ReadPlan(shape.batch, width, prefetch, needed, shape.n_judged)
+            return ReadPlan(shape.batch, width, prefetch, needed, shape.n_judged, shape.n_together(width))
     what = f"{shape.n_selected:,} columns of {shape.n_samples:,} values and blocks of {shape.together} take"
     narrowest = shape.whole(shape.n_selected, shape.together, 0)
     narrowest.refuse_over(memory_limit, what, _fewer(shape, memory_limit or 0))
@@ -214,12 +246,9 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     task, client, n_tasks = Budget(), read.memory, n_reads
     in_client = "columns are read and exchanged one after the other; with schedule: screen the workers read them"
     if shape.n_screened:
-        task.add("a block of columns", shape.read_nbytes(shape.together, 0))
-        task.add("vectors over the rows", 4 * 8 * shape.n_samples).add("tiles", shape.tiles_nbytes)
-        if shape.n_groups:
-            task.add("columns that are returned", 2 * shape.together * shape.column_nbytes)
-        n_tasks = -(-shape.n_features // shape.batch) * shape.n_epochs
-        how = f"tasks of {shape.batch} columns in rounds of {shape.n_screened}"
+        task, n_batches = shape.screening(read.n_together), 1 if shape.n_groups else batches_of_task(shape.n_threads)
+        n_tasks = -(-shape.n_features // (n_batches * shape.batch)) * shape.n_epochs
+        how = f"tasks of {n_batches * shape.batch} columns in rounds of {shape.n_screened}"
         in_client = "the exchanges of the candidates that the workers find"
     if shape.n_groups:
         how += f", up to {shape.n_groups:,} groups selected"
@@ -257,9 +286,10 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
     if shape.n_screened:
         n_seen = min(-(-s // shape.batch) * shape.batch, shape.n_features)
         n_first = min((-(-n_seen // read.width) + read.prefetch) * read.width, shape.n_features)
-        first, seen = (replace(grid, n_features=n_columns) for n_columns in (n_first, n_seen))
-        in_client |= grid.of_tiles(first.columns(read.width) * grid.n_down)
-        n_screens = grid.columns(shape.batch) * shape.n_epochs - seen.columns(shape.batch)
+        in_client |= grid.of_tiles(replace(grid, n_features=n_first).columns(read.width) * grid.n_down)
+        task, at_once = batches_of_task(shape.n_threads) * shape.batch, read.n_together * shape.batch
+        passes = [n_seen, *[0] * (shape.n_epochs - 1)]
+        n_screens = sum(grid.columns_in_rounds(first, shape.n_screened, task, at_once) for first in passes)
         by_tasks = grid.of_tiles(n_screens * grid.n_down) | {"values screened": float(n * (n_all - n_seen))}
     of = "" if shape.loss == "squared" else ", likelihood"
     n_exchanged = s * math.log(max(1.0, n_all / s))
@@ -268,4 +298,5 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
     in_client[f"products with selected columns{of}"] = n * n_products * s
     in_client["values presented again"] = 0.0 if shape.n_screened else float(n * (n_all - n_seen))
     in_client[f"values exchanged{of}"] = n * shape.batch * n_exchanged  # the rest of a batch is looked at again
-    return Work(by_tasks, added(in_client, of_newton(n, s, shape.loss)), method="online_substitution")
+    n_at_once = ROUND_BATCHES if shape.n_screened else math.inf
+    return Work(by_tasks, added(in_client, of_newton(n, s, shape.loss)), n_at_once, method="online_substitution")

@@ -1,13 +1,15 @@
-"""What screening asks of a block of columns. Imported by workers, hence light."""
+"""What screening asks of batches of columns. Imported by workers, hence light."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.shared.record import Record
 
@@ -54,7 +56,7 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Screened(Record):
-    """What a task returns of its columns."""
+    """What is found of a batch."""
 
     columns: Columns
     """Those that could pay."""
@@ -64,11 +66,31 @@ class Screened(Record):
     """How many these are: columns, or groups of them."""
 
 
-def screen_columns(
-    matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, ids: np.ndarray
-) -> Screened:
-    """Read some columns and return those that could pay."""
-    columns = read_columns(matrix, ids, settings, weight)
+class BatchesToScreen(NamedTuple):
+    """Neighbouring batches that one task screens."""
+
+    batches: list[np.ndarray]
+    together: int
+    """How many of them are read at once."""
+
+
+def screen_batches(
+    matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, part: BatchesToScreen
+) -> list[Screened]:
+    """Read some batches of columns and return those of each that could pay."""
+    buffers, found = BufferPool(), []
+    for first in range(0, len(part.batches), part.together):
+        some = part.batches[first : first + part.together]
+        columns, stop = read_columns(matrix, np.concatenate(some), settings, weight, buffers), 0
+        for ids in some:
+            batch = columns.take(slice(stop, stop + len(ids)))
+            found.append(_screened(batch, screen))
+            stop += len(ids)
+        del columns, batch  # or their buffer counts as in use
+    return found
+
+
+def _screened(columns: Columns, screen: Screen) -> Screened:
     n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
     places = screen.candidates(columns)
     return Screened(columns.take(places), n_usable, len(places))

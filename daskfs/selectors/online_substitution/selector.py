@@ -70,6 +70,7 @@ from daskfs.selectors.online_substitution.group_stream import GroupStream
 from daskfs.selectors.online_substitution.groups import StreamedGroups
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import (
+    ROUND_BATCHES,
     ReadPlan,
     SubstitutionShape,
     batch_of,
@@ -78,7 +79,6 @@ from daskfs.selectors.online_substitution.plan import (
 )
 from daskfs.selectors.online_substitution.stream import (
     HISTORY,
-    ROUND_BATCHES,
     Arrivals,
     ArrivedColumns,
     SubstitutionStream,
@@ -210,7 +210,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         if not isinstance(order, str):
             order = columns_of(order, matrix.shape[1], None, "order")
         groups = self._streamed(self._groups_of(matrix))
-        shape = self._shape(DataShape.of(matrix), groups=groups)
+        shape = self._shape(DataShape.of(matrix), groups=groups, n_threads=run.limits.n_threads)
         plan = choose_read_plan(shape, run.task_limit)
         engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups)
         given, screens = (run, engine, self._columns(), plan), self.schedule == "screen"
@@ -359,10 +359,14 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         groups = self._streamed(self._planned_groups(shape))
-        return plan_substitution(self._shape(shape, groups=groups), limits.task_nbytes)
+        return plan_substitution(self._shape(shape, groups=groups, n_threads=limits.n_threads), limits.task_nbytes)
 
     def _shape(
-        self, shape: DataShape, n_selected: int | None = None, groups: StreamedGroups | None = None
+        self,
+        shape: DataShape,
+        n_selected: int | None = None,
+        groups: StreamedGroups | None = None,
+        n_threads: int = 1,
     ) -> SubstitutionShape:
         n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
@@ -386,6 +390,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             entries_nbytes=shape.columns_nbytes,
             data=shape,
             loss=self.loss_,
+            n_threads=n_threads,
         )
 
     def _conclude(

@@ -25,8 +25,8 @@ from daskfs.selectors.online_substitution.columns import (
     read_columns,
 )
 from daskfs.selectors.online_substitution.engines.base import Engine
-from daskfs.selectors.online_substitution.plan import ReadPlan
-from daskfs.selectors.online_substitution.screen import Screened, screen_columns
+from daskfs.selectors.online_substitution.plan import ROUND_BATCHES, ReadPlan, batches_of_task
+from daskfs.selectors.online_substitution.screen import BatchesToScreen, Screened, screen_batches
 from daskfs.selectors.online_substitution.target import Target
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
@@ -34,8 +34,6 @@ from daskfs.selectors.shared.run import Run
 SAVES_PER_EPOCH = 20
 MARGIN, MARGIN_SINGLE = 1e-7, 1e-3
 """For the rounding of sums in another order, of float64 and of float32."""
-ROUND_BATCHES = 8
-"""Batches screened against the same members: as many tasks run at once; the answer depends on it, so it is fixed."""
 HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
 
 
@@ -258,7 +256,10 @@ class SubstitutionStream:
         return sum(len(part) for part in parts)
 
     def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
-        return self.run.round("screen", screen_columns, parts, *shared)
+        """Return what is found of each batch; each task takes neighbours, which lie in the same tiles."""
+        n = batches_of_task(self.run.workers.n_threads)
+        tasks = [BatchesToScreen(parts[k : k + n], self.plan.n_together) for k in range(0, len(parts), n)]
+        return [one for several in self.run.round("screen", screen_batches, tasks, *shared) for one in several]
 
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+from daskfs.matrix.stretches import Stretches
 
 MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted which of them end where a tile does
 REFIT_VALUES = 1 << 20  # of the selected columns, in a block of rows of the refit
@@ -124,9 +125,38 @@ class Grid:
         scaled = [None if one is None else max(1, round(one * spread)) for one in (n_rows, width, block)]
         return n_met(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
 
+    def stretches(self, stretches: Stretches, starts: np.ndarray, stops: np.ndarray) -> int:
+        """Return how many tiles below each other are decoded for rows of which stretches are read at once.
+
+        >>> Grid(100, 1, 10).stretches(Stretches.within(10, 4), np.array([0, 15]), np.array([15, 25]))
+        8
+        """
+        spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
+        first, last = (np.floor(one * spread).astype(np.int64) for one in (starts, stops - 1))
+        tile = self.tile_rows
+        if stretches.part >= tile:
+            return int((last // tile - first // tile + 1).sum())
+        per_tile = -(-tile // stretches.part)
+        of_first, of_last = (one // tile * per_tile + one % tile // stretches.part for one in (first, last))
+        return int((of_last - of_first + 1).sum())
+
     def columns(self, width: int) -> int:
         """Return how many tiles beside each other blocks of columns meet."""
         return n_met(self.n_features, width, self.tile_columns)
+
+    def columns_in_rounds(self, first: int, n_round: int, n_task: int, at_once: int) -> int:
+        """Return how many tiles beside each other are met by the columns from the first on, which tasks take in rounds.
+
+        >>> Grid(1, 100, 1, 10).columns_in_rounds(0, 40, 20, 8)  # 0-8, 8-16, 16-20, 20-28, 28-36, 36-40, 40-48, ...
+        20
+        """
+        n_columns = self.n_features - first
+        tasks = ((start, min(start + n_task, n_round)) for start in range(0, n_round, n_task))
+        within = np.array([at for start, stop in tasks for at in range(start, stop, at_once)])
+        starts = (np.arange(0, n_columns, n_round)[:, None] + within).ravel()
+        starts = starts[starts < n_columns]
+        stops = np.append(starts[1:], n_columns)
+        return int(((first + stops - 1) // self.tile_columns - (first + starts) // self.tile_columns + 1).sum())
 
     def met_by(self, n_columns: int) -> float:
         """Return in how many tiles beside each other so many columns lie that may be any."""

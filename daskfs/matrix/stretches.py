@@ -1,0 +1,76 @@
+"""Stretches of rows, or of columns, that are read at once: whole tiles, or equal parts of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from daskfs.matrix.blocks import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Runs of rows (columns) that are read at once: tiles, equal parts of them, or several tiles.
+
+    Examples
+    --------
+    >>> Stretches(tile=12, part=8).of(11), Stretches(tile=12, part=8).of(12)
+    ((8, 12), (12, 20))
+    """
+
+    tile: int
+    """Rows of a tile, or of several that are read together."""
+    part: int
+    """Rows of it that are read at once."""
+
+    @classmethod
+    def within(cls, tile: int, most: int) -> Self:
+        """Return stretches of at most so many rows: as many whole tiles as that, or parts as equal as can be.
+
+        Examples
+        --------
+        >>> Stretches.within(64, 1000), Stretches.within(64, 63)
+        (Stretches(tile=960, part=960), Stretches(tile=64, part=32))
+        """
+        if most >= tile:
+            return cls(most - most % tile, most - most % tile)
+        return cls(tile, -(-tile // -(-tile // max(1, most))))
+
+    def of(self, row: int) -> tuple[int, int]:
+        """Return the first and the last but one row of the stretch of a row."""
+        tile = row - row % self.tile
+        start = row - (row - tile) % self.part
+        return start, min(start + self.part, tile + self.tile)
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """Return a number for the stretch of each row, the same for the same stretch."""
+        numbers: np.ndarray = rows - rows % self.tile % self.part
+        return numbers
+
+    def cut(self, rows: Rows) -> Iterator[tuple[int, int]]:
+        """Yield where rows of the same stretch begin and end among rows that follow each other.
+
+        Examples
+        --------
+        >>> list(Stretches(tile=12, part=8).cut(slice(5, 21)))
+        [(0, 3), (3, 7), (7, 15), (15, 16)]
+        >>> list(Stretches(tile=12, part=12).cut(np.array([1, 5, 13, 40, 41])))
+        [(0, 2), (2, 3), (3, 5)]
+        """
+        if isinstance(rows, slice):
+            start = rows.start
+            while start < rows.stop:
+                stop = min(self.of(start)[1], rows.stop)
+                yield start - rows.start, stop - rows.start
+                start = stop
+            return
+        start, ascends = 0, bool((np.diff(rows) >= 0).all())  # else neighbours do not lie together
+        while start < len(rows):
+            numbers = self.numbers(rows[start : start + self.part])
+            is_other = (numbers != numbers[0]) & ascends
+            stop = start + (int(is_other.argmax()) if is_other.any() else len(numbers))
+            yield start, stop
+            start = stop

@@ -1,0 +1,163 @@
+"""Rows on their way to a model: tiles are decoded once, in stretches, of which pieces are made into entries.
+
+Imported by workers, hence light.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
+from daskfs.matrix.base import Matrix
+from daskfs.matrix.blocks import Rows, SparseRows
+from daskfs.matrix.buffers import BufferPool
+from daskfs.matrix.stretches import Stretches
+from daskfs.selectors.shared.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling(Record):
+    """How dense columns are standardised before they are learnt from: (x - centre) * factor."""
+
+    centre: np.ndarray
+    factor: np.ndarray
+    """One over the standard deviation; 1 of a constant column."""
+
+
+class Cuts(NamedTuple):
+    """How rows are cut on their way, which is of no consequence for what is learnt."""
+
+    piece_rows: int
+    """Rows of a piece: those that are entries at once."""
+    stretches: Stretches | None = None
+    """What is decoded at once; None: a piece."""
+
+
+class Piece(NamedTuple):
+    """Rows that are entries at once."""
+
+    rows: Rows
+    stretch: Rows
+    """What is decoded with them."""
+    within: slice
+    """Where they are in it."""
+    ends_block: bool = False
+
+
+def pieces_of(blocks: Sequence[Rows], cuts: Cuts) -> Iterator[Piece]:
+    """Yield the pieces of blocks of rows in their order; none goes beyond a block, but stretches do."""
+    for rows, ends in _runs(blocks):
+        length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        decoded = [(0, length)] if cuts.stretches is None else cuts.stretches.cut(rows)
+        for first, last in decoded:
+            inner = ends[bisect_left(ends, first + 1) : bisect_left(ends, last)]
+            for start, stop in pairwise([first, *inner, last]):
+                for at in range(start, stop, cuts.piece_rows):
+                    to = min(at + cuts.piece_rows, stop)
+                    ends_block = to == stop and ends[bisect_left(ends, stop)] == stop
+                    if cuts.stretches is None:
+                        yield Piece(_taken(rows, at, to), _taken(rows, at, to), slice(0, to - at), ends_block)
+                    else:
+                        stretch = _taken(rows, first, last)
+                        yield Piece(_taken(rows, at, to), stretch, slice(at - first, to - first), ends_block)
+
+
+def _runs(blocks: Sequence[Rows]) -> Iterator[tuple[Rows, list[int]]]:
+    """Yield rows that follow each other, and where blocks end among them."""
+    run, ends = slice(0, 0), list[int]()
+    for block in blocks:
+        if not isinstance(block, slice):
+            if ends:
+                yield run, ends
+            yield block, [len(block)]
+            ends = []
+        elif ends and block.start == run.stop:
+            run = slice(run.start, block.stop)
+            ends.append(run.stop - run.start)
+        else:
+            if ends:
+                yield run, ends
+            run, ends = block, [block.stop - block.start]
+    if ends:
+        yield run, ends
+
+
+def _taken(rows: Rows, start: int, stop: int) -> Rows:
+    return slice(rows.start + start, rows.start + stop) if isinstance(rows, slice) else rows[start:stop]
+
+
+class RowReader:
+    """Reads pieces of rows; what was decoded last is kept until a piece of another stretch is asked for.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix, self._buffers = matrix, BufferPool()
+        self._stretch: Rows | None = None
+        self._decoded = np.empty((0, 0))
+
+    def dense(self, piece: Piece) -> np.ndarray:
+        """Return a piece of a dense matrix, of floating point."""
+        if not _are_same(self._stretch, piece.stretch):
+            self._stretch, self._decoded = None, np.empty((0, 0))  # or its buffer counts as in use
+            self._decoded = self._read(piece.stretch)
+            self._stretch = piece.stretch
+        return _as_floats(self._decoded[piece.within])
+
+    def _read(self, rows: Rows) -> np.ndarray:
+        if self.matrix.is_resident:
+            return self.matrix.read(rows)
+        n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        out = self._buffers.take((n_rows, self.matrix.shape[1]), np.dtype(self.matrix.dtype))
+        return self.matrix.read(rows, slice(None), out)
+
+    def entries(self, piece: Piece, scaling: Scaling | None = None) -> SparseRows:
+        """Return a piece as the kernels take it: ids unsigned, values float32, as they stand or from dense rows."""
+        found = self.matrix.sparse_rows(piece.rows)
+        if found is not None:
+            return _for_kernels(found)
+        X = self.dense(piece)
+        if scaling is None:
+            return SparseRows(*entries_of(X))
+        return SparseRows(*standardised_entries(X, scaling.centre, scaling.factor))
+
+
+def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> SparseRows:
+    """Return rows as the kernels take them, see `RowReader`."""
+    n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    return RowReader(matrix).entries(Piece(rows, rows, slice(0, n_rows)), scaling)
+
+
+def _are_same(some: Rows | None, others: Rows) -> bool:
+    if isinstance(some, np.ndarray) and isinstance(others, np.ndarray):
+        return np.array_equal(some, others)
+    return isinstance(some, slice) and isinstance(others, slice) and some == others
+
+
+def _as_floats(X: np.ndarray) -> np.ndarray:
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
+    return np.require(X, dtype=dtype, requirements=["C", "W"])
+
+
+def _for_kernels(found: SparseRows) -> SparseRows:
+    indices = found.indices
+    if indices.dtype.itemsize not in (4, 8) or indices.dtype.kind not in "iu":
+        indices = indices.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        data = found.data.astype(np.float32, copy=False)
+    unsigned = indices.view(np.uint32 if indices.dtype.itemsize == 4 else np.uint64)
+    return SparseRows(_writable(found.indptr), _writable(unsigned), _writable(data))
+
+
+def _writable(values: np.ndarray) -> np.ndarray:
+    """Contiguous and writable: for numba, read-only arrays are another type, compiled again."""
+    return np.require(values, requirements=["C", "W"])
