@@ -33,8 +33,7 @@ from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import classes_of, null_intercept
 
-BLOCK_VALUES, FEWEST_BLOCK_VALUES = 2**20, 2**18  # of X, in blocks that the data alone decide: the same sums everywhere
-MANY_BLOCKS = 256  # beyond which blocks are larger
+BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
 LOOKS = 3  # at the approximation of a loss other than the squared one
@@ -432,9 +431,7 @@ class SelectedBlocks:
     def __init__(self, run: Run, columns: np.ndarray) -> None:
         matrix, self.columns = run.matrix, cast(Rows, columns)
         n_samples = matrix.shape[0]
-        width = max(len(columns), 1)
-        n_values = min(BLOCK_VALUES, max(FEWEST_BLOCK_VALUES, n_samples * width // MANY_BLOCKS))
-        length = max(1, n_values // width)
+        length = max(1, BLOCK_VALUES // max(len(columns), 1))
         pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
         room = DEFAULT_BLOCK_NBYTES if run.task_limit is None else min(run.task_limit // 2, DEFAULT_BLOCK_NBYTES)
         if n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
