@@ -48,6 +48,7 @@ STEPS = {
     "loadings": Words("correlations beside common factors", "block"),
     "lasso": Words("sums of columns and knockoffs", "fold"),
     "what is left": Words("what the Lasso leaves to be explained", "fold"),
+    "zeros": Words("counting how many values are nought", "part"),
     "ridge": Words("fitting all columns and ever fewer", "part"),
 }
 """By the last part of a step's name: ``fgm-scores``."""
