@@ -128,7 +128,7 @@ class Grid:
     def stretches(self, stretches: Stretches, starts: np.ndarray, stops: np.ndarray) -> int:
         """Return how many tiles below each other are decoded for rows of which stretches are read at once.
 
-        >>> Grid(100, 1, 10).stretches(Stretches.within(10, 4), np.array([0, 15]), np.array([15, 25]))  # 0-4, 4-8, 8-10, 10-14, 14-18 and four more
+        >>> Grid(100, 1, 10).stretches(Stretches.within(10, 4), np.array([0, 15]), np.array([15, 25]))
         9
         """
         spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
