@@ -125,6 +125,7 @@ def main() -> int:
     parser.add_argument("--damage", type=int, help="cases; by default all, about 2,000, each read by six commands")
     parser.add_argument("--kills", type=int, default=4, help="runs for each method and signal")
     parser.add_argument("--losses", type=int, default=20, help="for each job and part; of rare ones a quarter")
+    parser.add_argument("--lost", nargs="*", default=losses.LOSSES, choices=losses.LOSSES, help="which losses")
     parser.add_argument("--storms", type=int, default=20, help="interrupts of each kind of fit")
     parser.add_argument("--fuzz", type=int, default=3000, help="documents")
     parser.add_argument("--only", nargs="*", default=["damage", "kills", "losses", "storms", "fuzz"])
@@ -134,7 +135,7 @@ def main() -> int:
     campaigns = {"damage": of_damage, "kills": of_kills, "losses": of_losses, "storms": of_storms, "fuzz": of_fuzz}
     failed = 0
     for name in options.only:
-        more = {"file": options.kept} if name == "losses" else {}
+        more = {"file": options.kept, "lost": tuple(options.lost)} if name == "losses" else {}
         table, bad = campaigns[name](options.seed, getattr(options, name), **more)
         section = f"## {name.capitalize()}\n\n{table}\n\n{bad} ended as they must not.\n"
         failed += bad
