@@ -211,7 +211,8 @@ def limits_for(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -
         if has_more:
             return found
         limits, has_more = limits_of(pipeline.cluster), True
-        base = limits.base_of_worker(facts) if has_workers else limits.base_of_client(facts.n_samples)
+        in_client = limits.base_of_client(facts.n_samples, facts.held_nbytes)
+        base = limits.base_of_worker(facts) if has_workers else in_client
         found["memory_limit"] += (found["memory_limit"] - base.nbytes) // 8
 
 

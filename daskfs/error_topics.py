@@ -142,6 +142,7 @@ TOPICS: dict[str, Topic] = {
             "store.row_vectors",
             "store.writer:DataError",
             "store.sparse.writer:DataError",
+            "store.names",
             "store.sparse.names",
             "sources.arrays",
             "metrics",

@@ -23,10 +23,13 @@ from daskfs.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
+    from daskfs.matrix.names import Names
+
 FORMAT_VERSION = 1
 _LARGEST_INT64 = 2**63 - 1
 _NONE_SELECTED = '\n  "selected": []'
 _ROWS_WRITTEN = 10_000
+_SCORES_TOGETHER = 1 << 17
 _ROWS_SHOWN = 20
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
 
@@ -193,6 +196,27 @@ def parents_in(row: Mapping[Any, Any]) -> list[Parent]:
     return found
 
 
+def greatest_scores(scores: np.ndarray, most: int, leave_out: np.ndarray | None = None) -> np.ndarray:
+    """Return the columns of the greatest scores above zero, greatest first, in the memory of a few of them.
+
+    Examples
+    --------
+    >>> greatest_scores(np.array([0.5, np.nan, 2.0, 0.0, 0.5]), 2).tolist()
+    [2, 0]
+    >>> greatest_scores(np.array([0.5, np.nan, 2.0, 0.0, 0.5]), 2, np.array([2])).tolist()
+    [0, 4]
+    """
+    found = np.empty(0, dtype=np.int64)
+    for start in range(0, len(scores), _SCORES_TOGETHER):
+        part = np.asarray(scores[start : start + _SCORES_TOGETHER], dtype=np.float64)
+        is_meant = part > 0
+        if leave_out is not None:
+            is_meant[leave_out[(leave_out >= start) & (leave_out < start + len(part))] - start] = False
+        found = np.concatenate([found, start + np.flatnonzero(is_meant)])
+        found = found[np.lexsort((found, -np.asarray(scores[found], dtype=np.float64)))][:most]
+    return found
+
+
 def _empty_table() -> pd.DataFrame:
     import pandas as pd
 
@@ -220,7 +244,7 @@ class SelectionResult:
         Course of the method; for MESSAGE the GIC path of the first subset.
     scores : ndarray of shape (n_features,), optional
         Scores of every feature, selected or not; NaN where a feature has none.
-    feature_names : ndarray of shape (n_features,), optional
+    feature_names : ndarray of shape (n_features,), or another that is indexed like one, optional
         Names of every feature.
     store_digest : str, optional
         Identity of the feature store it was read from.
@@ -260,7 +284,7 @@ class SelectionResult:
     n_features: int
     history: pd.DataFrame = field(default_factory=_empty_table)
     scores: np.ndarray | None = None
-    feature_names: np.ndarray | None = None
+    feature_names: np.ndarray | Names | None = None
     store_digest: str | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -385,7 +409,7 @@ class SelectionResult:
                 self.history.to_parquet(path, index=False)
             if self.scores is not None:
                 with written_whole(folder / "scores.parquet") as path:
-                    self._every_feature().to_parquet(path, index=False)
+                    self._write_every_feature(path)
             with written_whole(folder / "result.json") as path, path.open("w", encoding="utf-8") as file:
                 file.writelines(self._written_record())
         except OSError as fault:
@@ -508,13 +532,25 @@ class SelectionResult:
         problem = f"this result does not know its {kind}"
         raise ConfigError(problem, f"{self.method}.plot", "plot the result of a run with test rows: `daskfs run`")
 
-    def _every_feature(self) -> pd.DataFrame:
+    def _write_every_feature(self, path: Path) -> None:
+        """Write scores.parquet, of which millions of names are never held together."""
+        import pyarrow
+        from pyarrow.parquet import ParquetWriter
+
+        first = pyarrow.Table.from_pandas(self._some_features(0, 0), preserve_index=False)
+        with ParquetWriter(path, first.schema) as writer:
+            for start in range(0, self.n_features, _SCORES_TOGETHER):
+                part = self._some_features(start, min(start + _SCORES_TOGETHER, self.n_features))
+                writer.write_table(pyarrow.Table.from_pandas(part, schema=first.schema, preserve_index=False))
+
+    def _some_features(self, start: int, stop: int) -> pd.DataFrame:
         import pandas as pd
 
-        columns: dict[str, Any] = {"index": np.arange(self.n_features, dtype=np.int64)}
+        columns: dict[str, Any] = {"index": np.arange(start, stop, dtype=np.int64)}
         if self.feature_names is not None:
-            columns["name"] = pd.Series([str(name) for name in self.feature_names], dtype="str")
-        return pd.DataFrame({**columns, "score": np.asarray(self.scores, dtype=np.float64)})
+            columns["name"] = pd.Series([str(name) for name in self.feature_names[start:stop]], dtype="str")
+        assert self.scores is not None
+        return pd.DataFrame({**columns, "score": np.asarray(self.scores[start:stop], dtype=np.float64)})
 
     def __repr__(self) -> str:
         names = ", ".join(self.table["name"].head(5)) + (", ..." if len(self.table) > 5 else "")

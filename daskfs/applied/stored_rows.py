@@ -13,6 +13,7 @@ from daskfs.files import location
 from daskfs.sources.registry import is_path
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
+from daskfs.store.names import AT_ONCE
 
 ROW = "row"
 """The column of the source's row numbers, where a store is shuffled."""
@@ -103,8 +104,9 @@ def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarr
         return order[at][is_there], is_there
     if not store.names.are_given and store.shape[1] == columns.n_features:
         return columns.numbers, np.ones(len(columns.numbers), bool)
-    place = {str(name): j for j, name in enumerate(store.names)}
+    wanted = set(columns.names)
+    place = {str(name): j for j, name in enumerate(store.names) if name in wanted}
     lacking = [name for name in columns.names if name not in place]
     if lacking:
-        raise lacking_columns(lacking, place, str(store.path))
+        raise lacking_columns(lacking, store.names[:AT_ONCE], str(store.path))
     return np.array([place[name] for name in columns.names], np.int64), np.ones(len(columns.names), bool)

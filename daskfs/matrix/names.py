@@ -9,6 +9,9 @@ import numpy as np
 
 from daskfs.errors import DataError, did_you_mean
 
+NAME_NBYTES = 80
+"""Of a name in memory: a str of some ten letters, and what points to it."""
+
 
 def columns_of_table(names: np.ndarray, several: Mapping[str, tuple[int, int]]) -> np.ndarray:
     """Return the table's column that each feature was encoded from: `several` have more than one, first and end."""
@@ -56,6 +59,11 @@ class Names(Sequence[str]):
         if self._array is None and self._read is not None:
             self._array = self._read()
         return self._array
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes that names take in memory once they were asked for."""
+        return NAME_NBYTES * self._n_features if self.are_given else 0
 
     @property
     def are_default(self) -> bool:

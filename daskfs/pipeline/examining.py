@@ -28,7 +28,7 @@ from daskfs.metrics import (
     interval_of,
     metric_of,
 )
-from daskfs.result import SelectionResult, parents_in
+from daskfs.result import SelectionResult, greatest_scores, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
 from daskfs.selectors.shared.responses import sigmoid
@@ -235,11 +235,7 @@ class _Sample:
         scores = self.result.scores
         if scores is None or self.is_made or len(scores) != self.matrix.shape[1]:
             return np.empty(0, np.int64)
-        rest = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=-np.inf)
-        rest[self.selector.selected_] = -np.inf
-        some = np.argpartition(-rest, min(MOST_NEAR_MISSES, len(rest) - 1))[:MOST_NEAR_MISSES]
-        some = some[rest[some] > 0]
-        return np.asarray(some[np.lexsort((some, -rest[some]))], dtype=np.int64)
+        return greatest_scores(scores, MOST_NEAR_MISSES, self.selector.selected_)
 
     def _read(self, columns: np.ndarray) -> np.ndarray:
         """Return the sampled rows of some columns, in the order in which they are given."""

@@ -20,7 +20,7 @@ from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.names import Names, columns_of_table
+from daskfs.matrix.names import NAME_NBYTES, Names, columns_of_table
 from daskfs.matrix.target import kind_of_target, kind_of_values
 from daskfs.metrics import SELECTION_METRICS
 from daskfs.objects.address import redacted
@@ -136,7 +136,7 @@ class DataFacts:
     n_entries: int | None = None
     """Of all rows of a sparse store, or an estimate; None where all values are stored."""
     held_nbytes: int = 0
-    """Names and the like that the client process holds of a source while it is read."""
+    """Names and the like that the client process holds, of a source while it is read, of a store from then on."""
     is_in_place: bool = False
     """Whether the files of the source are read, and there is no store."""
     crowding: Crowding | None = None
@@ -310,7 +310,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         ahead_nbytes=_ahead_nbytes(pipeline),
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
-        held_nbytes=source.held_nbytes,
+        held_nbytes=max(source.held_nbytes, NAME_NBYTES * n_features),
         names=names,
         table_columns=table_columns,
     )
@@ -378,6 +378,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         ahead_nbytes=store.ahead_nbytes,
         n_stored=_n_stored(pipeline.split, n_samples, store.shuffled),
         has_statistics=pipeline.split is None and not store.header.has_weight,
+        held_nbytes=store.names.held_nbytes,
         names=store.names,
         table_columns=store.table_columns if has_groups else None,
     )
@@ -532,7 +533,7 @@ class ProcessLimits(NamedTuple):
         if self.kind in ("threads", "local", *JOB_QUEUES):
             base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
         if held_nbytes:
-            base.add("names of variants and samples", held_nbytes)
+            base.add("names", held_nbytes)
         return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * n_samples)
 
     def base_of_worker(self, data: DataFacts | None = None) -> Budget:

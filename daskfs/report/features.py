@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.evidence import FeatureRecord
 from daskfs.report.markup import Html, brief, html_of, paragraph, section, shown, sorted_by, table
 from daskfs.report.summary import target_of
-from daskfs.result import TABLE_COLUMNS, SelectionResult, parents_in
+from daskfs.result import TABLE_COLUMNS, SelectionResult, greatest_scores, parents_in
 
 TITLE = "Selected features"
 INTERVAL = "95 % interval"
@@ -255,10 +255,10 @@ def scores(result: SelectionResult) -> Html:
     if result.scores is None:
         drawn = [(str(row["name"]), row["score"], True) for _, row in result.table.head(N_BARS).iterrows()]
     else:
-        values = np.nan_to_num(np.asarray(result.scores, dtype=float), nan=-math.inf)
-        order = [int(j) for j in np.argsort(-values, kind="stable")[:N_BARS] if values[j] > 0]
-        names = result.feature_names
-        drawn = [(f"x{j}" if names is None else str(names[j]), values[j], j in chosen) for j in order]
+        order, names = greatest_scores(result.scores, N_BARS), result.feature_names
+        named = [f"x{j}" for j in order] if names is None else [str(name) for name in names[order]]
+        values = np.nan_to_num(np.asarray(result.scores[order], dtype=float)).tolist()
+        drawn = [(name, value, j in chosen) for name, value, j in zip(named, values, order.tolist(), strict=True)]
     title = "Inclusion frequencies" if are_shares else "Scores"
     if not drawn:
         return section(title, paragraph("No feature has a score above zero.", "muted"))

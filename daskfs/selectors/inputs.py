@@ -12,6 +12,7 @@ import numpy as np
 from daskfs.errors import DataError, did_you_mean
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix, not_finite
+from daskfs.matrix.names import Names
 from daskfs.selectors.predictor import LinearPredictor
 
 
@@ -174,7 +175,7 @@ def dense_columns(X: Any, columns: np.ndarray) -> np.ndarray:
     return dense if dense.dtype.kind == "f" else dense.astype(np.float64)
 
 
-def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter: str) -> np.ndarray:
+def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str) -> np.ndarray:
     """Return columns that a parameter names, by their numbers or names, as int64.
 
     Raises
@@ -184,13 +185,12 @@ def columns_of(asked: Any, n_features: int, names: np.ndarray | None, parameter:
     """
     values = [] if asked is None else list(np.asarray(asked, dtype=object).ravel())
     numbers = []
-    known = None if names is None else {str(name): j for j, name in reversed(list(enumerate(names)))}
     for value in values:
         if isinstance(value, str):
-            if known is None or value not in known:
-                hint = "" if known is None else did_you_mean(value, known)
+            if names is None or not names.are_given or value not in names:
+                hint = "" if names is None or names.given is None else did_you_mean(value, names.given.tolist())
                 raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
-            numbers.append(known[value])
+            numbers.append(names.index(value))
         elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
             raise DataError(
                 f"expected numbers of columns from 0 to {n_features - 1}, found {value!r}", parameter, "correct it"

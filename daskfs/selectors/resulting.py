@@ -77,7 +77,7 @@ class Results(SettlesLoss):
             return SILENT
         from pandas import DataFrame
 
-        given, intercept = run.matrix.names.given, self.intercept_
+        of_columns, intercept = run.matrix.names, self.intercept_
         if coef is None:
             coef = self.coef_ if self.made_ is not None else self.coef_[..., self.selected_]
             if coef.ndim > 1:
@@ -111,7 +111,7 @@ class Results(SettlesLoss):
             n_features=int(run.matrix.shape[1]),
             history=DataFrame(history or {}),
             scores=self.scores_ if self.made_ is None and len(self.scores_) == run.matrix.shape[1] else None,
-            feature_names=given,
+            feature_names=of_columns.given if of_columns.given is not None or not of_columns.are_given else of_columns,
             store_digest=run.matrix.identity,
             memory={**limit, **(memory or {})},
             communication=run.nbytes,

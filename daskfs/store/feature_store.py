@@ -34,7 +34,8 @@ from daskfs.store.manifest import (
     read_manifest,
 )
 from daskfs.store.metadata import read_metadata
-from daskfs.store.sparse.names import StoredNames
+from daskfs.store.names import DenseNames
+from daskfs.store.sparse.names import SparseNames
 from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import (
     STATISTICS,
@@ -292,13 +293,13 @@ class FeatureStore(Matrix):
     def names(self) -> Names:  # type: ignore[override]
         """Names of the columns, read when first asked for."""
         if isinstance(self.header, SparseHeader):
-            return StoredNames(self.header, self._open)
-        return Names(self.shape[1], lambda: self.feature_names)
+            return SparseNames(self.header, self._open)
+        return DenseNames(self.shape[1], partial(self._open, "feature_names"))
 
     @cached_property
     def feature_names(self) -> np.ndarray:
         """Names of shape (n_features,), an object array of str."""
-        return self.names.array() if self.is_sparse else self._open("feature_names").read()
+        return self.names.array()
 
     @property
     def rows_are_random(self) -> bool:

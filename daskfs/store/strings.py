@@ -44,6 +44,7 @@ class StringReader(Tiled):
     ) -> None:
         self.folder, self.name, self._max_nbytes, self._checksums = folder, name, max_nbytes, checksums
         self.shape, self.tile_shape = metadata.shape, metadata.tile_shape
+        self._latest: tuple[int, np.ndarray] | None = None
 
     def read(self) -> np.ndarray:
         """Return all strings, an object array of str.
@@ -57,6 +58,28 @@ class StringReader(Tiled):
         is_remote = isinstance(self.folder, ObjectPath)
         chunks = all_of(self._read_chunk, numbers) if is_remote else [self._read_chunk(i) for i in numbers]
         return np.concatenate(chunks)[: self.shape[0]] if chunks else np.empty(0, dtype=object)
+
+    def read_at(self, places: np.ndarray) -> np.ndarray:
+        """Return the strings at some places, in this order; the chunks that hold them are read one by one.
+
+        Raises
+        ------
+        CorruptStoreError
+            As `read` does.
+        """
+        found = np.empty(len(places), dtype=object)
+        numbers, within = np.divmod(places, self.tile_shape[0])
+        for i in np.unique(numbers).tolist():
+            is_there = numbers == i
+            found[is_there] = self._chunk_again(i)[within[is_there]]
+        return found
+
+    def _chunk_again(self, i: int) -> np.ndarray:
+        """Return a chunk, which is kept until another is read."""
+        latest = self._latest
+        if latest is None or latest[0] != i:
+            latest = self._latest = i, self._read_chunk(i)
+        return latest[1]
 
     def check_tile(self, i: int, j: int = 0) -> None:
         """Read one chunk and check it."""

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import zarr
 
-from daskfs.errors import ConfigError, StoreError
+from daskfs.errors import ConfigError, DataError, StoreError
+from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.store.feature_store import open_store
 
 
@@ -90,6 +92,59 @@ def test_more_names_than_fit_in_a_chunk(make_store, monkeypatch):
     monkeypatch.setattr("daskfs.store.strings.STRINGS_PER_CHUNK", 30)
     store = make_store(np.zeros((2, 70), np.float32))
     assert store.feature_names.tolist() == [f"x{j}" for j in range(70)]
+
+
+@pytest.mark.parametrize("most_listed", [70, 69])
+def test_names_of_many_columns_are_read_as_they_are_asked_for(make_store, monkeypatch, most_listed):
+    monkeypatch.setattr("daskfs.store.strings.STRINGS_PER_CHUNK", 30)
+    monkeypatch.setattr("daskfs.store.names.MOST_LISTED", most_listed)
+    monkeypatch.setattr("daskfs.store.names.AT_ONCE", 16)
+    expected = [f"é{j}" for j in range(70)]
+    store = make_store(np.zeros((2, 70), np.float32), feature_names=expected)
+    names = store.names
+    assert names.are_given
+    assert not names.are_default
+    assert (names.given is None) == (most_listed < 70)
+    assert list(names) == names.tolist() == store.feature_names.tolist() == expected
+    assert [names[j] for j in (69, 0, -1)] == ["é69", "é0", "é69"]
+    assert names[[69, 2, 30, 2]].tolist() == ["é69", "é2", "é30", "é2"]
+    assert names[5:65:20].tolist() == ["é5", "é25", "é45"]
+    assert names[np.arange(70) % 30 == 29].tolist() == ["é29", "é59"]
+    assert names.index("é33") == 33
+    assert "é69" in names
+    assert "é70" not in names
+    for wrong in ({"stop": 33}, {"start": 34}):
+        with pytest.raises(DataError, match="'é33'"):
+            names.index("é33", **wrong)
+    assert names.describe(41) == "column 'é41'"
+    assert pickle.loads(pickle.dumps(store)).names[41] == "é41"
+    assert make_store(np.zeros((2, 70), np.float32)).names.are_default
+
+
+def test_a_method_on_many_columns_names_what_it_is_asked_for(make_store, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 40)).astype(np.float32)
+    store = make_store(X, X[:, 7] - X[:, 31], feature_names=[f"é{j}" for j in range(40)], tile_shape=(32, 16))
+
+    def found():
+        selector = OnlineSubstitution(n_features_to_select=3, always_include=["é2"]).fit(store)
+        selector.result_.save(tmp_path / "run", overwrite=True)
+        return selector, pd.read_parquet(tmp_path / "run/scores.parquet")
+
+    listed, scores_of_listed = found()
+    monkeypatch.setattr("daskfs.store.names.MOST_LISTED", 39)
+    monkeypatch.setattr("daskfs.result._SCORES_TOGETHER", 16)
+    store = open_store(store.path)
+    selector, scores = found()
+    assert set(selector.result_.table["name"]) == {"é2", "é7", "é31"}
+    pd.testing.assert_frame_equal(selector.result_.table, listed.result_.table)
+    pd.testing.assert_frame_equal(scores, scores_of_listed)
+    assert scores["name"].tolist() == [f"é{j}" for j in range(40)]
+    assert listed.feature_names_in_[7] == "é7"
+    assert not hasattr(selector, "feature_names_in_")
+    assert selector.result_.feature_names[31] == "é31"
+    with pytest.raises(DataError, match="no column 'é40'"):
+        OnlineSubstitution(n_features_to_select=3, always_include=["é40"]).fit(store)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0), (1, 1)])

@@ -399,7 +399,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             if average.coef.ndim == 1 and units.of_path is None and self.estimator is None:
                 penalty = sum(settings.penalty(float(total), units.n_units) for total in fits.total)
                 on_errors += notes_on_weak(average.coef / errors, penalty, run.matrix.names[columns])
-        notes += units.notes_on(vote.frequency, run.matrix.names.given, subsets.most_columns)
+        notes += units.notes_on(vote.frequency, run.matrix.names, subsets.most_columns)
         notes += [] if fits is None else [*fits.notes(step), *on_errors]
         notes += [GOALS[self.goal]] if self.estimator is None else []
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached

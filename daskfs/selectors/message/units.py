@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.errors import Caution
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.group_lasso.groups import ColumnGroups
+from daskfs.matrix.names import Names
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.fits import Average, SubsetFits
 from daskfs.selectors.message.subset import SelectionSettings
@@ -66,7 +67,7 @@ class Columns:
         order = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
         return order, order
 
-    def notes_on(self, frequency: np.ndarray, names: np.ndarray | None, most_columns: int) -> list[str]:
+    def notes_on(self, frequency: np.ndarray, names: Names | None, most_columns: int) -> list[str]:
         """Return the notes on what could not be voted on; `most_columns` has the largest model of a subset."""
         return notes_on_votes(frequency, names)
 
@@ -147,7 +148,7 @@ class Groups(Columns):
         parts = [part[np.lexsort((part, -importance[part]))] for part in own]
         return groups, np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
-    def notes_on(self, frequency: np.ndarray, names: np.ndarray | None, most_columns: int) -> list[str]:
+    def notes_on(self, frequency: np.ndarray, names: Names | None, most_columns: int) -> list[str]:
         """Return what the groups are, which are constant, and whether some are larger than a subset's models."""
         notes = [self.groups.text, *notes_on_votes(frequency, self.groups.names, "group")]
         n_large = int((self.groups.sizes > most_columns + 1).sum())

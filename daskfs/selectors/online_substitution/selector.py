@@ -205,7 +205,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     def _fit(self, run: Run) -> None:
         self.__dict__.pop("_arrivals", None)
         matrix, target = run.matrix, self._target(run.matrix)
-        always = columns_of(self.always_include, matrix.shape[1], matrix.names.given, "always_include")
+        always = columns_of(self.always_include, matrix.shape[1], matrix.names, "always_include")
         order = self.order
         if not isinstance(order, str):
             order = columns_of(order, matrix.shape[1], None, "order")
@@ -235,8 +235,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         n_selected = self.n_features_to_select or MAX_DEFAULT_FEATURES
         if n_expected is not None:
             n_selected = self._n_selected(n_expected)
-        target, first_names = self._target(blocks), blocks.names.given
-        always = columns_of(self.always_include, blocks.shape[1], first_names, "always_include")
+        target = self._target(blocks)
+        always = columns_of(self.always_include, blocks.shape[1], blocks.names, "always_include")
         with self._run(blocks) as run:
             plan = choose_read_plan(replace(self._shape(data, n_selected), n_epochs=1), run.task_limit)
             engine = self._engine(target, n_selected, n_features, blocks.dtype, self._columns())
@@ -298,7 +298,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             self._refuse_second_look("columns come")
             y, labels = self._coded(y, None, is_first=True)
             first = ArrayMatrix(X, y, sample_weight, names)
-            always = columns_of(self.always_include, first.shape[1], first.names.given, "always_include")
+            always = columns_of(self.always_include, first.shape[1], first.names, "always_include")
             self._arrivals = self._expect(first, labels)
         arrivals = self._arrivals
         arrivals.take(X, names, always)

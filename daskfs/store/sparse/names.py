@@ -16,16 +16,12 @@ from typing import Any
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.matrix.names import Names
 from daskfs.store.header import SparseHeader
-
-MOST_LISTED = 1 << 20
-"""Columns up to which their names are given as a list."""
-_AT_ONCE = 1 << 16
+from daskfs.store.names import AT_ONCE, StoredNames
 
 
-class StoredNames(Names):
-    """Names of a store's columns, read one by one.
+class SparseNames(StoredNames):
+    """Names of the columns of a sparse store, read one by one.
 
     Parameters
     ----------
@@ -61,22 +57,9 @@ class StoredNames(Names):
         return self._header.has_ids or self._header.n_names > 0
 
     @property
-    def given(self) -> np.ndarray | None:
-        """All names, as long as that are not too many."""
-        return self._listed if self.are_given and len(self) <= MOST_LISTED else None
-
-    @cached_property
-    def _listed(self) -> np.ndarray:
-        return self.array()
-
-    @property
     def are_default(self) -> bool:
         """Whether columns have neither names nor ids."""
         return not self.are_given
-
-    def array(self) -> np.ndarray:
-        """Return all names, an object array of str of shape (n_features,)."""
-        return self._of(np.arange(len(self)))
 
     def describe(self, column: int) -> str:
         """Return a column's name, or its id or number where it has none, as an error says it."""
@@ -102,20 +85,7 @@ class StoredNames(Names):
                 return column
         raise DataError(f"expected the name of a column, found {text!r}", "names", "take one of the names")
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, (int, np.integer)):
-            return self._of(np.array([range(len(self))[key]]))[0]
-        if isinstance(key, slice):
-            return self._of(np.arange(*key.indices(len(self))))
-        chosen = np.asarray(key)
-        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
-        return self._of(np.array([range(len(self))[j] for j in chosen.tolist()], dtype=np.int64))
-
-    def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), _AT_ONCE):
-            yield from self[start : start + _AT_ONCE]
-
-    def _of(self, columns: np.ndarray) -> np.ndarray:
+    def of(self, columns: np.ndarray) -> np.ndarray:
         """Return the names of columns, an object array of str."""
         found = np.empty(len(columns), dtype=object)
         positions = self._positions(columns)
@@ -134,7 +104,7 @@ class StoredNames(Names):
         stops = self._ends.read(positions)
         starts = np.where(positions > 0, self._ends.read(np.maximum(positions - 1, 0)), 0)
         order, texts = np.argsort(starts), [""] * len(positions)
-        far = np.flatnonzero(np.diff(starts[order]) > _AT_ONCE) + 1  # what lies near is read together
+        far = np.flatnonzero(np.diff(starts[order]) > AT_ONCE) + 1  # what lies near is read together
         for near in np.split(order, far):
             first, last = int(starts[near[0]]), int(stops[near].max())
             text = self._text.read(slice(first, last)).tobytes()
@@ -158,8 +128,8 @@ class StoredNames(Names):
     def _columns_named(self, name: bytes) -> Iterator[int]:
         """Yield the columns of this name; all names are looked through, some at a time."""
         begin = 0
-        for start in range(0, self._header.n_names, _AT_ONCE):
-            ends = self._ends.read(slice(start, start + _AT_ONCE))
+        for start in range(0, self._header.n_names, AT_ONCE):
+            ends = self._ends.read(slice(start, start + AT_ONCE))
             starts = np.concatenate([[begin], ends[:-1]])
             text = self._text.read(slice(begin, int(ends[-1]))).tobytes()
             for k in np.flatnonzero(ends - starts == len(name)).tolist():

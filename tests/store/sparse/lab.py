@@ -8,8 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from daskfs.sources.sparse.base import NamedIds, SparseBlock
+from daskfs.store import names
 from daskfs.store.feature_store import open_store
-from daskfs.store.sparse import finishing, layout, names, reader, vectors
+from daskfs.store.sparse import finishing, layout, reader, vectors
+from daskfs.store.sparse import names as sparse_names
 from daskfs.store.sparse.writer import SparseStoreWriter
 
 
@@ -64,4 +66,5 @@ def small_cuts(monkeypatch, entries=64):
         monkeypatch.setattr(module, "chunk_length", lambda name: 16 if name in ("X/columns", "X/counts") else entries)
     for module in (layout, reader):
         monkeypatch.setattr(module, "RUN_CHUNK", 16)
-    monkeypatch.setattr(names, "_AT_ONCE", 5)
+    for module in (names, sparse_names):
+        monkeypatch.setattr(module, "AT_ONCE", 5)
