@@ -30,7 +30,7 @@ import pytest
 from daskfs import AsyncOnlineSubstitution
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
-from daskfs.cluster.workers import OnDask, Round, Rounds, Workers
+from daskfs.cluster.workers import Here, OnDask, Round, Rounds, Workers
 from daskfs.errors import ConfigError, DataError, RunError
 
 KINDS = ["none", "threads", "local"]
@@ -167,6 +167,14 @@ def test_map_blocks_of_nothing_is_nothing(workers):
     assert list(workers.map_blocks(third_of, [], name="third")) == []
 
 
+def number_of(block):
+    return f"{block[0]:g}"
+
+
+def in_brackets(one, other):
+    return f"({one} {other})"
+
+
 @pytest.mark.parametrize("n_items", [1, 2, 3, 5, 6, 7, 13])
 def test_the_tree_of_a_reduction_depends_on_the_number_of_blocks_only(workers, n_items):
     level = [third_of(k) for k in range(n_items)]
@@ -174,6 +182,40 @@ def test_the_tree_of_a_reduction_depends_on_the_number_of_blocks_only(workers, n
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
         level = [sum(pair[1:], start=pair[0]) for pair in pairs]
     assert workers.reduce_blocks(third_of, range(n_items), add, name="sum") == level[0]
+
+
+@pytest.mark.parametrize("n_items", [1, 7, 8, 9, 33, 70])
+def test_large_blocks_of_a_reduction_are_sent_some_at_a_time(workers, monkeypatch, n_items):
+    if workers.client is None:
+        pytest.skip("nothing is sent")
+    monkeypatch.setattr("daskfs.cluster.workers._MESSAGE_NBYTES", 8 * 1000)
+    sent, most_ahead, there = 0, 0, 0
+    submitted, gathered = OnDask._submitter, OnDask._gathered
+
+    def submitter(self, function, name, shared):
+        submit = submitted(self, function, name, shared)
+
+        def counted(tasks):
+            nonlocal sent, most_ahead
+            sent += len(tasks) if name == "long" else 0
+            most_ahead = max(most_ahead, sent - there)
+            return submit(tasks)
+
+        return counted
+
+    def counted_again(self, futures):
+        nonlocal there
+        found = gathered(self, futures)
+        there = min(there + 8, sent)
+        return found
+
+    monkeypatch.setattr(OnDask, "_submitter", submitter)
+    monkeypatch.setattr(OnDask, "_gathered", counted_again)
+    items = [np.full(120, float(k)) for k in range(n_items)]
+    found = workers.reduce_blocks(number_of, items, in_brackets, name="long")
+    assert found == Here().reduce_blocks(number_of, items, in_brackets, name="long")
+    assert sent == n_items
+    assert most_ahead <= 2 * 8
 
 
 def test_a_reduction_needs_a_block(workers):

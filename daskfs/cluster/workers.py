@@ -199,19 +199,10 @@ class Here(Workers):
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
         """Combine as the tree of `OnDask` does, holding one result per level."""
-        levels: list[tuple[int, Any]] = []  # (height of the subtree, its result), highest first
+        tree = _Tree(combine)
         for item in items:
-            height, result = 0, function(*shared, item)
-            while levels and levels[-1][0] == height:
-                result = combine(levels.pop()[1], result)
-                height += 1
-            levels.append((height, result))
-        if not levels:
-            raise ValueError("expected at least one block to combine, found none")
-        result = levels.pop()[1]
-        while levels:
-            result = combine(levels.pop()[1], result)
-        return result
+            tree.add(function(*shared, item))
+        return tree.combined()
 
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
@@ -400,22 +391,43 @@ class OnDask(Workers):
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
-        """Combine on the workers, neighbours first."""
-        if not len(items):
-            raise ValueError("expected at least one block to combine, found none")
-        arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
+        """Combine on the workers, neighbours first; large items are sent some at a time, a branch of the tree each."""
+        arguments, losses, tree, n_done = [self.keep(argument) for argument in shared], Losses(name), _Tree(combine), 0
+        branches = _branches(items, _TASKS_PER_THREAD * self.n_threads)
         with cluster_errors(name):
-            while True:
-                leaves = self._submitter(function, name, arguments)([*enumerate(items)])
-                join = self._submitter(combine, f"{name}-combine", ())
-                root = _combined(leaves, join, count(), n_left=1)[0]
+            while n_done < len(branches):
                 try:
-                    return self._gathered([root])[0]
+                    for result in self._reduced(function, combine, branches[n_done:], name, arguments):
+                        tree.add(result)
+                        n_done, losses.n = n_done + 1, 0
                 except CancelledError as fault:
                     losses.count(fault)
                     send_again(self.client, arguments)
-                finally:
-                    root.release()
+        return tree.combined()
+
+    def _reduced(
+        self, function: Task, combine: Task, branches: Sequence[_Branch], name: str, shared: Sequence[Any]
+    ) -> Iterator[Any]:
+        """Yield what branches of a tree make, in order; the next one is sent before one is waited for."""
+        leaves = self._submitter(function, name, shared)
+        join, joined = self._submitter(combine, f"{name}-combine", ()), count()
+        roots: deque[Any] = deque()
+        try:
+            for branch in branches:
+                roots += _combined(leaves([*enumerate(branch.items, branch.first)]), join, joined, n_left=1)
+                if len(roots) > 1:
+                    yield self._root(roots.popleft())
+            while roots:
+                yield self._root(roots.popleft())
+        finally:
+            released(*roots)
+
+    def _root(self, root: Any) -> Any:
+        """Wait for what a branch makes."""
+        try:
+            return self._gathered([root])[0]
+        finally:
+            released(root)
 
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
@@ -549,6 +561,69 @@ class OnDask(Workers):
                 recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
 
         return report()
+
+
+class _Tree:
+    """Results that come in order, combined as a binary tree does, neighbours first; one of each level is held.
+
+    Examples
+    --------
+    >>> tree = _Tree(lambda one, other: f"({one}{other})")
+    >>> for leaf in "abcde":
+    ...     tree.add(leaf)
+    >>> tree.combined()
+    '(((ab)(cd))e)'
+    """
+
+    def __init__(self, combine: Task) -> None:
+        self._combine, self._levels = (
+            combine,
+            list[tuple[int, Any]](),
+        )  # (height of the branch, its result), highest first
+
+    def add(self, result: Any) -> None:
+        """Take the next one: a leaf, or what a branch makes that has as many leaves as the ones before."""
+        height = 0
+        while self._levels and self._levels[-1][0] == height:
+            result = self._combine(self._levels.pop()[1], result)
+            height += 1
+        self._levels.append((height, result))
+
+    def combined(self) -> Any:
+        """Return what all make together."""
+        if not self._levels:
+            raise ValueError("expected at least one block to combine, found none")
+        result = self._levels.pop()[1]
+        while self._levels:
+            result = self._combine(self._levels.pop()[1], result)
+        return result
+
+
+class _Branch(NamedTuple):
+    """Leaves of a tree that are sent together."""
+
+    first: int
+    """Number of the first one."""
+    items: Sequence[Any]
+
+
+def _branches(items: Sequence[Any], least: int) -> list[_Branch]:
+    """Return the items in equal parts of 2^k, the last one smaller, so that the tree is that of all items at once.
+
+    A part is what a scheduler takes at once, and never fewer than `least`.
+
+    Examples
+    --------
+    >>> [len(branch.items) for branch in _branches([bytes(2**20)] * 21, 5)]
+    [8, 8, 5]
+    >>> [len(branch.items) for branch in _branches([*range(1000)], 5)]
+    [1000]
+    """
+    n_together = max(1, least)
+    if len(items):
+        n_together = max(n_together, _MESSAGE_NBYTES // max(pickled_nbytes(items[0]), pickled_nbytes(items[-1])))
+    n_together = 1 << (n_together - 1).bit_length()
+    return [_Branch(first, items[first : first + n_together]) for first in range(0, len(items), n_together)]
 
 
 def _combined(level: list[Any], join: Callable[..., Any], numbers: Iterator[int], n_left: int) -> list[Any]:
