@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan
+from daskfs.selectors.shared.budget import RESULT_COLUMN_NBYTES, TILES_NBYTES, Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.work import Work, added, of_refit
 
 EPOCH_BLOCKS = 20
@@ -123,6 +123,7 @@ class AsyncShape:
         refit = min(held * self.column_nbytes, MAX_READ_NBYTES) + REFIT_NBYTES
         choice = Budget().add("refit", refit).add("products of the columns held", 4 * held * held * 8)
         choice.add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
+        choice.add("scores and coefficients", RESULT_COLUMN_NBYTES * self.n_features)
         return max(choice, self._last_round, key=lambda budget: budget.nbytes)
 
     @property

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
-from daskfs.selectors.shared.budget import TILES_NBYTES, Budget, DataShape, SelectorPlan, most_within
+from daskfs.selectors.shared.budget import (
+    RESULT_COLUMN_NBYTES,
+    TILES_NBYTES,
+    Budget,
+    DataShape,
+    SelectorPlan,
+    most_within,
+)
 from daskfs.selectors.shared.work import Work, added, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
@@ -19,6 +26,9 @@ MAX_READ_NBYTES = 128 << 20
 MOST_JUDGED = 8192  # sparse columns that are judged at once by their entries
 VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
 REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
+HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
+MOST_LINES = 100_000  # of the history of an epoch
+HISTORY_COPIES = 4  # as it grows, of the checkpoint, of the result and of its table
 
 
 def batch_of(block_columns: int | None, n_selected: int) -> int:
@@ -104,6 +114,11 @@ class SubstitutionShape:
         """1 where columns come more than once, else 0."""
         return int(self.n_epochs > 1)
 
+    @property
+    def _n_lines(self) -> int:
+        """Of the history."""
+        return self.n_epochs * min(-(-self.n_features // self.batch), MOST_LINES)
+
     def _of_them(self, n_columns: int) -> int:
         """Return how many columns that is at most: of tall data there are fewer than are taken at once."""
         return min(n_columns, self.n_features)
@@ -123,6 +138,8 @@ class SubstitutionShape:
             .add("their products", 3 * s * s * 8)
             .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
+            .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
             .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
             .add_largest(
@@ -144,6 +161,8 @@ class SubstitutionShape:
             .add("their products", (3 * s * s + 5 * (s + q) ** 2) * 8)
             .add("products with a block", 6 * b * (s + q) * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
             .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
+            .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
             .add("groups and their order", 12 * 8 * self.n_features)
             .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
             .add("a batch without its constant columns", 2 * b * self.column_nbytes)

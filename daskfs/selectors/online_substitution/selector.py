@@ -70,6 +70,7 @@ from daskfs.selectors.online_substitution.group_stream import GroupStream
 from daskfs.selectors.online_substitution.groups import StreamedGroups
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import (
+    HISTORY,
     ROUND_BATCHES,
     ReadPlan,
     SubstitutionShape,
@@ -78,7 +79,6 @@ from daskfs.selectors.online_substitution.plan import (
     plan_substitution,
 )
 from daskfs.selectors.online_substitution.stream import (
-    HISTORY,
     Arrivals,
     ArrivedColumns,
     SubstitutionStream,
@@ -146,8 +146,9 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         With `feature_groups`: the selected groups by what dropping them would cost, their names, and that cost. Columns
         of theirs that are constant are selected with them, with the coefficient 0.
     result_ : SelectionResult
-        Its history has one line per batch: the epoch, candidates presented so far, features selected, exchanges,
-        candidates refused, batches undone, and the objective.
+        Its history has one line per batch, or where there are very many one of some, 100,000 in an epoch: the epoch,
+        candidates presented so far, features selected, exchanges, candidates refused, batches undone, and the
+        objective.
 
     Notes
     -----
@@ -406,7 +407,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         if target.classes is not None:
             self.classes_ = target.classes
         self.n_epochs_ = stream.n_epochs
-        history = np.array(stream.history).reshape(-1, len(HISTORY))
+        history = stream.history
         promise = {"promised_nbytes": {"client": stream.plan.memory.nbytes}} if stream.plan.memory.terms else {}
         self.result_ = self._result_of(
             run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
@@ -25,7 +26,7 @@ from daskfs.selectors.online_substitution.columns import (
     read_columns,
 )
 from daskfs.selectors.online_substitution.engines.base import Engine
-from daskfs.selectors.online_substitution.plan import ROUND_BATCHES, ReadPlan, batches_of_task
+from daskfs.selectors.online_substitution.plan import HISTORY, MOST_LINES, ROUND_BATCHES, ReadPlan, batches_of_task
 from daskfs.selectors.online_substitution.screen import BatchesToScreen, Screened, screen_batches
 from daskfs.selectors.online_substitution.target import Target
 from daskfs.selectors.shared.record import Record
@@ -34,7 +35,6 @@ from daskfs.selectors.shared.run import Run
 SAVES_PER_EPOCH = 20
 MARGIN, MARGIN_SINGLE = 1e-7, 1e-3
 """For the rounding of sums in another order, of float64 and of float32."""
-HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,14 @@ class SubstitutionStream:
         self.engine, self.settings = engine, settings
         self.plan, self.weight, self.screens = plan, weight, screens
         self._has_entries = not screens and run.matrix.sparse_columns(slice(0, 0)) is not None
-        self.history: list[tuple[float, ...]] = []
+        self._history = array("d")
         self.n_epochs = 0
         """Epochs begun."""
+
+    @property
+    def history(self) -> np.ndarray:
+        """Shape (n_lines, 7): the course so far."""
+        return np.array(self._history).reshape(-1, len(HISTORY))
 
     def include(self, columns: np.ndarray) -> None:
         """Select columns that are never dropped.
@@ -179,8 +184,10 @@ class SubstitutionStream:
     def _epoch(self, epoch: int, columns: np.ndarray, start: Position, advance: Callable[[int], None]) -> None:
         batch, position = self.plan.batch, start.position
         save_every = max(1, len(columns) // batch // SAVES_PER_EPOCH) * batch
+        width = max(1, -(-len(columns) // MOST_LINES))  # of a line of the history
         for n_taken in self._taken(columns[position:]):
-            self._record(epoch)
+            if position // width < (position + n_taken) // width or position + n_taken == len(columns):
+                self._record(epoch)
             advance(self._n_batches(columns[position : position + n_taken]))
             position += n_taken
             if position == len(columns):
@@ -289,7 +296,7 @@ class SubstitutionStream:
         counters, n_members = self.engine.counters, self.engine.members.n_members
         done = (counters.n_exchanged, counters.n_refused, counters.n_reverted)
         numbers = (epoch + 1, counters.n_presented, n_members, *done, self.engine.value)
-        self.history.append(tuple(float(number) for number in numbers))
+        self._history.extend(float(number) for number in numbers)
         at = counters.n_presented / max(1, self.matrix.shape[1])
         self.run.learn("epoch", at, self.engine.value, self._members)
 
@@ -300,7 +307,7 @@ class SubstitutionStream:
 
     def _save(self, position: Position) -> None:
         if self.run.checkpoint is not None:
-            position = replace(position, n_epochs=self.n_epochs, history=np.array(self.history))
+            position = replace(position, n_epochs=self.n_epochs, history=self.history)
             self.run.save("select", {**self.engine.arrays(), **position.pack()})
 
     def resume(self) -> Position:
@@ -312,7 +319,7 @@ class SubstitutionStream:
             self.engine.members.add(self._read(saved["ids"][start : start + self.plan.batch]))
         self.engine.restore(saved)
         position = Position.unpack(saved)
-        self.n_epochs, self.history = position.n_epochs, [tuple(line) for line in position.history.tolist()]
+        self.n_epochs, self._history = position.n_epochs, array("d", position.history.ravel())
         return position
 
 

@@ -27,6 +27,7 @@ from daskfs.matrix.blocks import Crowding
 from daskfs.matrix.names import Names
 from daskfs.selectors.shared.work import Grid, Work
 
+RESULT_COLUMN_NBYTES = 8 + 8 + 1  # score, coefficient, and whether it is selected
 BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
 
