@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
@@ -309,7 +310,7 @@ class LastingTasks:
         key = (f"{self._name}-{k:04d}", uuid.uuid4().hex[:8])
         where: dict[str, Any] = {} if place is None else {"workers": [place], "allow_other_workers": True}
         arguments = (*self._shared, self._items[k])
-        return self._client.submit(self._function, *arguments, key=key, pure=False, **where)
+        return self._client.submit(partial(_unmeasured, self._function), *arguments, key=key, pure=False, **where)
 
     @property
     def n_running(self) -> int:
@@ -357,3 +358,11 @@ class LastingTasks:
             future.cancel()
         released(*self._futures.values(), *self._shared)
         self._futures.clear()
+
+
+def _unmeasured(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function without Dask's record of how long each message took, which grows until the task ends."""
+    from distributed.metrics import context_meter
+
+    with context_meter.clear_callbacks():
+        return function(*arguments)

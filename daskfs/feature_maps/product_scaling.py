@@ -98,12 +98,18 @@ def typical_squares(mean: np.ndarray, deviation: np.ndarray, minimum: np.ndarray
     >>> typical_squares(share, np.sqrt(share * (1.0 - share)), np.zeros(3))[1]
     array([0.8, 0.8, 0.8])
     """
-    variance = deviation**2
-    chosen = (minimum == 0.0) & (variance > 0.0)
-    square = np.zeros(len(mean))
-    if chosen.any():
-        own = variance[chosen] * (1.0 + (deviation[chosen] / mean[chosen]) ** 2)
-        square[chosen] = np.clip(np.median(own), own / COMMON_SIZE**2, own * COMMON_SIZE**2)
+    square = np.square(deviation)
+    chosen = (minimum == 0.0) & (square > 0.0)
+    own = square[chosen]
+    square.fill(0.0)
+    if len(own):
+        share = deviation[chosen]
+        share /= mean[chosen]
+        own *= 1.0 + np.square(share, out=share)
+        least = np.divide(own, COMMON_SIZE**2, out=share)
+        np.maximum(np.median(own), least, out=least)
+        own *= COMMON_SIZE**2
+        square[chosen] = np.minimum(least, own, out=own)
     return chosen, square
 
 

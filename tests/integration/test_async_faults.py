@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -249,6 +250,29 @@ def test_a_slow_node_is_not_a_lost_one(workers):
     node = workers.actors.place(SlowNode)
     (result,) = workers.actors.keep_running(ask_twice, [41], name="ask", shared=(ActorAddress(node),)).finished(60.0)
     assert result == (0, [42, 42])
+    workers.actors.release(node)
+
+
+class Echo:
+    """A node that answers at once."""
+
+    def answer(self, number):
+        return number
+
+
+def records_of_messages(address, n_messages):
+    """Ask so often; return how many entries the longest list has that has grown with the messages."""
+    for number in range(n_messages):
+        address.answer(number).result()
+    lists = [one for one in gc.get_objects() if type(one) is list and len(one) >= n_messages]
+    return sum("serialize" in str(one[0]) for one in lists)
+
+
+def test_a_task_that_lasts_keeps_no_record_of_its_messages(workers):
+    node = workers.actors.place(Echo)
+    tasks = workers.actors.keep_running(records_of_messages, [300], name="echo", shared=(ActorAddress(node),))
+    (result,) = tasks.finished(60.0)
+    assert result == (0, 0)
     workers.actors.release(node)
 
 

@@ -33,8 +33,11 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     """
     known = None if is_weighted else run.matrix.column_statistics()
     if known is None:
-        parts = run.map("statistics", sums_of_block, blocks_of(run, cut), weight, record=ColumnMoments)
-        return ColumnMoments.joined(parts)
+        blocks = blocks_of(run, cut)
+        moments = ColumnMoments(*np.empty((4, run.matrix.shape[1])))
+        for k, part in run.each("statistics", sums_of_block, blocks, weight, record=ColumnMoments):
+            moments.put(slice(blocks[k].start, blocks[k].stop), part)
+        return moments
     is_finite = np.isfinite(known.minimum) & np.isfinite(known.maximum) & np.isfinite(known.std)
     bad = np.flatnonzero((known.n_missing > 0) | ~is_finite)
     if len(bad):
@@ -74,18 +77,19 @@ class Scaling:
         """Return the scaling of columns with these moments over so many rows; `normalize` is that of FGM."""
         mean, deviation = moments.mean, moments.deviation
         spread = deviation if is_centred else np.sqrt(deviation * deviation + mean * mean)
-        further, n_mostly_zero = np.zeros(len(spread)), 0
+        scale, n_mostly_zero = np.zeros(len(spread)), 0
         if normalize == "auto":
-            further = prior_variance(moments, n_rows)
-            n_mostly_zero = int((further > 0.0).sum())
-        scale = np.hypot(spread, np.sqrt(further))
+            scale = prior_variance(moments, n_rows)
+            n_mostly_zero = int(np.count_nonzero(scale > 0.0))
+        np.hypot(spread, np.sqrt(scale, out=scale), out=scale)
         inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=spread > 0.0)
         if not normalize:
-            inverse = (spread > 0.0).astype(np.float64)
+            np.greater(spread, 0.0, out=inverse)
         if column_weight is not None:
             inverse *= column_weight
-        centre = mean.copy() if is_centred else np.zeros(len(mean))
-        return cls(centre, inverse, (deviation * inverse) ** 2, n_mostly_zero)
+        variance = np.multiply(deviation, inverse, out=scale)
+        np.square(variance, out=variance)
+        return cls(mean if is_centred else np.zeros(len(mean)), inverse, variance, n_mostly_zero)
 
     def of_blocks(self, blocks: list[ColumnRange]) -> list[ColumnRange]:
         """Return blocks of columns with what standardises them."""
@@ -119,4 +123,6 @@ def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
     >>> prior_variance(dummies, 1000.0).round(3)
     array([0.022, 0.022])
     """
-    return PRIOR_ROWS / n_rows * typical_squares(moments.mean, moments.deviation, moments.minimum)[1]
+    squares = typical_squares(moments.mean, moments.deviation, moments.minimum)[1]
+    squares *= PRIOR_ROWS / n_rows
+    return squares

@@ -68,6 +68,11 @@ class ColumnMoments(Record):
     minimum: np.ndarray
     maximum: np.ndarray
 
+    def put(self, at: slice, part: ColumnMoments) -> None:
+        """Fill in those of some of the columns."""
+        self.mean[at], self.deviation[at] = part.mean, part.deviation
+        self.minimum[at], self.maximum[at] = part.minimum, part.maximum
+
 
 def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> ColumnMoments:
     """Return mean, standard deviation and extremes of the columns of a block, over rows of positive weight.
