@@ -451,6 +451,28 @@ def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_pa
     assert all(marker.exists() for marker in markers)
 
 
+def cycle_of_profile(dask_worker):
+    return dask_worker.periodic_callbacks["profile-cycle"].callback_time
+
+
+def test_workers_note_seldom_where_their_time_goes(tmp_path):
+    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+        assert set(workers.client.run(cycle_of_profile).values()) == {60_000.0}
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        before = client.run(cycle_of_profile)
+        with open_cluster("address", address=cluster.scheduler_address) as workers:
+            assert set(workers.client.run(cycle_of_profile).values()) == {60_000.0}
+            cluster.scale(2)
+            client.wait_for_workers(2)
+            assert list(workers.client.run(cycle_of_profile).values()) == [60_000.0] * 2
+        after = client.run(cycle_of_profile)
+    assert len(after) == 2
+    assert set(after.values()) == set(before.values()) == {1000.0}
+
+
 def killed_with_all(large: np.ndarray, item: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

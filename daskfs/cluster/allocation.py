@@ -23,6 +23,7 @@ from daskfs import interrupts
 from daskfs.cluster.certificates import FILES, new_certificates, security_of
 from daskfs.cluster.local import worker_environment
 from daskfs.cluster.open import said_in_one_line
+from daskfs.cluster.settings import OF_WORKERS
 from daskfs.errors import ConfigError, RunError
 
 RUNNERS = ("slurm", "mpi")
@@ -110,11 +111,7 @@ def serve(
         signal.signal(number, signal.SIG_IGN)
     settings = {
         "distributed.scheduler.http.routes": [],  # for everybody
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.terminate": 1.0,
-        "distributed.worker.http.routes": [],
+        **OF_WORKERS,
         "distributed.nanny.pre-spawn-environ": worker_environment(memory_limit),
     }
     meeting = folder / task.name

@@ -27,6 +27,7 @@ from daskfs import interrupts
 from daskfs.cluster.certificates import new_certificates, security_of
 from daskfs.cluster.job_watch import JobWatch
 from daskfs.cluster.local import LOOPBACK, scheduler_below, worker_environment
+from daskfs.cluster.settings import as_environment
 from daskfs.errors import ConfigError, RunError
 
 JOB_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE", "oar": "OAR"}
@@ -39,13 +40,6 @@ BESIDE_WORKERS_NBYTES = 256 * 2**20
 _IDLE_S = 60
 """How long a job is without work until Dask, which looks once a second, gives it back: others come between steps."""
 
-_WORKER_SETTINGS = {  # as `local_cluster` has them; Dask reads its configuration from the environment too
-    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "1.0",
-    "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
-}
 _LEAST_MARGIN_S, _MARGIN_RATIO = 20.0, 0.1
 """A worker ends so long before its job's walltime, or with this share of it, if that is longer."""
 
@@ -245,7 +239,7 @@ def job_script(options: JobOptions) -> str:
 def _job_arguments(options: JobOptions) -> dict[str, Any]:
     """Return what dask-jobqueue is told; what is not said it reads from ``jobqueue.yaml`` itself."""
     kind, limit, memory = options.kind, options.memory_limit_of_worker, options.memory_of_job
-    environment = worker_environment(limit) | _WORKER_SETTINGS
+    environment = worker_environment(limit) | as_environment()
     own = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     prologue = options.of_file("job-script-prologue", []) if options.prologue is None else options.prologue
     worker_arguments = [*options.of_file("worker-extra-args", []), "--no-dashboard"]  # 18 MiB of each worker's memory

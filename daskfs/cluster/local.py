@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from daskfs import interrupts
+from daskfs.cluster.settings import OF_WORKERS
 from daskfs.errors import RunError
 
 LOOPBACK = "127.0.0.1"
@@ -72,15 +73,8 @@ def local_cluster(
     host = listen.rpartition(":")[0] or "{host}"  # or the link names a host that the dashboard does not listen on
     settings: dict[str, Any] = {
         "distributed.nanny.pre-spawn-environ": environment,
-        # The plan keeps workers within their limit; Dask would otherwise spill and pause long before it.
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.terminate": 1.0,
-        "distributed.worker.http.routes": [],  # tasks and logs, for everybody
+        **OF_WORKERS,
         **NANNIES_STAY,
-        # What a process does while it waits: of 42 ms of CPU in a second 14 are left, of a scheduler and two workers.
-        "distributed.worker.profile.interval": "100ms",
         "distributed.admin.tick.interval": "200ms",
         "distributed.dashboard.link": f"http://{host}:{{port}}/{secret}/status",
     }

@@ -14,13 +14,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daskfs import interrupts
 from daskfs.cluster.certificates import security_of
+from daskfs.cluster.client import cluster_errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
 from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, told_on_stderr
@@ -144,6 +145,7 @@ def open_cluster(
         if kind == "address":
             client = stack.enter_context(_connect(address, scheduler_file, security, connect_timeout_s))
             _wait(client, start_with or 1, wait_timeout_s or 0.0, address or str(scheduler_file), tell)
+            stack.enter_context(_with_slower_profile(client))
         elif kind in JOB_QUEUES:
             options = JobOptions(kind, n_workers, memory_limit=memory_limit, local_directory=local_directory, **jobs)
             cluster, watch = stack.enter_context(job_cluster(options, dashboard_address, tell))
@@ -239,6 +241,20 @@ def _connect(
         ) from None
     with said_in_one_line(), client:
         yield client
+
+
+@contextmanager
+def _with_slower_profile(client: Client) -> Iterator[None]:
+    """Have workers, also those that come later, hold what plans promise of ours; leave them as they were."""
+    from daskfs.cluster.slower_profile import SlowerProfile
+
+    with cluster_errors("workers"):
+        client.register_plugin(SlowerProfile())
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the scheduler is gone, or was told by another client
+            client.unregister_worker_plugin(SlowerProfile.name)
 
 
 async def _answer(address: str, security: Any, timeout_s: float | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from daskfs import interrupts
 from daskfs.cluster.local import NANNIES_STAY, worker_environment
+from daskfs.cluster.settings import OF_WORKERS
 from daskfs.errors import ConfigError, RunError
 
 
@@ -53,11 +54,7 @@ def ssh_cluster(
         scheduler["protocol"] = worker["protocol"] = "tls://"
     settings = {
         "distributed.nanny.pre-spawn-environ": environment,
-        "distributed.worker.memory.target": False,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.terminate": 1.0,
-        "distributed.worker.http.routes": [],
+        **OF_WORKERS,
         **NANNIES_STAY,
     }
     if security is not None:
