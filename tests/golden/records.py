@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import scipy.linalg  # noqa: F401  # its BLAS is another
 from llvmlite import binding
+from threadpoolctl import threadpool_info
 
 FOLDER = Path(__file__).parent / "results"
 Record = dict[str, np.ndarray]
@@ -25,6 +27,13 @@ def machine_code() -> str:
     processor = numba.config.CPU_NAME or binding.get_host_cpu_name()
     parts = [platform.machine(), processor, *features, *versions]
     return sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def blas() -> list[str]:
+    """Return the libraries of linear algebra, and the processor each computes for, which decide the last bit too."""
+    libraries = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    return sorted(f"{one['internal_api']} {one['version']} {one.get('architecture')}" for one in libraries)
 
 
 def write_records(method: str, records: dict[str, Record]) -> None:
@@ -49,7 +58,7 @@ def write_records(method: str, records: dict[str, Record]) -> None:
             fields.append((name, array.dtype.str, list(array.shape), len(kept)))
             kept.extend(array.ravel().tolist())
     FOLDER.mkdir(exist_ok=True)
-    about = json.dumps({"machine_code": machine_code(), "layout": layout})
+    about = json.dumps({"machine_code": machine_code(), "blas": blas(), "layout": layout})
     np.savez_compressed(
         FOLDER / f"{method}.npz",
         about=np.frombuffer(about.encode(), np.uint8),
@@ -73,4 +82,5 @@ def read_records(method: str) -> tuple[str, dict[str, Record]]:
         for name, dtype, shape, start in fields:
             values = kept[np.dtype(dtype).kind][start : start + int(np.prod(shape))]
             record[name] = values.astype(dtype).reshape(shape)
-    return about["machine_code"], records
+    is_same = about.get("blas", blas()) == blas()  # the first records did not say it
+    return about["machine_code"] if is_same else "another BLAS", records
