@@ -206,7 +206,7 @@ def test_large_blocks_of_a_reduction_are_sent_some_at_a_time(workers, monkeypatc
     def counted_again(self, futures):
         nonlocal there
         found = gathered(self, futures)
-        there = min(there + 8, sent)
+        there = min(there + 4, sent)
         return found
 
     monkeypatch.setattr(OnDask, "_submitter", submitter)
@@ -215,7 +215,7 @@ def test_large_blocks_of_a_reduction_are_sent_some_at_a_time(workers, monkeypatc
     found = workers.reduce_blocks(number_of, items, in_brackets, name="long")
     assert found == Here().reduce_blocks(number_of, items, in_brackets, name="long")
     assert sent == n_items
-    assert most_ahead <= 2 * 8
+    assert most_ahead <= 2 * 4
 
 
 def test_a_reduction_needs_a_block(workers):
@@ -459,6 +459,7 @@ def test_workers_note_seldom_where_their_time_goes(tmp_path):
     with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
         assert set(workers.client.run(cycle_of_profile).values()) == {60_000.0}
     with (
+        dask.config.set({"distributed.worker.profile.cycle": "1000ms"}),
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -393,7 +393,7 @@ class OnDask(Workers):
     ) -> Any:
         """Combine on the workers, neighbours first; large items are sent some at a time, a branch of the tree each."""
         arguments, losses, tree, n_done = [self.keep(argument) for argument in shared], Losses(name), _Tree(combine), 0
-        branches = _branches(items, _TASKS_PER_THREAD * self.n_threads)
+        branches = _branches(items, _TASKS_PER_THREAD * self.n_threads, sum(map(pickled_nbytes, arguments)))
         with cluster_errors(name):
             while n_done < len(branches):
                 try:
@@ -607,10 +607,10 @@ class _Branch(NamedTuple):
     items: Sequence[Any]
 
 
-def _branches(items: Sequence[Any], least: int) -> list[_Branch]:
+def _branches(items: Sequence[Any], least: int, shared_nbytes: int = 0) -> list[_Branch]:
     """Return the items in equal parts of 2^k, the last one smaller, so that the tree is that of all items at once.
 
-    A part is what a scheduler takes at once, and never fewer than `least`.
+    A part is what a scheduler takes at once, each item with what tasks share, and never fewer than `least`.
 
     Examples
     --------
@@ -618,11 +618,14 @@ def _branches(items: Sequence[Any], least: int) -> list[_Branch]:
     [8, 8, 5]
     >>> [len(branch.items) for branch in _branches([*range(1000)], 5)]
     [1000]
+    >>> [len(branch.items) for branch in _branches([*range(1000)], 5, 2**13)]
+    [256, 256, 256, 232]
     """
-    n_together = max(1, least)
-    if len(items):
-        n_together = max(n_together, _MESSAGE_NBYTES // max(pickled_nbytes(items[0]), pickled_nbytes(items[-1])))
-    n_together = 1 << (n_together - 1).bit_length()
+    if not len(items):
+        return []
+    nbytes = shared_nbytes + max(pickled_nbytes(items[0]), pickled_nbytes(items[-1]))
+    fewest, most = (max(1, least) - 1).bit_length(), max(1, _MESSAGE_NBYTES // nbytes).bit_length() - 1
+    n_together = 1 << max(fewest, most)
     return [_Branch(first, items[first : first + n_together]) for first in range(0, len(items), n_together)]
 
 
