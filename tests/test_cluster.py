@@ -455,11 +455,12 @@ def cycle_of_profile(dask_worker):
     return dask_worker.periodic_callbacks["profile-cycle"].callback_time
 
 
-def test_workers_note_seldom_where_their_time_goes(tmp_path):
-    with open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
+def test_workers_note_seldom_where_their_time_goes():
+    profiled = {"distributed.worker.profile.enabled": True}
+    with dask.config.set(profiled), open_cluster("threads", n_workers=2, dashboard_address=None) as workers:
         assert set(workers.client.run(cycle_of_profile).values()) == {60_000.0}
     with (
-        dask.config.set({"distributed.worker.profile.cycle": "1000ms"}),
+        dask.config.set(profiled | {"distributed.worker.profile.cycle": "1000ms"}),
         distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):

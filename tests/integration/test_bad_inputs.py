@@ -333,7 +333,7 @@ def test_a_plan_over_the_limit_is_refused_and_its_remedies_work(workshop):
     before = workshop.contents()
     refused(
         workshop.daskfs("plan", "pipeline.yaml", "--set", "cluster.memory_limit=100MiB"),
-        "cluster.memory_limit: a process takes 400.2 MiB before its first block (the process 384.0 MiB, held between "
+        "cluster.memory_limit: a process takes 400.3 MiB before its first block (the process 384.0 MiB, held between "
         "tasks 16.0 MiB, target, weights and order of the rows 250.0 KiB), but the memory limit is 100.0 MiB",
         "allow at least 480MiB",
     )

@@ -38,7 +38,7 @@ SCREEN = {"method": "online_substitution", "n_features_to_select": 20, "n_epochs
 
 
 def test_memory_that_a_plan_names_ends_the_reading_again(write):
-    plan = planned(pipeline_of(write, WIDE, MISSION, "520MiB"))
+    plan = planned(pipeline_of(write, WIDE, MISSION, "550MiB"))
     (again,) = plan.rereadings
     assert (again.step, again.times > 2.0 * again.least) == ("mission", True)
     assert "again    mission: each tile is decoded" in plan.to_text()
