@@ -245,7 +245,8 @@ class SelectionResult:
     scores : ndarray of shape (n_features,), optional
         Scores of every feature, selected or not; NaN where a feature has none.
     feature_names : ndarray of shape (n_features,), or another that is indexed like one, optional
-        Names of every feature.
+        Names of every feature. Of more than a million columns of a store they are read when they are asked for, and a
+        pickled result does not have them.
     store_digest : str, optional
         Identity of the feature store it was read from.
     metrics : dict of float
@@ -338,6 +339,11 @@ class SelectionResult:
     def has_parents(self) -> bool:
         """Whether the table says what its features are made of."""
         return "first_score" in self.table
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind names that a store is asked for: the result is read where that is not."""
+        has_all = self.feature_names is None or isinstance(self.feature_names, np.ndarray)
+        return self.__dict__ | ({} if has_all else {"feature_names": None})
 
     def shown_table(self, n_features: int) -> pd.DataFrame:
         """Return the first lines of the table for people: what a feature is made of in one column.

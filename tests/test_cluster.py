@@ -433,7 +433,9 @@ def results_of(workers: Workers, shared: Any, markers: list[Path]) -> dict[str, 
     }
 
 
-def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path):
+@pytest.mark.parametrize("message_nbytes", [4 << 20, 1])
+def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path, monkeypatch, message_nbytes):
+    monkeypatch.setattr("daskfs.cluster.workers._MESSAGE_NBYTES", message_nbytes)
     large, markers = np.arange(100_000.0), [tmp_path / name for name in ("map", "sum", "chain", "lasting")]
     for marker in markers:
         marker.touch()  # nobody dies
@@ -469,10 +471,22 @@ def test_workers_note_seldom_where_their_time_goes():
             assert set(workers.client.run(cycle_of_profile).values()) == {60_000.0}
             cluster.scale(2)
             client.wait_for_workers(2)
+            with open_cluster("address", address=cluster.scheduler_address):
+                pass
             assert list(workers.client.run(cycle_of_profile).values()) == [60_000.0] * 2
         after = client.run(cycle_of_profile)
     assert len(after) == 2
     assert set(after.values()) == set(before.values()) == {1000.0}
+
+
+def test_workers_without_daskfs_are_named():
+    lacking = "import sys; sys.modules['daskfs'] = None"
+    with (
+        distributed.LocalCluster(n_workers=1, preload=[lacking], dashboard_address=None) as cluster,
+        pytest.raises(RunError, match=r"workers cannot load daskfs .*install the daskfs of this process"),
+        open_cluster("address", address=cluster.scheduler_address),
+    ):
+        pass
 
 
 def killed_with_all(large: np.ndarray, item: int) -> None:

@@ -104,8 +104,7 @@ def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarr
         return order[at][is_there], is_there
     if not store.names.are_given and store.shape[1] == columns.n_features:
         return columns.numbers, np.ones(len(columns.numbers), bool)
-    wanted = set(columns.names)
-    place = {str(name): j for j, name in enumerate(store.names) if name in wanted}
+    place = store.names.places(set(columns.names))
     lacking = [name for name in columns.names if name not in place]
     if lacking:
         raise lacking_columns(lacking, store.names[:AT_ONCE], str(store.path))

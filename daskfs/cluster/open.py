@@ -28,6 +28,7 @@ from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, told_on_stderr
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
+from daskfs.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -248,13 +249,23 @@ def _with_slower_profile(client: Client) -> Iterator[None]:
     """Have workers, also those that come later, hold what plans promise of ours; leave them as they were."""
     from daskfs.cluster.slower_profile import SlowerProfile
 
-    with cluster_errors("workers"):
-        client.register_plugin(SlowerProfile())
+    plugin = SlowerProfile()
     try:
+        try:
+            with cluster_errors("workers"):
+                client.register_plugin(plugin)
+        except RunError:
+            raise
+        except Exception as fault:  # Dask tells what a worker raises as a text
+            raise RunError(
+                f"the workers cannot load daskfs ({fault})",
+                str(client.scheduler_info()["address"]),
+                f"install the daskfs of this process ({__version__}) where workers run, and start them again",
+            ) from None
         yield
     finally:
-        with suppress(Exception):  # the scheduler is gone, or was told by another client
-            client.unregister_worker_plugin(SlowerProfile.name)
+        with suppress(Exception):  # the scheduler is gone
+            client.unregister_worker_plugin(plugin.name)
 
 
 async def _answer(address: str, security: Any, timeout_s: float | None) -> None:

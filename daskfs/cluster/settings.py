@@ -6,7 +6,7 @@ from typing import Any
 
 PROFILE_CYCLE_S = 60
 """How often a worker begins a new record of where its time goes, of which it keeps 3,600. With Dask's default, each
-second, a worker grows by some 6 MiB a minute, for an hour."""
+second, a worker grows by megabytes a minute, for an hour."""
 
 OF_WORKERS: dict[str, Any] = {
     # The plan keeps workers within their limit; Dask would otherwise spill and pause long before it.

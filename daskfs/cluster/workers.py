@@ -292,6 +292,12 @@ class OnDask(Workers):
         """Threads of all workers at present, at least one."""
         return threads_of(self.client)
 
+    def _threads_of_late(self) -> int:
+        """Return how many threads there were a moment ago."""
+        if time.monotonic() - self._counted > _COUNT_S:
+            self._n_threads, self._counted = self.n_threads, time.monotonic()
+        return self._n_threads
+
     @cached_property
     def actors(self) -> Actors:
         """Dask's actors, for as long as these workers are held."""
@@ -313,9 +319,7 @@ class OnDask(Workers):
         def fill() -> None:
             """Submit as many as the workers there are at present have threads for: some come late, others end."""
             nonlocal n_left
-            if time.monotonic() - self._counted > _COUNT_S:
-                self._n_threads, self._counted = self.n_threads, time.monotonic()
-            most, n_together = _TASKS_PER_THREAD * self._n_threads, self._n_together.get(name, 1)
+            most, n_together = _TASKS_PER_THREAD * self._threads_of_late(), self._n_together.get(name, 1)
             numbers: list[list[int]] = []
             tasks: list[tuple[int, list[Any]]] = []
             while n_left and len(in_flight) + len(tasks) < most:
@@ -393,7 +397,7 @@ class OnDask(Workers):
     ) -> Any:
         """Combine on the workers, neighbours first; large items are sent some at a time, a branch of the tree each."""
         arguments, losses, tree, n_done = [self.keep(argument) for argument in shared], Losses(name), _Tree(combine), 0
-        branches = _branches(items, _TASKS_PER_THREAD * self.n_threads, sum(map(pickled_nbytes, arguments)))
+        branches = _branches(items, sum(map(pickled_nbytes, arguments)))
         with cluster_errors(name):
             while n_done < len(branches):
                 try:
@@ -408,16 +412,17 @@ class OnDask(Workers):
     def _reduced(
         self, function: Task, combine: Task, branches: Sequence[_Branch], name: str, shared: Sequence[Any]
     ) -> Iterator[Any]:
-        """Yield what branches of a tree make, in order; the next one is sent before one is waited for."""
+        """Yield what branches of a tree make, in order; the next ones are sent before one is waited for."""
         leaves = self._submitter(function, name, shared)
         join, joined = self._submitter(combine, f"{name}-combine", ()), count()
-        roots: deque[Any] = deque()
+        waiting, roots, in_flight = deque(branches), deque[Any](), deque[int]()
         try:
-            for branch in branches:
-                roots += _combined(leaves([*enumerate(branch.items, branch.first)]), join, joined, n_left=1)
-                if len(roots) > 1:
-                    yield self._root(roots.popleft())
-            while roots:
+            while waiting or roots:
+                while waiting and (len(roots) < 2 or sum(in_flight) < _TASKS_PER_THREAD * self._threads_of_late()):
+                    branch = waiting.popleft()
+                    roots += _combined(leaves([*enumerate(branch.items, branch.first)]), join, joined, n_left=1)
+                    in_flight.append(len(branch.items))
+                in_flight.popleft()
                 yield self._root(roots.popleft())
         finally:
             released(*roots)
@@ -576,10 +581,9 @@ class _Tree:
     """
 
     def __init__(self, combine: Task) -> None:
-        self._combine, self._levels = (
-            combine,
-            list[tuple[int, Any]](),
-        )  # (height of the branch, its result), highest first
+        self._combine = combine
+        self._levels: list[tuple[int, Any]] = []
+        """Heights of branches and their results, highest first."""
 
     def add(self, result: Any) -> None:
         """Take the next one: a leaf, or what a branch makes that has as many leaves as the ones before."""
@@ -607,25 +611,24 @@ class _Branch(NamedTuple):
     items: Sequence[Any]
 
 
-def _branches(items: Sequence[Any], least: int, shared_nbytes: int = 0) -> list[_Branch]:
+def _branches(items: Sequence[Any], shared_nbytes: int = 0) -> list[_Branch]:
     """Return the items in equal parts of 2^k, the last one smaller, so that the tree is that of all items at once.
 
-    A part is what a scheduler takes at once, each item with what tasks share, and never fewer than `least`.
+    A part is what a scheduler takes at once, each item with what tasks share.
 
     Examples
     --------
-    >>> [len(branch.items) for branch in _branches([bytes(2**20)] * 21, 5)]
-    [8, 8, 5]
-    >>> [len(branch.items) for branch in _branches([*range(1000)], 5)]
+    >>> [len(branch.items) for branch in _branches([bytes(2**19)] * 10)]
+    [4, 4, 2]
+    >>> [len(branch.items) for branch in _branches([*range(1000)])]
     [1000]
-    >>> [len(branch.items) for branch in _branches([*range(1000)], 5, 2**13)]
+    >>> [len(branch.items) for branch in _branches([*range(1000)], 2**13)]
     [256, 256, 256, 232]
     """
     if not len(items):
         return []
     nbytes = shared_nbytes + max(pickled_nbytes(items[0]), pickled_nbytes(items[-1]))
-    fewest, most = (max(1, least) - 1).bit_length(), max(1, _MESSAGE_NBYTES // nbytes).bit_length() - 1
-    n_together = 1 << max(fewest, most)
+    n_together = 1 << max(1, _MESSAGE_NBYTES // nbytes).bit_length() - 1
     return [_Branch(first, items[first : first + n_together]) for first in range(0, len(items), n_together)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,20 @@ class Names(Sequence[str]):
             return int(name[1:])
         near = "" if given is None else did_you_mean(name, given.tolist())
         raise DataError(f"expected the name of a column, found {name!r}{near}", "names", "take one of the names")
+
+    def places(self, wanted: Set[str]) -> dict[str, int]:
+        """Return the first column of each of some names, as far as there is one; all are gone through once.
+
+        Examples
+        --------
+        >>> Names(4, np.array(["a", "b", "a", "c"])).places({"a", "c", "d"})
+        {'a': 0, 'c': 3}
+        """
+        found: dict[str, int] = {}
+        for column, name in enumerate(self) if wanted else ():
+            if name in wanted:
+                found.setdefault(str(name), column)
+        return found
 
     def describe(self, column: int) -> str:
         """Return a column's name, or its number where it has none, as an error says it."""

@@ -185,12 +185,14 @@ def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str)
     """
     values = [] if asked is None else list(np.asarray(asked, dtype=object).ravel())
     numbers = []
+    texts = {value for value in values if isinstance(value, str)}
+    known = {} if names is None or not names.are_given else names.places(texts)
     for value in values:
         if isinstance(value, str):
-            if names is None or not names.are_given or value not in names:
+            if value not in known:
                 hint = "" if names is None or names.given is None else did_you_mean(value, names.given.tolist())
                 raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
-            numbers.append(names.index(value))
+            numbers.append(known[value])
         elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
             raise DataError(
                 f"expected numbers of columns from 0 to {n_features - 1}, found {value!r}", parameter, "correct it"

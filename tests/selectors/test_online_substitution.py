@@ -223,6 +223,22 @@ def test_an_epoch_without_a_change_is_the_last():
     assert len(selector.result_.history) == selector.n_epochs_ * 3  # blocks of 32 of 90 columns
 
 
+@pytest.mark.parametrize("most", [1, 3, 4, 89, 90])
+@pytest.mark.parametrize("block_columns", [1, 7])
+def test_a_long_history_is_thinned(monkeypatch, most, block_columns):
+    X, y, _ = design(0)
+    options = {"n_features_to_select": 8, "n_epochs": 2, "block_columns": block_columns}
+    whole = OnlineSubstitution(**options).fit(X, y).result_.history
+    for module in ("plan", "stream"):
+        monkeypatch.setattr(f"daskfs.selectors.online_substitution.{module}.MOST_LINES", most)
+    kept = OnlineSubstitution(**options).fit(X, y).result_.history
+    assert set(kept.itertuples(index=False)) <= set(whole.itertuples(index=False))
+    for epoch, lines in kept.groupby("epoch"):
+        of_whole = whole[whole["epoch"] == epoch]
+        assert min(most, len(of_whole)) // 2 <= len(lines) <= most
+        assert lines.iloc[-1].equals(of_whole.iloc[-1])
+
+
 @pytest.mark.parametrize("order", ["shuffled", np.arange(90)[::-1], np.arange(40)])
 def test_the_order_is_the_users(order):
     X, y, _ = design(0)

@@ -145,6 +145,12 @@ def test_a_method_on_many_columns_names_what_it_is_asked_for(make_store, monkeyp
     assert selector.result_.feature_names[31] == "é31"
     with pytest.raises(DataError, match="no column 'é40'"):
         OnlineSubstitution(n_features_to_select=3, always_include=["é40"]).fit(store)
+    kept = [pickle.dumps(one.result_) for one in (selector, listed)]
+    store.path.rename(tmp_path / "moved")
+    of_many, of_few = map(pickle.loads, kept)
+    pd.testing.assert_frame_equal(of_many.table, listed.result_.table)
+    assert of_many.feature_names is None
+    assert of_few.feature_names[31] == "é31"
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0), (1, 1)])

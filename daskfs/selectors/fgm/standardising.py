@@ -34,7 +34,7 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     known = None if is_weighted else run.matrix.column_statistics()
     if known is None:
         blocks = blocks_of(run, cut)
-        moments = ColumnMoments(*np.empty((4, run.matrix.shape[1])))
+        moments = ColumnMoments(*(np.empty(run.matrix.shape[1]) for _ in range(4)))  # apart: the means outlive the rest
         for k, part in run.each("statistics", sums_of_block, blocks, weight, record=ColumnMoments):
             moments.put(slice(blocks[k].start, blocks[k].stop), part)
         return moments
