@@ -16,7 +16,7 @@ from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.refitting import PENALTIES, Refits
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import SizeSearch
-from daskfs.selectors.shared.refit import ClassFits, fit_each_size
+from daskfs.selectors.shared.refit import TOLERANCE, ClassFits, fit_each_size
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
@@ -61,7 +61,7 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         """Return the columns of a fit on a run in the order in which fewer of them are selected, the first first."""
         return self.selected_
 
-    def fit_path(self, run: Run, sizes: Sequence[int]) -> list[Self]:
+    def fit_path(self, run: Run, sizes: Sequence[int], tolerance: float = TOLERANCE) -> list[Self]:
         """Return this selector fitted for each of several numbers of features.
 
         Where one fit holds the answers (`is_nested`) the last is that fit, and the others have the first of its
@@ -73,6 +73,8 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         run : Run
         sizes : sequence of int
             Ascending.
+        tolerance : float
+            Of the fits of fewer features, see `MeanLoss.tolerance`.
         """
         if not self.is_nested:
             return [self._of_size(size).fit_run(run.within(f"size-{size}")) for size in sizes]
@@ -80,7 +82,9 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         order, is_asked = largest._path_order(run), "n_features_to_select" in self._parameter_owners
         smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
         penalty = PENALTIES[self.refit] if self._refits else {"ridge": self.ridge_of_path}
-        fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, **penalty) if smaller else []
+        fits = []
+        if smaller:
+            fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, tolerance=tolerance, **penalty)
         found = {size: largest._with(order[:size], fit) for size, fit in zip(smaller, fits, strict=True)}
         return [found.get(min(size, len(order)), largest) for size in sizes]
 

@@ -181,23 +181,37 @@ def newton_terms(
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    problem = Problem(find_loss(loss).code, float(threshold), y, weight)
-    n = X.shape[1] + 1
-    gradient, hessian = np.zeros(n), np.zeros((n, n))
     features = np.flatnonzero(scale > 0.0)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, centre, scale, features, columns)
-    members = np.arange(len(features))
-    at: Predictions = new_predictions(len(y))
-    inner_gradient, inner = np.zeros(len(features) + 1), np.zeros((len(features) + 1, len(features) + 1))
-    start = np.concatenate([[intercept], coef[features]])
-    advance(problem, columns, members, len(features), start, 1.0, at, inner_gradient)
-    weights = problem.share * at.curvature
-    extend_hessian(columns, members, len(features), 0, weights, inner, np.empty(len(y)))
+    n = X.shape[1] + 1
+    gradient, hessian = np.zeros(n), np.zeros((n, n))
+    found = terms_of_columns(columns, y, weight, np.concatenate([[intercept], coef[features]]), loss, threshold)
     places = np.concatenate([[0], features + 1])
-    gradient[places] = -inner_gradient
-    hessian[np.ix_(places, places)] = inner
-    return NewtonTerms(float(mean_loss(problem, at.z, at)), gradient, hessian)
+    gradient[places] = found.gradient
+    hessian[np.ix_(places, places)] = found.hessian
+    return NewtonTerms(found.value, gradient, hessian)
+
+
+def terms_of_columns(
+    columns: np.ndarray, y: np.ndarray, weight: np.ndarray, solution: np.ndarray, loss: str, threshold: float
+) -> NewtonTerms:
+    """Return value, gradient and Hessian of the summed loss, of columns that are standardised already.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_columns, n_samples), float64
+    y, weight : see `glm_fit`; no weight is 0
+    solution : ndarray of shape (n_columns + 1,)
+        The intercept first.
+    loss, threshold : see `newton_terms`
+    """
+    problem, k = Problem(find_loss(loss).code, float(threshold), y, weight), len(columns)
+    members, at = np.arange(k), new_predictions(len(y))
+    gradient, hessian = np.zeros(k + 1), np.zeros((k + 1, k + 1))
+    advance(problem, columns, members, k, solution, 1.0, at, gradient)
+    extend_hessian(columns, members, k, 0, problem.share * at.curvature, hessian, np.empty(len(y)))
+    return NewtonTerms(float(mean_loss(problem, at.z, at)), -gradient, hessian)
 
 
 def glm_fit_nbytes(n_samples: int, n_features: int) -> int:

@@ -12,7 +12,7 @@ from daskfs.parameters import Count, CountOrCV, LossOf, NotNegative, Positive, S
 from daskfs.selectors.from_blocks import TakesColumnBlocks
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.shared.elimination import order_of_removal
-from daskfs.selectors.shared.refit import FITTED_INSTEAD, MeanLoss
+from daskfs.selectors.shared.refit import FITTED_INSTEAD, Begun, MeanLoss
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
@@ -103,7 +103,9 @@ class SubstitutionSelector(
         """Columns by when they go, if each time that one goes whose removal costs least, the others being refitted."""
         loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
         positive = float(self.classes_[1]) if find_loss(loss).is_classifier else None
-        return order_of_removal(run, np.sort(self.selected_), MeanLoss(loss, positive))
+        columns = np.sort(self.selected_)
+        begun = Begun(np.asarray(self.coef_)[columns], float(self.intercept_)) if loss == self.loss_ else None
+        return order_of_removal(run, columns, MeanLoss(loss, positive), begun)
 
     def _n_selected(self, n_features: int) -> int:
         """Return s."""

@@ -22,6 +22,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.metrics import METRICS_OF_PROBABILITIES, METRICS_OF_SCORES, PREDICTION_METRICS, metric_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
+from daskfs.selectors.shared.refit import JUDGED
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
@@ -329,7 +330,7 @@ def plan_sizes(
 
 def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
     """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
-    path = selector.fit_path(run, sizes)
+    path = selector.fit_path(run, sizes, JUDGED)
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
     given = _predictions(path, test)

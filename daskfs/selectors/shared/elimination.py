@@ -12,7 +12,8 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import invert_independent
 from daskfs.losses import SQUARED, find_loss
-from daskfs.selectors.shared.refit import MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_selected
+from daskfs.selectors.shared.refit import Begun, MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_on_blocks
+from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
@@ -44,15 +45,14 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     is_squared = find_loss(mean_loss.loss).code == SQUARED
     rounds = 1 if is_squared else ROUNDS
     while True:
-        fit = refit_selected(run, columns, mean_loss)
-        products, coef = _parabola(run, columns, mean_loss, fit)
+        fit, model, products = _fitted(run, columns, mean_loss)
         copies = _copies(products, fit.ridge)
         if copies.any():  # with a ridge they would share a coefficient
             columns = columns[~copies]
             continue
         excess = len(columns) - n_keep
         n_now = max(0, -(-excess // rounds))
-        left, costs = _drop(products, coef, n_now)
+        left, costs = _drop(products, model.solution, n_now)
         columns, rounds = columns[left], max(1, rounds - 1)
         if len(columns) <= n_keep and (n_now == 0 or is_squared):
             break
@@ -60,28 +60,39 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     return Kept(columns[order], costs[order])
 
 
-def order_of_removal(run: Run, columns: np.ndarray, mean_loss: MeanLoss) -> np.ndarray:
+def order_of_removal(run: Run, columns: np.ndarray, mean_loss: MeanLoss, begun: Begun | None = None) -> np.ndarray:
     """Return columns in the order in which fewer of them are kept: what would be removed last comes first.
 
     With losses other than the squared one the columns that are left are fitted again after each half of them.
+
+    Parameters
+    ----------
+    run, columns, mean_loss : see `eliminate`
+    begun : Begun, optional
+        A fit of the columns that is near the one which is made first.
     """
     is_squared, last = find_loss(mean_loss.loss).code == SQUARED, []
     while len(columns) > 1:
-        fit = refit_selected(run, columns, mean_loss)
+        fit, model, products = _fitted(run, columns, mean_loss, begun)
+        removal = _Removal(products, model.solution)
         n_drop = len(columns) - 1 if is_squared else len(columns) // 2
-        removed = _removals(*_parabola(run, columns, mean_loss, fit), n_drop)
+        removed = np.array([removal.step() for _ in range(n_drop)], dtype=np.int64) - 1
         last.append(columns[removed])
         columns = np.delete(columns, removed)
+        begun = None if fit.is_separable else removal.fit(model, fit.ridge)
     return np.concatenate([columns, *(gone[::-1] for gone in reversed(last))]).astype(np.int64)
 
 
-def _parabola(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Hessian of the mean loss at a fit, in standardised columns, and the coefficients of these."""
+def _fitted(
+    run: Run, columns: np.ndarray, mean_loss: MeanLoss, begun: Begun | None = None
+) -> tuple[SelectedFit, Model, np.ndarray]:
+    """Return the fit of columns, the same in standardised columns, and the Hessian of the mean loss there."""
     with run.timed("refit"):
         blocks = SelectedBlocks(run, columns)
+        (fit,) = refit_on_blocks(blocks, [len(columns)], mean_loss, run.matrix.shape[1], begun=begun)
         model, total = model_of(blocks, mean_loss, fit)
         terms = blocks.terms(model, total).with_ridge(model.solution, fit.ridge)
-    return terms.hessian, model.solution
+    return fit, model, terms.hessian
 
 
 def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
@@ -101,12 +112,6 @@ def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.n
     for _ in range(max(n_drop, int(removal.dead[1:].sum()))):
         removal.step()
     return removal.alive - 1, removal.costs
-
-
-def _removals(products: np.ndarray, solution: np.ndarray, n_drop: int) -> np.ndarray:
-    """Return the places of the columns that `n_drop` removals take, in that order."""
-    removal = _Removal(products, solution)
-    return np.array([removal.step() for _ in range(n_drop)], dtype=np.int64) - 1
 
 
 class _Removal:
@@ -130,6 +135,12 @@ class _Removal:
             inverse -= np.outer(row, row) / pivot
         self.alive = self.alive[self.alive != i]
         return i
+
+    def fit(self, model: Model, ridge: float) -> Begun:
+        """Return the minimum of the parabola for the columns that are left, on the scale of the data."""
+        scale, centre = model.scale[self.alive - 1], model.centre[self.alive - 1]
+        coef = np.divide(self.coef[self.alive], scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        return Begun(coef, float(self.coef[0] - (coef * centre).sum()), ridge)
 
 
 def _costs(inverse: np.ndarray, coef: np.ndarray, alive: np.ndarray, dead: np.ndarray) -> np.ndarray:

@@ -27,15 +27,27 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
-from daskfs.selectors.shared.refit_on_block import Model, RowTerms, as_vector, moments_on_rows, terms_on_rows
+from daskfs.selectors.shared.refit_on_block import (
+    LaidOut,
+    Model,
+    RowTerms,
+    as_vector,
+    laid_out,
+    moments_on_rows,
+    terms_of_laid,
+    terms_on_rows,
+)
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import classes_of, null_intercept
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
+LAID_VALUES = 2 * BLOCK_VALUES  # of X as float64, which is what plans count for a block and its copies
 MAX_STEPS, MAX_HALVINGS = 50, 30
 TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
+ROUGH = (1e-2, 1e-4, 1e-4)  # while the ridge is looked for: again and again from nearer
+JUDGED = 1e-4  # of fits that are judged on rows held out, and not kept
 LOOKS = 3  # at the approximation of a loss other than the squared one
 LEAST_RIDGE_OF_MAP = 1e-5  # of the curvature; components that hardly vary had coefficients of 10⁵ without
 NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as linearly separable
@@ -77,6 +89,8 @@ class MeanLoss:
     """0: least squares, or the loss's own minimum. None: chosen from the data, smaller where there are more rows."""
     has_l1: bool = False
     """Whether there is ``l1 Σ |b|`` beside it, by the loss on rows held out: `daskfs.selectors.shared.elastic_net`."""
+    tolerance: float = TOLERANCE
+    """How near: of the last step's gain, in parts of the loss without columns."""
 
 
 def refit_selected(
@@ -126,26 +140,65 @@ def refit_nested(
 
     Of the squared loss the sums over the rows are those of all columns, made once.
     """
-    loss, threshold = mean_loss.loss, threshold_on(run, mean_loss)
-    code = find_loss(loss).code
-    n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
     with run.timed("refit"):
         blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
-        total, location, centre, scale = blocks.moments(mean_loss.positive)
-        start = np.zeros(len(columns) + 1)
-        start[0] = _finite(null_intercept(loss, location), total)
-        model = Model(loss, mean_loss.positive, threshold, start, centre, scale)
-        if scale_of_map is not None:
-            curvature = min(find_loss(loss).curvature_bound, 1.0)
-            share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
-            blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
-        terms, fits, known = blocks.terms(model, total), [], None
-        for k in sizes:
-            effort, at = Effort(total, k, n_candidates), _Start(_first(model, k), terms.first(k))
-            fit = _refit_at(blocks.first(k), at, known, effort, mean_loss)
-            fits.append(fit)
-            known = None if code == SQUARED or fit.is_separable else fit  # nearer than the model without columns
-        return fits
+        n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
+        return refit_on_blocks(blocks, sizes, mean_loss, n_candidates, scale_of_map)
+
+
+class Begun(NamedTuple):
+    """A fit of some columns near that of these, or of more of them."""
+
+    coef: np.ndarray
+    """Shape (n_columns,), on the scale of the data."""
+    intercept: float
+    ridge: float | None = None
+    """With which it was made, as far as that is known."""
+
+
+def refit_on_blocks(
+    blocks: SelectedBlocks,
+    sizes: Sequence[int],
+    mean_loss: MeanLoss,
+    n_candidates: int,
+    scale_of_map: np.ndarray | None = None,
+    begun: Begun | None = None,
+) -> list[SelectedFit]:
+    """Fit the target on the first so many columns of blocks, for each of several sizes: see `refit_nested`.
+
+    Parameters
+    ----------
+    blocks : SelectedBlocks
+    sizes, mean_loss, n_candidates, scale_of_map : see `refit_nested`
+    begun : Begun, optional
+        Where to begin; by default at the model without columns. Of no use to the squared loss.
+    """
+    loss, is_squared = mean_loss.loss, find_loss(mean_loss.loss).code == SQUARED
+    total, location, centre, scale = blocks.moments(mean_loss.positive)
+    start = np.zeros(len(scale) + 1)
+    start[0] = _finite(null_intercept(loss, location), total)
+    model = Model(loss, mean_loss.positive, threshold_on(blocks.run, mean_loss), start, centre, scale)
+    if scale_of_map is not None:
+        curvature = min(find_loss(loss).curvature_bound, 1.0)
+        share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
+    if not is_squared:
+        blocks.lay_out(centre, scale)
+    known = None if is_squared else begun
+    null = blocks.terms(model, total) if known is None else blocks.first(0).terms(_first(model, 0), total)
+    fits = []
+    for k in sizes:
+        some, at = blocks.first(k), _first(model, k)
+        if known is None:
+            begin = _Start(at, null.first(k))
+        else:
+            at = _moved(at, known)
+            begin = _Start(at, some.terms(at, total), True, known.ridge)
+        fit = _refit_at(some, begin, null, Effort(total, k, n_candidates), mean_loss)
+        fits.append(fit)
+        if not is_squared:  # nearer than the model without columns
+            known = None if fit.is_separable else Begun(fit.coef, fit.intercept, fit.ridge)
+    return fits
 
 
 def _first(model: Model, k: int) -> Model:
@@ -153,33 +206,41 @@ def _first(model: Model, k: int) -> Model:
     return replace(model, solution=model.solution[: k + 1], centre=model.centre[:k], scale=model.scale[:k])
 
 
+def _moved(model: Model, begun: Begun) -> Model:
+    """Return the model with the coefficients of a fit that is known, and 0 where that has none."""
+    k, solution = len(begun.coef), np.zeros(len(model.solution))
+    solution[0] = begun.intercept + float((begun.coef * model.centre[:k]).sum())
+    solution[1 : k + 1] = begun.coef * model.scale[:k]
+    return replace(model, solution=solution)
+
+
 class _Start(NamedTuple):
     """A point, and the terms there."""
 
     model: Model
     terms: Terms
+    is_near: bool = False
+    """Whether the point is near a fit that is known."""
+    ridge: float | None = None
+    """Of that fit."""
 
 
-def _refit_at(
-    blocks: SelectedBlocks, at: _Start, known: SelectedFit | None, effort: Effort, asked: MeanLoss
-) -> SelectedFit:
-    """Return the minimum, begun at the model without columns, or at a fit of fewer columns that is known."""
-    (model, terms), given, l1 = at, asked.ridge, 0.0
+def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort, asked: MeanLoss) -> SelectedFit:
+    """Return the minimum; `null` are the terms without columns."""
+    (model, terms, is_near, near), given, l1 = start, asked.ridge, 0.0
     is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
-    most, null, begun = effort.largest_ridge(float(terms.hessian[0, 0])), None, None
-    if known is not None:
-        null, begun = terms.value, min(known.ridge, most)
-        coef = known.coef * scale[: len(known.coef)]
-        inner = known.intercept + float((known.coef * centre[: len(coef)]).sum())
-        model = replace(model, solution=np.concatenate([[inner], coef, np.zeros(len(scale) - len(coef))]))
-        terms = blocks.terms(model, total)
     if is_chosen:
-        model, terms, ridge = _with_ridge(blocks, model, terms, effort, most, begun, null)
-    fit = _descend(blocks, model, terms, total, ridge, is_chosen and ridge > 0.0, null)
+        most = effort.largest_ridge(float(null.hessian[0, 0]))
+        if is_near and near is None:
+            near = effort.best_ridge(*terms, model.solution, most, model.loss)
+        begun = most if near is None else min(near, most)
+        model, terms, ridge = _with_ridge(blocks, model, terms, effort, begun, most, null.value)
+    least_gain = asked.tolerance * null.value
+    fit = _descend(blocks, model, terms, total, ridge, is_chosen and ridge > 0.0, null.value, least_gain)
     is_separable = fit is None
     if fit is None:  # no finite minimum
         ridge = max(ridge, weak_ridge(total))
-        fit = _descend(blocks, model, terms, total, ridge, True, null)
+        fit = _descend(blocks, model, terms, total, ridge, True, null.value, least_gain)
     assert fit is not None
     if asked.has_l1 and not is_separable:
         fit, l1 = _with_l1(blocks, model, fit, total, ridge)
@@ -275,6 +336,7 @@ def fit_each_size(
     ridge: float | None = None,
     classes: np.ndarray | None = None,
     has_l1: bool = False,
+    tolerance: float = TOLERANCE,
 ) -> list[ClassFits]:
     """Fit a loss, of classes too, on the first so many of some columns: see `refit_nested`.
 
@@ -289,8 +351,8 @@ def fit_each_size(
         By default chosen from the data.
     classes : ndarray of shape (n_classes,), optional
         Values that the target takes, where they are known.
-    has_l1 : bool
-        See `MeanLoss.has_l1`.
+    has_l1, tolerance : bool, float
+        See `MeanLoss`.
     """
     positives: list[float | None] = [None]
     loss = FITTED_INSTEAD.get(loss, loss)
@@ -305,7 +367,8 @@ def fit_each_size(
     of_classes = []
     with run.reported("refit", len(positives)) as advance:
         for positive in positives:
-            of_classes.append(refit_nested(run, columns, sizes, MeanLoss(loss, positive, ridge=ridge, has_l1=has_l1)))
+            asked = MeanLoss(loss, positive, ridge=ridge, has_l1=has_l1, tolerance=tolerance)
+            of_classes.append(refit_nested(run, columns, sizes, asked))
             advance()
     return [ClassFits(loss, list(fits), classes) for fits in zip(*of_classes, strict=True)]
 
@@ -336,26 +399,32 @@ class Terms(NamedTuple):
 
 
 def _with_ridge(
-    blocks: SelectedBlocks,
-    model: Model,
-    terms: Terms,
-    effort: Effort,
-    most: float,
-    begun: float | None = None,
-    null: float | None = None,
+    blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, begun: float, most: float, null: float
 ) -> tuple[Model, Terms, float]:
     """Return the ridge, at most so large, that the data choose, and a point near its minimum with the terms there."""
     if find_loss(model.loss).code == SQUARED:  # its terms at one point say all
         return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss)
-    ridge = most if begun is None else begun
-    for _ in range(LOOKS):  # the nearer the point, the better the approximation
-        fit = _descend(blocks, model, terms, effort.total, ridge, True, null)
-        assert fit is not None
-        model, terms, before = fit.model, fit.terms, ridge
-        ridge = effort.best_ridge(*terms, model.solution, most, model.loss)
-        if ridge == before:
+    ridge = begun
+    for near in ROUGH:  # the nearer the point, the better the approximation
+        model, terms = _approach(blocks, model, terms, effort.total, ridge, near * null)
+        before, ridge = ridge, effort.best_ridge(*terms, model.solution, most, model.loss)
+        if ridge == before and near == ROUGH[-1]:
             break
     return model, terms, ridge
+
+
+def _approach(
+    blocks: SelectedBlocks, model: Model, plain: Terms, total: float, ridge: float, least_gain: float
+) -> tuple[Model, Terms]:
+    """Take Newton's steps while they gain more than `least_gain`; return the point and the terms there."""
+    factor, step = np.zeros_like(plain.hessian), np.zeros(len(plain.gradient))
+    for _ in range(MAX_STEPS):
+        terms = plain.with_ridge(model.solution, ridge)
+        factorise(terms.hessian, len(factor), 0.0, factor)
+        if solve_cholesky(factor, len(factor), -terms.gradient, step) <= least_gain:
+            break
+        model, plain, _ = _shortened(blocks, model, step, terms.value, total, ridge)
+    return model, plain
 
 
 class _Descent(NamedTuple):
@@ -376,16 +445,19 @@ def _descend(
     plain: Terms,
     total: float,
     ridge: float,
-    is_bounded: bool = False,
-    null: float | None = None,
+    is_bounded: bool,
+    null: float,
+    least_gain: float,
 ) -> _Descent | None:
-    """Return the minimum; None where there is no finite one. `null` is the loss without columns, by default that here.
+    """Return the minimum; None where there is no finite one. `null` is the loss without columns.
+
+    A step that gains no more than `least_gain` is the last.
 
     Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
     rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
     """
     terms, code = plain.with_ridge(model.solution, ridge), find_loss(model.loss).code
-    null, n_features = terms.value if null is None else null, int((model.scale > 0.0).sum())
+    n_features = int((model.scale > 0.0).sum())
     factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
     n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
     value, n_steps = terms.value, 0
@@ -393,7 +465,7 @@ def _descend(
         n_steps += 1
         factorise(terms.hessian, len(factor), 0.0, factor)
         gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
-        is_short = gain <= TOLERANCE * null
+        is_short = gain <= least_gain
         if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
             return None
         if is_short or code == SQUARED:
@@ -442,6 +514,7 @@ class SelectedBlocks:
         self.length, self.can_order = length, matrix.is_resident and not matrix.rows_are_random
         self.penalty = np.zeros(len(columns) + 1)
         """Of each square of intercept and standardised coefficients, halved: part of the terms."""
+        self._laid: list[LaidOut] = []
 
     def first(self, k: int) -> Self:
         """Return the blocks of the first k columns."""
@@ -451,6 +524,14 @@ class SelectedBlocks:
         found.columns = slice(0, k) if isinstance(self.columns, slice) else self.columns[:k]
         found.penalty = self.penalty[: k + 1]
         return found
+
+    def lay_out(self, centre: np.ndarray, scale: np.ndarray) -> None:
+        """Keep the columns as the kernels take them, where they are kept and few; models have these centres and scales.
+
+        For terms at several points.
+        """
+        if isinstance(self.columns, slice) and self.run.matrix.shape[0] * len(centre) <= LAID_VALUES:
+            self._laid = [laid_out(self.run.matrix, self.columns, centre, scale, part) for part in self.parts]
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
         """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""
@@ -466,7 +547,8 @@ class SelectedBlocks:
 
     def terms(self, model: Model, total: float) -> Terms:
         """Return value, gradient and Hessian of the mean loss."""
-        parts = self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
+        parts = [terms_of_laid(part, model) for part in self._laid]
+        parts = parts or self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
         terms = Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm.fit import newton_terms
+from daskfs.kernels.glm.fit import newton_terms, terms_of_columns
+from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.moments import moments
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -79,6 +80,43 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> Ro
         threshold=model.threshold,
     )
     return RowTerms(float(weight.sum()), float(terms.value), terms.gradient, terms.hessian)
+
+
+class LaidOut(NamedTuple):
+    """Columns of some rows, those without weight left out, as the kernels take them."""
+
+    columns: np.ndarray
+    """Standardised, shape (n_varying, n_rows), float64."""
+    places: np.ndarray
+    """Of those that vary."""
+    y: np.ndarray
+    weight: np.ndarray
+
+
+def laid_out(matrix: Matrix, columns: Rows, centre: np.ndarray, scale: np.ndarray, rows: Rows) -> LaidOut:
+    """Return the columns of some rows, laid out for terms at several points."""
+    X, y, weight = read_rows(matrix, columns, None, rows)
+    if not weight.all():
+        X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    places = np.flatnonzero(scale > 0.0)
+    standardised = np.empty((len(places), len(y)))
+    copy_columns(X, centre, scale, places, standardised)
+    return LaidOut(standardised, places, y, weight)
+
+
+def terms_of_laid(laid: LaidOut, model: Model) -> RowTerms:
+    """Return value, gradient and Hessian of the summed loss, in the first columns, as many as a model has."""
+    n = len(model.solution)
+    gradient, hessian = np.zeros(n), np.zeros((n, n))
+    if not len(laid.y):
+        return RowTerms(0.0, 0.0, gradient, hessian)
+    y = laid.y if model.positive is None else np.where(laid.y == model.positive, 1.0, -1.0)
+    k = int(np.searchsorted(laid.places, n - 1))
+    places = np.concatenate([[0], laid.places[:k] + 1])
+    terms = terms_of_columns(laid.columns[:k], y, laid.weight, model.solution[places], model.loss, model.threshold)
+    gradient[places] = terms.gradient
+    hessian[np.ix_(places, places)] = terms.hessian
+    return RowTerms(float(laid.weight.sum()), terms.value, gradient, hessian)
 
 
 def read_rows(
