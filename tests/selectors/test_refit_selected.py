@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -11,7 +13,8 @@ from daskfs import ingest
 from daskfs.errors import DataError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared import refit
-from daskfs.selectors.shared.refit import MeanLoss, refit_selected
+from daskfs.selectors.shared.elimination import order_of_removal
+from daskfs.selectors.shared.refit import JUDGED, Begun, MeanLoss, refit_nested, refit_selected
 from daskfs.selectors.shared.run import Run
 
 
@@ -202,3 +205,49 @@ def test_dependent_columns_share_a_coefficient_where_there_is_a_ridge():
     fit = fit_of(ArrayMatrix(X, y), columns, ridge=None)
     assert fit.n_dependent == 1
     np.testing.assert_allclose(fit.coef[0], fit.coef[1], rtol=1e-6)
+
+
+def slope_at(fit, X, y, loss):
+    """Return the greatest derivative of the mean loss and its ridge in intercept and standardised coefficients."""
+    z, scale = X @ fit.coef + fit.intercept, X.std(axis=0)
+    if loss == "logistic":
+        slope = -(2 * y - 1) / (1.0 + np.exp((2 * y - 1) * z))
+    elif loss == "poisson":
+        slope = np.exp(z) - y
+    else:
+        slope = z - y
+    Z = (X - X.mean(axis=0)) / scale
+    return np.abs(np.append(Z.T @ slope / len(y) + fit.ridge * fit.coef * scale, slope.mean())).max()
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+@pytest.mark.parametrize("seed", range(12))
+def test_with_the_ridge_that_is_chosen_it_is_the_minimum_of_each_size(loss, seed):
+    X, y, _ = data(loss, n=(80, 300, 2000)[seed % 3], seed=seed)
+    X = (X - 5.0) / X.std(axis=0)
+    asked, run = MeanLoss(loss, 1.0 if loss == "logistic" else None), Run(ArrayMatrix(X, y), "test")
+    sizes, columns = [1, 3, 8, 12], np.random.default_rng(seed).permutation(12)
+    exact = refit_nested(run, columns, sizes, asked, n_candidates=5000)
+    rough = refit_nested(run, columns, sizes, replace(asked, tolerance=JUDGED), n_candidates=5000)
+    for size, fit, judged in zip(sizes, exact, rough, strict=True):
+        some = X[:, columns[:size]]
+        if not fit.is_separable:
+            assert slope_at(fit, some, y, loss) < 1e-9
+            assert slope_at(judged, some, y, loss) < 1e-2
+        alone = refit_selected(run, columns[:size], asked, n_candidates=5000)
+        assert alone.mean_loss == pytest.approx(fit.mean_loss, rel=1e-3)
+        np.testing.assert_allclose(judged.coef, fit.coef, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_go_in_the_same_order_wherever_the_fits_begin(loss, seed):
+    X, y, _ = data(loss, n=2000, seed=seed)
+    X = (X - 5.0) / X.std(axis=0)
+    asked, run = MeanLoss(loss, 1.0 if loss == "logistic" else None), Run(ArrayMatrix(X, y), "test")
+    fit = refit_selected(run, np.arange(12), asked)
+    order = order_of_removal(run, np.arange(12), asked)
+    begun = order_of_removal(run, np.arange(12), asked, Begun(fit.coef, fit.intercept))
+    np.testing.assert_array_equal(begun, order)
+    assert {2, 5, 9} == set(order[:3].tolist())
+    assert sorted(order) == list(range(12))
