@@ -3,8 +3,9 @@
 Where nobody says how many features, selectors and numbers are compared by cross-validation, on the same folds:
 
     1. On the rows outside each fold: a path of up to ten sizes of FGM, of MISSION and of online substitution (numbers,
-       two classes); and ridges on all columns and on ever fewer of them (`RidgeElimination`), each with eleven
-       strengths, of columns that are mostly zeros on two scales. What does not keep the memory limit takes no part.
+       two classes); Lassos of up to 18 penalties (`ShrunkLasso`); and ridges on all columns and on ever fewer of them
+       (`RidgeElimination`), each with eleven strengths, of columns that are mostly zeros on two scales. What does not
+       keep the memory limit takes no part.
     2. The log loss, or the mean squared error, of each on the fold's rows.
        Below 1,000 rows folds are drawn several times.
     3. The selection of the best mean.
@@ -36,6 +37,7 @@ from daskfs.errors import PlanError
 from daskfs.losses import TargetKind, find_loss
 from daskfs.methods import find_method
 from daskfs.model_selection.comparing import (
+    LASSO,
     RIDGE,
     Compared,
     Contender,
@@ -134,7 +136,8 @@ class Auto(BaseSelector):
     selector_ : selector
         The one that was chosen, fitted.
     n_features_to_select_ : int
-        The number that was chosen by cross-validation. Fewer may be selected, where no more say anything.
+        The number that was chosen by cross-validation; of the Lasso's penalty the mean in the folds. Fewer may be
+        selected, where no more say anything.
     cv_results_ : dict
         Of the cross-validation ``method``, ``n_features_to_select``, ``settings``, ``mean_test_score`` and
         ``standard_error``: an entry for each selection that was compared; ``metric``.
@@ -145,7 +148,7 @@ class Auto(BaseSelector):
     Notes
     -----
     What was compared is a path, and so the selection is that of the same path on all rows: see `daskfs.SelectionCV`. It
-    takes some tens of fits of one method. All columns together are held in memory by the ridges, and by these alone.
+    takes some tens of fits of one method. All columns together are held in memory by the Lassos and the ridges alone.
 
     Examples
     --------
@@ -217,9 +220,11 @@ class Auto(BaseSelector):
             return []
         sizes = default_sizes(shape.n_samples, shape.n_features)
         made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
-        ridge = RIDGE.to_plan_with(loss=self.loss_)
-        ridge.loss_, ridge._loss_note = self.loss_, self._loss_note
-        return [*made, Contender(ridge, RIDGE.sizes_of(shape.n_features))]
+        for kind, of_path in ((LASSO, []), (RIDGE, RIDGE.sizes_of(shape.n_features))):
+            selector = kind.to_plan_with(loss=self.loss_)
+            selector.loss_, selector._loss_note = self.loss_, self._loss_note
+            made.append(Contender(selector, of_path))
+        return made
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if contenders := self._contenders(shape):
@@ -263,7 +268,11 @@ class Auto(BaseSelector):
             notes=comparison_note(found, best, place, run.matrix.shape[1], left_out),
             history=best.curve.columns(place),
             history_kind="cross-validation",
-            chosen={"method": best.method, **best.settings, "n_features_to_select": self.n_features_to_select_},
+            chosen={
+                "method": best.method,
+                **best.settings_at(place),
+                "n_features_to_select": self.n_features_to_select_,
+            },
         )
 
     def _take(self, fitted: BaseSelector) -> None:

@@ -1,4 +1,4 @@
-"""Several methods on the same folds: paths of selectors, and ridges on ever fewer of all columns.
+"""Several methods on the same folds: paths of selectors, Lassos, and ridges on ever fewer of all columns.
 
 Each contender is a selector and the numbers of features on its path. What is compared are selections: a method, its
 settings and a number of features, each by its mean over the folds.
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.baselines.lasso.shrunk import ShrunkLasso, follow, shares
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out, rows_of
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix
@@ -31,7 +32,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 from daskfs.selectors.shared.zeros import share_of_zeros
 
-RIDGE = RidgeElimination
+RIDGE, LASSO = RidgeElimination, ShrunkLasso
 SCALINGS = ("unit", "none")
 """Of columns that are mostly zeros, words and categories for example; others have variance one alone."""
 MOSTLY = 0.5
@@ -41,7 +42,7 @@ FEW_ROWS, MOST_REPEATS = 1_000, 5
 
 @dataclass(frozen=True)
 class Contender:
-    """A selector whose loss is settled, and the sizes of its path."""
+    """A selector whose loss is settled, and the sizes of its path; those of the Lasso are found."""
 
     selector: BaseSelector
     sizes: list[int]
@@ -53,6 +54,8 @@ class Contender:
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return what its fits in all folds, and one on all rows, will read and hold."""
+        if isinstance(self.selector, LASSO):
+            return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
         if isinstance(self.selector, RIDGE):
             plan = plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
             read = plan.read_nbytes + shape.nbytes  # for the share of zeros
@@ -75,17 +78,24 @@ class Compared:
     recipe: Recipe
     curve: SizeCurve
     settings: dict[str, Any] = field(default_factory=dict)
+    """Of all places of the path."""
+    shares: Sequence[float] = ()
+    """The Lasso's penalty, of each place."""
 
     @property
     def method(self) -> str:
         """Its name."""
         return str(self.recipe.kind.method)
 
+    def settings_at(self, place: int) -> dict[str, Any]:
+        """Return the settings of a place of its path."""
+        return {**self.settings, **({"share": self.shares[place]} if self.shares else {})}
+
     def fit(self, run: Run, place: int) -> Any:
         """Return the selector fitted on all rows of a run, with the size at this place of its path."""
         selector, sizes = self.recipe.make(), self.curve.sizes
-        if isinstance(selector, RIDGE):
-            selector.ridge, selector.scaling = self.settings["ridge"], self.settings["scaling"]
+        for name, value in self.settings_at(place).items():
+            setattr(selector, name, value)
         path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
         return selector.fit_path(run, [int(size) for size in path])[0]
 
@@ -96,7 +106,7 @@ class Compared:
         return {
             "method": np.array([one.method for one, _ in each]),
             "n_features_to_select": np.array([one.curve.sizes[k] for one, k in each]),
-            "settings": [one.settings for one, _ in each],
+            "settings": [one.settings_at(k) for one, k in each],
             "metric": found[0].curve.metric,
             "mean_test_score": np.concatenate([one.curve.mean for one in found]),
             "standard_error": np.concatenate([one.curve.standard_error for one in found]),
@@ -110,6 +120,8 @@ def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], me
         own = run.within(one.selector.method)
         if isinstance(one.selector, RIDGE):
             found += _ridges(own, one, folds, metric)
+        elif isinstance(one.selector, LASSO):
+            found += _lassos(own, one, folds, metric)
         else:
             found.append(Compared(one.recipe, size_curve(own, one.recipe, one.sizes, folds, metric)))
     return found
@@ -128,6 +140,30 @@ def _ridges(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> lis
             curve = SizeCurve(sizes, metric, scores[:, s, r, ::-1], weight)
             found.append(Compared(one.recipe, curve, {"ridge": ridge, "scaling": scaling}))
     return found
+
+
+def _lassos(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    """Return how Lassos of all penalties do that are on the paths of all folds; sizes are means over these."""
+    told = on_samples(run, "fold", lassos_on_fold, one.recipe, folds, shares(*run.matrix.shape), metric)
+    n_models = min(len(each["scores"]) for each in told)
+    if not n_models:
+        return []
+    scores = np.array([each["scores"][:n_models] for each in told])
+    sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in told], axis=0)).astype(np.int64)
+    curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in told]))
+    return [Compared(one.recipe, curve, shares=tuple(shares(*run.matrix.shape)[:n_models]))]
+
+
+def lassos_on_fold(
+    selector: ShrunkLasso, run: Run, fold: Fold, penalties: Sequence[float], metric: str
+) -> dict[str, np.ndarray]:
+    """Fit the Lasso of all penalties on a fold's rows; return the metric of each on those for judging."""
+    models = follow(run.matrix, selector.targets(np.asarray(run.matrix.read_target())), selector.is_logistic, penalties)
+    test = run.whole.take(fold.test)
+    y, weight = test.read_target(), test.read_weight()
+    scores = [metric_on(selector, metric, y, z[:, 0] if z.shape[1] == 1 else z, weight) for z in models.predict(test)]
+    total = float(len(fold.test) if weight is None else weight.sum())
+    return {"scores": np.array(scores), "n_selected": models.n_selected, "weight": np.array(total)}
 
 
 def ridges_on_fold(

@@ -103,7 +103,7 @@ def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how
     assert {3, 7} <= set(selector.selected_)
     assert len(selector.selected_) < 10
     results, note = selector.cv_results_, selector.result_.notes[0]
-    assert set(results["method"]) == {"fgm", "mission", "online_substitution", "ridge_elimination"}
+    assert set(results["method"]) == {"fgm", "mission", "online_substitution", "lasso", "ridge_elimination"}
     means = results["mean_test_score"]
     best = int(np.argmin(means))
     assert selector.selector_.method == results["method"][best]
@@ -181,7 +181,7 @@ def test_several_classes_are_compared_without_online_substitution():
     X, y = data(450, 12)
     label = np.digitize(y, [-1.0, 1.0]).astype(str)
     selector = Auto().fit(X, label)
-    assert set(selector.cv_results_["method"]) == {"fgm", "mission", "ridge_elimination"}
+    assert set(selector.cv_results_["method"]) == {"fgm", "mission", "lasso", "ridge_elimination"}
     assert selector.score(X, label) > 0.7
 
 
