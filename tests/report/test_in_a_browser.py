@@ -171,30 +171,63 @@ def test_ten_thousand_features_scroll_to_the_last(tmp_path):
     assert examined(path, look) == ["10000", True]
 
 
-@pytest.mark.slow
-def test_the_report_of_each_selector_is_well_and_so_is_their_comparison(tmp_path, monkeypatch):
+def report_of(folder, name, table, select, **more):
+    """Run a pipeline over a table with the target y, and return its report."""
+    table.to_csv(folder / "table.csv", index=False)
+    columns = {"y": {"role": "target"}, "colour": {"dtype": "string"}}
+    schema = {"version": 1, "name": "table", "columns": columns, "other_columns": "feature"}
+    (folder / "schema.yaml").write_text(dump_yaml(schema))
+    document = {
+        "version": 1,
+        "name": name,
+        "source": {"kind": "csv", "path": "table.csv", "schema": "schema.yaml"},
+        "store": {"path": "table.zarr"},
+        "split": {"test": 0.25},
+        "select": select,
+        "output": name,
+        **more,
+    }
+    (folder / "pipeline.yaml").write_text(dump_yaml(document))
+    return run_pipeline(load_pipeline(folder / "pipeline.yaml")).report
+
+
+def evil_table():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(400, 12)), columns=[EVIL, "=cmd()", *(f"x{k}" for k in range(10))])
     table["colour"] = rng.choice(["red", "<b>blue</b>", "green"], 400)
     table["y"] = table[EVIL] * 3 - table["=cmd()"] * 2 + 4 * (table["colour"] == "red") + rng.normal(size=400)
-    table.to_csv(tmp_path / "table.csv", index=False)
-    columns = {"y": {"role": "target"}, "colour": {"dtype": "string"}}
-    schema = {"version": 1, "name": "table", "columns": columns, "other_columns": "feature"}
-    (tmp_path / "schema.yaml").write_text(dump_yaml(schema))
+    return table
+
+
+@pytest.mark.slow
+def test_the_report_of_each_selector_is_well_and_so_is_their_comparison(tmp_path):
     methods = ("message", "fgm", "online_substitution", "async_online_substitution", "mission")
     asked = [{"method": name} | ({} if name == "message" else {"n_features_to_select": 5}) for name in methods]
     for name, select in [*zip(methods, asked, strict=True), ("all", asked)]:
-        document = {
-            "version": 1,
-            "name": name,
-            "source": {"kind": "csv", "path": "table.csv", "schema": "schema.yaml"},
-            "store": {"path": "table.zarr"},
-            "split": {"test": 0.25},
-            "select": select,
-            "output": name,
-        }
-        (tmp_path / "pipeline.yaml").write_text(dump_yaml(document))
-        examined(run_pipeline(load_pipeline(tmp_path / "pipeline.yaml")).report)
+        examined(report_of(tmp_path, name, evil_table(), select))
         cells = pd.read_csv(tmp_path / name / "selected.csv")["name"]
         assert not cells.str.match(r"[=+@-]").any(), "which a spreadsheet would run"
     examined(write_report([tmp_path / "message", tmp_path / "fgm"]))
+
+
+HOW_SURE = {
+    "cv": ({"method": "fgm", "n_features_to_select": "cv"}, {}, "Cross-validation of the number of features"),
+    "auto": ({"method": "auto"}, {}, "Cross-validation of the number of features"),
+    "intervals": ({"method": "message"}, {}, "interval"),
+    "stability": ({"method": "fgm", "n_features_to_select": 4}, {"stability": {"n_pairs": 5}}, "tability"),
+    "knockoffs": ({"method": "fgm", "n_features_to_select": 6}, {"knockoffs": {"fdr": 0.5}}, "nockoff"),
+    "split": ({"method": "fgm", "n_features_to_select": 4}, {"split_inference": {}}, "half"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("name", HOW_SURE)
+def test_what_says_how_sure_a_selection_is_is_well_too(tmp_path, name, width):
+    select, more, word = HOW_SURE[name]
+
+    async def look(tab):
+        return await tab.value("document.body.innerText")
+
+    text = examined(report_of(tmp_path, name, evil_table(), select, **more), look, width=width)
+    assert word in text
