@@ -150,11 +150,7 @@ def _selectors() -> Iterator[Case]:
         "a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit": "what does not keep the limit takes no part",
         "a_sparse_store_gives_the_bits_of_a_dense_one": "ridges hold entries in float64, dense columns in float32",
     }
-    blocks = {
-        "a_task_takes_no_more_memory_than_promised": "FGM's plan has no term for blocks of a refit, 24 MiB "
-        "at most, which plans of pipelines promise; seen at limits below that"
-    }
-    yield Case("auto-compared", "Auto", {"loss": "squared"}, unfit=compared, broken=blocks, **OF_FGM)
+    yield Case("auto-compared", "Auto", {"loss": "squared"}, unfit=compared, **OF_FGM)
     yield Case("auto-three-classes", "Auto", asked | {"loss": "logistic"}, "three classes", **OF_FGM)
 
 

@@ -251,3 +251,18 @@ def test_columns_go_in_the_same_order_wherever_the_fits_begin(loss, seed):
     np.testing.assert_array_equal(begun, order)
     assert {2, 5, 9} == set(order[:3].tolist())
     assert sorted(order) == list(range(12))
+
+
+@pytest.mark.parametrize("ridge", [0.0, None])
+@pytest.mark.parametrize("seed", range(6))
+def test_large_counts_whose_loss_is_below_0_end_at_the_minimum_too(ridge, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400, 5))
+    y = rng.poisson(np.exp(2.5 + X @ rng.standard_normal(5) / 3.0)).astype(float)
+    fit = refit_selected(Run(ArrayMatrix(X, y), "test"), np.arange(5), MeanLoss("poisson", ridge=ridge), 1000)
+    z = X @ fit.coef + fit.intercept
+    assert fit.mean_loss == pytest.approx(np.mean(np.exp(z) - y * z), rel=1e-9)
+    assert fit.mean_loss < 0.0
+    assert not fit.is_separable
+    assert fit.n_steps < 20
+    assert slope_at(fit, X, y, "poisson") < 1e-8

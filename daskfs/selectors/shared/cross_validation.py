@@ -11,7 +11,7 @@ What was judged is a path of so many sizes; so the selection is that of the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.metrics import METRICS_OF_PROBABILITIES, METRICS_OF_SCORES, PREDICTION_METRICS, metric_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.refit import JUDGED
+from daskfs.selectors.shared.refit import JUDGED, budget_of_refits
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
@@ -323,7 +323,10 @@ def plan_sizes(
     """Return what cross-validation of a path will read and hold: see `SizeSearch.fit`."""
     if recipe.make().is_nested:
         what = f"one path of {len(sizes)} sizes in each of {n_folds} folds{whose} and on all rows"
-        return plan_samples(recipe, shape, limits, n_folds + 1, what)
+        plan = plan_samples(recipe, shape, limits, n_folds + 1, what)
+        refit = budget_of_refits(shape, sizes[-1])
+        refit.refuse_over(limits.task_nbytes, f"refits of up to {sizes[-1]:,} features take", "ask for fewer")
+        return replace(plan, task=max(plan.task, refit, key=lambda budget: budget.nbytes))
     what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds{whose}, and one on all rows"
     return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)
 

@@ -13,19 +13,20 @@ import operator
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, weak_ridge
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.losses import default_threshold
+from daskfs.kernels.losses import default_threshold, saturated_values
 from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+from daskfs.selectors.shared.budget import Budget, DataShape
 from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
 from daskfs.selectors.shared.refit_on_block import (
     LaidOut,
@@ -247,7 +248,8 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
-    return SelectedFit(coef, intercept, fit.mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
+    mean = fit.mean + (blocks.least_poisson_loss if find_loss(asked.loss).code == POISSON else 0.0)
+    return SelectedFit(coef, intercept, mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
 
 
 def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
@@ -377,6 +379,7 @@ class Terms(NamedTuple):
     """The mean loss at a point, without a ridge."""
 
     value: float
+    """Above the least that predictions could have."""
     gradient: np.ndarray
     hessian: np.ndarray
 
@@ -546,12 +549,20 @@ class SelectedBlocks:
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float) -> Terms:
-        """Return value, gradient and Hessian of the mean loss."""
+        """Return value, above the least that predictions could have, gradient and Hessian of the mean loss."""
         parts = [terms_of_laid(part, model) for part in self._laid]
         parts = parts or self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
-        terms = Terms(float(value), np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
+        value = float(value) - (self.least_poisson_loss if find_loss(model.loss).code == POISSON else 0.0)
+        terms = Terms(value, np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
+
+    @cached_property
+    def least_poisson_loss(self) -> float:
+        """Mean Poisson loss of predictions that are the counts; below 0 where these are large."""
+        matrix = self.run.matrix
+        y, weight = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
+        return float(np.average(saturated_values(POISSON, y), weights=None if weight is None else as_vector(weight)))
 
     def terms_of_folds(self, model: Model) -> list[RowTerms]:
         """Return the summed loss of each of a few folds of the rows, random as far as that is known."""
@@ -573,6 +584,13 @@ class SelectedBlocks:
             for fold in of_folds
             if fold
         ]
+
+
+def budget_of_refits(shape: DataShape, n_columns: int) -> Budget:
+    """Return what a task takes that reads a block of rows of selected columns, and makes terms of them."""
+    n_values = min(shape.n_samples * n_columns, BLOCK_VALUES)
+    itemsize = 8 + 2 * max(shape.itemsize, 4)  # as read, as the kernels take them, and standardised
+    return Budget({"a block of rows of the refits": itemsize * n_values}).add("tiles", shape.tiles_nbytes)
 
 
 def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]) -> np.ndarray:

@@ -19,7 +19,7 @@ from daskfs.matrix.stretches import Stretches
 
 MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted which of them end where a tile does
 REFIT_VALUES = 1 << 20  # of the selected columns, in a block of rows of the refit
-LOOKS = 10  # at all rows in the refit of a loss other than the squared one: Newton's steps, for some ridges
+LOOKS = 6  # at all rows in the refit of a loss other than the squared one: Newton's steps, for some ridges
 
 
 @dataclass(frozen=True, slots=True)
