@@ -3,6 +3,7 @@
     python benchmarks/error_control.py                    # false selections and power, 200 data sets of each design
     python benchmarks/error_control.py --knockpy          # the same draws and distances as knockpy's, and its power
     python benchmarks/error_control.py --weakness         # stability selection with columns weighed at random
+    python benchmarks/error_control.py --wide             # knockoffs of 1,200 columns, in blocks and by common factors
     python benchmarks/error_control.py --speed            # 50 pairs on one worker and on two
 
 Rows are normal with unit variances: independent, AR(1) or equicorrelated. Signals stand at random places with random
@@ -17,7 +18,7 @@ import math
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,21 @@ def knockoffs(design: str, n_sets: int = N_SETS, n_told: int = 60, classes: bool
     return counted(each())
 
 
+def wide_knockoffs(design: str, n_sets: int, **options: Any) -> Counted:
+    """Count what knockoffs of so many columns select falsely that their law is one of blocks and common factors."""
+
+    def each() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+        for seed in range(n_sets):
+            data = planted(design, seed, n=500, p=1_200, k=30)
+            selector = Knockoffs(OrthogonalMatchingPursuit(60), statistic="lasso", random_state=seed, **options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SelectionWarning)
+                fitted = selector.fit(data.X, data.y)
+            yield fitted.support_, data.is_true, fitted.fdr
+
+    return counted(each())
+
+
 def lasso_cv(design: str, n_sets: int = 30, **options: Any) -> Counted:
     """Count what the Lasso selects whose penalty cross-validation chooses."""
     from sklearn.linear_model import LassoCV
@@ -260,9 +276,9 @@ def speed(rounds: int = 3) -> None:
     print(f"one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times (median of {rounds})")
 
 
-def _show(title: str, by_method: dict[str, Callable[[str], Counted]]) -> None:
+def _show(title: str, by_method: dict[str, Callable[[str], Counted]], designs: Sequence[str] = DESIGNS) -> None:
     print(f"\n{title}\n| design | method | false | promised | share false | power |\n|---|---|---|---|---|---|")
-    for design in DESIGNS:
+    for design in designs:
         for method, count in by_method.items():
             c = count(design)
             promised = "" if math.isnan(c.bound) else f"{c.bound:.2f}"
@@ -275,10 +291,15 @@ def main() -> None:
     parser.add_argument("--knockpy", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--weakness", action="store_true")
+    parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=DESIGNS, help="of --wide")
     parser.add_argument("--sets", type=int, default=N_SETS)
     asked = parser.parse_args()
     if asked.speed:
         speed()
+    elif asked.wide:
+        title = "Knockoffs, fdr 0.1, 30 true of 1,200, 500 rows"
+        _show(title, {"lasso": lambda design: wide_knockoffs(design, asked.sets)}, asked.designs)
     elif asked.weakness:
         weakness_table(asked.sets)
     elif asked.knockpy:
