@@ -160,7 +160,7 @@ def of_selector(method: str, size: int | str, data: OpenSet, train: np.ndarray, 
     """Select and predict with one of daskfs's selectors."""
     model = selector(method, size, data.task).fit(data.X[train], data.y[train])
     prediction = scores_with(model, data.X[test], data.task)
-    return np.sort(model.selected_), measure_of(data.task, data.y[test], prediction)
+    return np.flatnonzero(model.support_), measure_of(data.task, data.y[test], prediction)
 
 
 def of_peer(method: str, size: int, data: OpenSet, train: np.ndarray, test: np.ndarray) -> Measured | None:

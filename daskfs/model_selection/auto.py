@@ -3,12 +3,13 @@
 Where nobody says how many features, selectors and numbers are compared by cross-validation, on the same folds:
 
     1. On the rows outside each fold: a path of up to ten sizes of FGM, of MISSION and of online substitution (numbers,
-       two classes); Lassos of up to 18 penalties (`ShrunkLasso`); and ridges on all columns and on ever fewer of them
+       two classes); of at least 1,000 dense rows and up to 4 Mi numbers FGM over splines of up to 40 columns; Lassos of
+       up to 18 penalties (`ShrunkLasso`); and ridges on all columns and on ever fewer of them
        (`RidgeElimination`), each with eleven strengths, of columns that are mostly zeros on two scales. What does not
        keep the memory limit takes no part.
     2. The log loss, or the mean squared error, of each on the fold's rows.
        Below 1,000 rows folds are drawn several times.
-    3. The selection of the best mean.
+    3. The selection of the best mean; one of curves only where it is better by more than a standard error.
 
 Where all columns are more than 2²⁶ numbers one method is cross-validated, that of this table; and where a number of
 features is asked for, its selection is taken:
@@ -36,6 +37,7 @@ from typing import Annotated, Any, NamedTuple
 from daskfs.errors import PlanError
 from daskfs.losses import TargetKind, find_loss
 from daskfs.methods import find_method
+from daskfs.model_selection.base import NamesOfMade
 from daskfs.model_selection.comparing import (
     LASSO,
     RIDGE,
@@ -62,6 +64,9 @@ MOST_COLUMNS, MANY_COLUMNS = 1 << 22, 1_000
 MOST_VALUES = 1 << 26
 """Of a matrix on which methods are compared: beyond, what each costs counts more than what they differ by."""
 METHODS = ("fgm", "mission", "online_substitution")
+ROWS_OF_CURVES, VALUES_OF_CURVES, MOST_CURVES, CURVES = 1_000, 1 << 22, 40, "splines"
+"""Rows that say more of a column than a slope, values of a matrix that are not too many for it, columns with a curve at
+most, and the feature map."""
 
 
 class Choice(NamedTuple):
@@ -126,6 +131,10 @@ class Auto(BaseSelector):
         A mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`, `groups` and `order`: the number alone.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
+    curves : bool
+        Whether effects that are no straight line are compared too, without a number: what splines make of columns is
+        selected where it predicts better by more than a standard error, and `made_` says what it is. False: columns as
+        they are.
     random_state : int, RandomState or None
         Of the folds, and of what a method draws.
     memory_limit : int or str, optional
@@ -169,6 +178,7 @@ class Auto(BaseSelector):
 
     n_features_to_select: CountOrCV | None = None
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
+    curves: bool = True
 
     @property
     def _chooses_size(self) -> bool:
@@ -183,10 +193,10 @@ class Auto(BaseSelector):
         super()._settle_loss(kind, is_plan)
         self._n_classes = 0 if self.loss_ == "squared" else max(kind.n_classes, 1)
 
-    def _made(self, method: str, n_features: int | str) -> Any:
+    def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
         """Return the selector of a method, not fitted, whose loss is settled."""
         made = find_method(method).to_plan_with(
-            n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state)
+            n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
         )
         made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
         return made
@@ -220,11 +230,23 @@ class Auto(BaseSelector):
             return []
         sizes = default_sizes(shape.n_samples, shape.n_features)
         made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
+        if self._has_curves(shape):
+            few = [size for size in sizes if size < MOST_CURVES] + [min(MOST_CURVES, sizes[-1])]
+            made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
         for kind, of_path in ((LASSO, []), (RIDGE, RIDGE.sizes_of(shape.n_features))):
             selector = kind.to_plan_with(loss=self.loss_)
             selector.loss_, selector._loss_note = self.loss_, self._loss_note
             made.append(Contender(selector, of_path))
         return made
+
+    def _has_curves(self, shape: DataShape) -> bool:
+        n_values = shape.n_samples * shape.n_features
+        return (
+            self.curves
+            and shape.n_entries is None
+            and shape.n_samples >= ROWS_OF_CURVES
+            and n_values <= VALUES_OF_CURVES
+        )
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         if contenders := self._contenders(shape):
@@ -262,12 +284,13 @@ class Auto(BaseSelector):
         best, place = chosen(found)
         self._take(best.fit(rows.within("all"), place))
         self.n_features_to_select_, self.cv_results_ = int(best.curve.sizes[place]), Compared.results(found)
-        left_out = [one.selector.method for one in contenders if one not in kept]
+        left_out = [one.name for one in contenders if one not in kept]
         self.result_ = self._result_of(
             run,
             notes=comparison_note(found, best, place, run.matrix.shape[1], left_out),
             history=best.curve.columns(place),
             history_kind="cross-validation",
+            names=None if self.made_ is None else NamesOfMade(self.made_, run.matrix),
             chosen={
                 "method": best.method,
                 **best.settings_at(place),

@@ -17,14 +17,16 @@ What is declared twice, here and inside, is decided here for all subclasses:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.feature_maps.base import MadeFeatures
 from daskfs.losses import AUTO, TargetKind
+from daskfs.matrix.base import Matrix
 from daskfs.parameters import LossOf, Selector
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import SEPARATED, BaseSelector
@@ -36,11 +38,12 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe
 
 
-class _NamesByNumber:
-    """Names of a few features out of very many."""
+class NamesOfMade:
+    """Names of what a map makes, by the numbers of its features."""
 
-    def __init__(self, numbers: Sequence[int], names: Sequence[str]) -> None:
-        self._names = dict(zip(numbers, names, strict=True))
+    def __init__(self, made: MadeFeatures, matrix: Matrix) -> None:
+        names = made.names([str(matrix.names[j]) for j in made.parents])
+        self._names = dict(zip(made.columns.tolist(), names, strict=True))
 
     def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
         return np.array([self._names[number] for number in numbers.tolist()], dtype=object)
@@ -206,8 +209,7 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     def _result_of(self, run: Run, **told: Any) -> SelectionResult:
         """Return the result, features that a map of the selector inside makes by their own names."""
         if self.made_ is not None:
-            parents = [str(run.matrix.names[j]) for j in self.made_.parents]
-            told.setdefault("names", _NamesByNumber(self.made_.columns.tolist(), self.made_.names(parents)))
+            told.setdefault("names", NamesOfMade(self.made_, run.matrix))
         return super()._result_of(run, **told)
 
     def resolved_parameters(self) -> dict[str, Any]:

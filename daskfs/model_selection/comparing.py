@@ -6,6 +6,7 @@ settings and a number of features, each by its mean over the folds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,6 +53,11 @@ class Contender:
         """How it is made where a task fits it."""
         return Recipe.of(self.selector)
 
+    @property
+    def name(self) -> str:
+        """By which it is told from the others."""
+        return _name_of(self.recipe)
+
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return what its fits in all folds, and one on all rows, will read and hold."""
         if isinstance(self.selector, LASSO):
@@ -71,6 +77,11 @@ class Contender:
         return True
 
 
+def _name_of(recipe: Recipe) -> str:
+    method = str(recipe.kind.method)
+    return f"{method} over curves" if recipe.parameters.get("feature_map") is not None else method
+
+
 @dataclass(frozen=True)
 class Compared:
     """A contender with its settings, and how its path does on the rows of the folds."""
@@ -84,12 +95,23 @@ class Compared:
 
     @property
     def method(self) -> str:
-        """Its name."""
+        """Its method's name."""
         return str(self.recipe.kind.method)
+
+    @property
+    def name(self) -> str:
+        """By which it is told from the others."""
+        return _name_of(self.recipe)
+
+    @property
+    def is_of_curves(self) -> bool:
+        """Whether features are not the columns as they are."""
+        return self.name != self.method
 
     def settings_at(self, place: int) -> dict[str, Any]:
         """Return the settings of a place of its path."""
-        return {**self.settings, **({"share": self.shares[place]} if self.shares else {})}
+        feature_map = {"feature_map": self.recipe.parameters["feature_map"]} if self.is_of_curves else {}
+        return {**feature_map, **self.settings, **({"share": self.shares[place]} if self.shares else {})}
 
     def fit(self, run: Run, place: int) -> Any:
         """Return the selector fitted on all rows of a run, with the size at this place of its path."""
@@ -117,7 +139,7 @@ def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], me
     """Return how all contenders do on the rows of the folds."""
     found: list[Compared] = []
     for one in contenders:
-        own = run.within(one.selector.method)
+        own = run.within(one.name.replace(" ", "-"))
         if isinstance(one.selector, RIDGE):
             found += _ridges(own, one, folds, metric)
         elif isinstance(one.selector, LASSO):
@@ -214,7 +236,24 @@ def n_repeats(n_samples: int) -> int:
 
 
 def chosen(found: Sequence[Compared]) -> tuple[Compared, int]:
-    """Return the selection of the best mean, of several the one of fewest features, and its place on its path."""
+    """Return the selection of the best mean, of several the one of fewest features, and its place on its path.
+
+    Curves are taken only where they predict better, by more than a standard error, than columns as they are.
+    """
+    plain = [one for one in found if not one.is_of_curves]
+    best, k = _best(found)
+    if not best.is_of_curves or not plain:
+        return best, k
+    other, j = _best(plain)
+    gain = best.curve.by_fold[:, k] - other.curve.by_fold[:, j]
+    gain = gain if best.curve.metric not in ERRORS else -gain
+    mean = float(np.average(gain, weights=best.curve.weight))
+    spread = float(np.average((gain - mean) ** 2, weights=best.curve.weight))
+    is_clear = len(gain) < 2 or mean > math.sqrt(spread / (len(gain) - 1))
+    return (best, k) if is_clear else (other, j)
+
+
+def _best(found: Sequence[Compared]) -> tuple[Compared, int]:
     sign = 1.0 if found[0].curve.metric in ERRORS else -1.0
     places = [
         (sign * mean, int(one.curve.sizes[k]), number, k)
@@ -237,7 +276,7 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
     plans, refused = {}, list[PlanError]()
     for one in contenders:
         try:
-            plans[one.selector.method] = one.plan(shape, limits, n_folds)
+            plans[one.name] = one.plan(shape, limits, n_folds)
         except PlanError as fault:
             refused.append(fault)
     if not plans:
@@ -269,23 +308,27 @@ def comparison_note(
     size, error = int(curve.sizes[place]), curve.standard_error[place]
     value = f"{curve.metric} {curve.mean[place]:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
     others = []
-    for name in dict.fromkeys(one.method for one in found if one.method != best.method):
+    for name in dict.fromkeys(one.name for one in found if one.name != best.name):
         means = [
             (one.curve.mean[k], int(one.curve.sizes[k]))
             for one in found
-            if one.method == name
+            if one.name == name
             for k in range(len(one.curve.sizes))
         ]
         mean, of_size = (min if curve.metric in ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
-    said = (
-        f"{best.method} was chosen, with {size:,} features, by cross-validation in {len(curve.by_fold)} folds: {value}"
-    )
+    what = f"curves of {size:,} columns" if best.is_of_curves else f"{size:,} features"
+    said = f"{best.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds: {value}"
     notes = [f"{said}; the best of the others: {', '.join(others)}" if others else said]
     if best.method == RIDGE.method and size == n_features > 10:
         notes.append(
             "all features are kept: together they predict better than any fewer of them; ask for a number for a short "
             "selection"
+        )
+    if best.is_of_curves:
+        notes.append(
+            "features are what splines make of columns: the effect is no straight line; curves=False takes columns as "
+            "they are"
         )
     if left_out:
         notes.append(f"{_listed(left_out)} took no part: the memory limit is too small")
