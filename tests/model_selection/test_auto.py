@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from typer.testing import CliRunner
 
+import daskfs
 from benchmarks import which_selector
 from benchmarks.which_selector import KINDS, cells
 from daskfs import FGM, Auto, Mission, OnlineSubstitution
@@ -275,3 +278,63 @@ def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
     told = CliRunner().invoke(app, ["select", str(tmp_path / "t.csv"), *options], catch_exceptions=False)
     assert told.exit_code == 0
     assert "2 of 20 features selected" in told.output
+
+
+def bent(n=1_200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 8))
+    return X, 2.0 * np.abs(X[:, 1]) + np.sin(2.0 * X[:, 3]) + 0.5 * X[:, 5] + 0.5 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("target", ["numbers", "two classes", "three classes"])
+def test_effects_that_are_no_straight_line_are_curves(target):
+    X, y = bent(2_000)
+    if target != "numbers":
+        y = np.digitize(y, np.quantile(y, [0.5] if target == "two classes" else [0.3, 0.6])).astype(str)
+    selector = Auto().fit(X[:1_200], y[:1_200])
+    plain = Auto(curves=False).fit(X[:1_200], y[:1_200])
+    assert {1, 3, 5} <= set(np.flatnonzero(selector.support_))
+    assert selector.score(X[1_200:], y[1_200:]) > plain.score(X[1_200:], y[1_200:]) + 0.1
+    assert plain.made_ is None
+    assert selector.transform(X).shape == (2_000, len(selector.selected_))
+    assert selector.get_feature_names_out()[0].endswith(")")
+    note, more = selector.result_.notes[:2]
+    assert note.startswith(f"fgm was chosen, with curves of {selector.n_features_to_select_} columns")
+    assert "fgm " in note.partition("the best of the others")[2], "columns as they are stand beside"
+    assert "curves=False" in more
+    assert selector.result_.parameters["feature_map"] == "splines"
+    assert "fgm over curves" not in plain.result_.notes[0]
+    assert pickle.loads(pickle.dumps(selector)).predict(X[:5]).tolist() == selector.predict(X[:5]).tolist()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_straight_lines_stay_columns(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((1_000, 8))
+    y = X[:, 1] - 0.5 * X[:, 3] + rng.standard_normal(1_000)
+    selector = Auto(random_state=seed).fit(X, y)
+    assert selector.made_ is None
+    assert "fgm over curves" in selector.result_.notes[0]
+
+
+def test_few_rows_and_sparse_ones_have_no_curves():
+    X, y = bent(999)
+    assert "fgm over curves" not in Auto().fit(X, y).result_.notes[0]
+    X, y = bent()
+    found = Auto().fit(scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0)), y)
+    assert "fgm over curves" not in found.result_.notes[0]
+
+
+def test_a_run_with_curves_is_applied_to_other_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = bent(2_000)
+    table = pd.DataFrame(X, columns=[f"x{k}" for k in range(8)]).assign(y=y)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    result = CliRunner().invoke(
+        app, ["select", str(tmp_path / "t.csv"), "--target", "y", "--method", "auto", "--output", str(tmp_path / "run")]
+    )
+    assert result.exit_code == 0, result.output
+    selected = pd.read_csv(tmp_path / "run" / "selected.csv")
+    assert {name.partition(" ")[0] for name in selected["name"]} >= {"x1", "x3"}
+    applied = daskfs.load(tmp_path / "run").predict(table)
+    assert np.corrcoef(applied, y)[0, 1] > 0.8
