@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 from sklearn.linear_model import Lasso, LogisticRegression
 
-from daskfs.baselines.lasso.shrunk import ShrunkLasso, follow, most_selected, shares
+from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso, follow, most_selected, shares
 from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 

@@ -19,8 +19,8 @@ WIDEST, READ_NBYTES = 4096, 16 << 20
 """Columns of a block at most, and what is read at once where workers take turns in this process."""
 READ_COLUMNS = 512
 """Columns of that, at most."""
-N_REFITS = 3
-"""Of the columns held, of those kept of them, and of the selected ones."""
+N_REFITS = 2
+"""Of the columns held, and of the selected ones."""
 N_BUFFERS = 3
 """Blocks of a worker: in use, being read, and as they are stored."""
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -323,9 +323,15 @@ def plan_sizes(
     """Return what cross-validation of a path will read and hold: see `SizeSearch.fit`."""
     if recipe.make().is_nested:
         what = f"one path of {len(sizes)} sizes in each of {n_folds} folds{whose} and on all rows"
-        plan = plan_samples(recipe, shape, limits, n_folds + 1, what)
         refit = budget_of_refits(shape, sizes[-1])
+        try:
+            plan = plan_samples(recipe, shape, limits, n_folds + 1, what)
+        except PlanError as fault:
+            if (fault.needed_nbytes or 0) > refit.nbytes:
+                raise
+            plan = None
         refit.refuse_over(limits.task_nbytes, f"refits of up to {sizes[-1]:,} features take", "ask for fewer")
+        assert plan is not None
         return replace(plan, task=max(plan.task, refit, key=lambda budget: budget.nbytes))
     what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds{whose}, and one on all rows"
     return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)

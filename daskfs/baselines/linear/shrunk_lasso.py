@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from annotated_types import Gt, Lt
 
+from daskfs.baselines.linear.ridge_elimination import rows_of
 from daskfs.kernels.blocks.column_entries import column_entries
 from daskfs.kernels.glm.path import GlmPath, glm_path, glm_path_nbytes
 from daskfs.losses import find_loss
@@ -80,8 +81,6 @@ class Models(NamedTuple):
         if entries is None:
             X: Any = matrix.read(slice(None), self.columns).astype(np.float64)
         else:
-            from daskfs.baselines.linear.ridge_elimination import rows_of
-
             X = rows_of(matrix)[:, self.columns]
         return np.array([X @ coef + at for coef, at in zip(self.coef, self.intercept, strict=True)])
 
