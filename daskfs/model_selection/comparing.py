@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out, rows_of
+from daskfs.baselines.linear.all_columns import rows_of
+from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso, follow, shares
 from daskfs.errors import PlanError
 from daskfs.matrix.base import Matrix

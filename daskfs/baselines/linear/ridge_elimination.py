@@ -20,15 +20,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from daskfs.baselines.linear.all_columns import AllColumns, refuse_non_finite, rows_of
 from daskfs.baselines.linear.ridge_newton import Problem, Solution, fit_ridge, null_solution
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Positive, n_to_select
-from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.selectors.shared.targets import checked_target
 
 KEPT = 1 / 3
 """Of the columns, from one fit to the next."""
@@ -82,7 +81,7 @@ def laid_out(matrix: Matrix) -> LaidOut:
         mean = (weight @ X) / total
         variance = (weight @ X.power(2)) / total - mean**2
     if not np.isfinite(variance).all():
-        _refuse_non_finite(matrix, np.flatnonzero(~np.isfinite(variance)))
+        refuse_non_finite(matrix, np.flatnonzero(~np.isfinite(variance)))
     is_constant = variance <= 1e-12 * (mean**2 + variance)
     return LaidOut(X, y, weight, mean, np.where(is_constant, 0.0, np.sqrt(np.maximum(variance, 0.0))))
 
@@ -91,23 +90,6 @@ def _blocks(X: np.ndarray) -> Iterator[slice]:
     """Yield a few rows at a time, as many as are centred together."""
     step = max(1, BLOCK // X.shape[1])
     return (slice(start, start + step) for start in range(0, len(X), step))
-
-
-def rows_of(matrix: Matrix) -> Any:
-    """Return all rows, sparse ones as a csr_array."""
-    entries = matrix.sparse_rows(slice(None))
-    if entries is None:
-        return matrix.read(slice(None))
-    data = np.asarray(entries.data, dtype=np.float64)
-    kind = np.int32 if max(matrix.shape[1], len(data)) < 2**31 else np.int64
-    return csr_array((data, entries.indices.astype(kind), entries.indptr.astype(kind)), shape=matrix.shape)
-
-
-def _refuse_non_finite(matrix: Matrix, columns: np.ndarray) -> None:
-    for j in columns:
-        values = matrix.read(slice(None), np.array([j])).ravel()
-        for row in np.flatnonzero(~np.isfinite(values)):
-            raise matrix.bad_value(int(row), int(j), values[row])
 
 
 class Step(NamedTuple):
@@ -186,7 +168,7 @@ def _norms(coef: np.ndarray) -> np.ndarray:
     return norms
 
 
-class RidgeElimination(BaseSelector):
+class RidgeElimination(AllColumns):
     """Fit all columns with a ridge, and drop those with the smallest coefficients, two thirds at a time.
 
     Parameters
@@ -232,11 +214,6 @@ class RidgeElimination(BaseSelector):
         """Return the sizes of its path, falling."""
         return sizes_to(FEWEST, n_features)
 
-    @property
-    def is_nested(self) -> bool:
-        """Whether one fit holds the selections of fewer features."""
-        return False
-
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_targets = max(1, shape.n_classes if shape.n_classes > 2 else 1)
         task = Budget()
@@ -262,19 +239,6 @@ class RidgeElimination(BaseSelector):
             step = eliminate(data, y, self.is_logistic, self.scaling, [self.ridge], sizes)[0][-1]
         self.take(step)
         self.result_ = self._result_of(run, notes=[])
-
-    @property
-    def is_logistic(self) -> bool:
-        """Whether classes are told apart."""
-        return find_loss(self.loss_).is_classifier
-
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        """Return what is fitted, shape (n_samples, n_targets), and set the classes."""
-        if not self.is_logistic:
-            return y[:, None]
-        self.classes_ = classes_of(y, None, many=True)
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(y[:, None] == positive, 1.0, -1.0)
 
     def take(self, step: Step) -> Self:
         """Select the columns of a fit."""

@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_types import Gt, Lt
 
-from daskfs.baselines.linear.ridge_elimination import rows_of
+from daskfs.baselines.linear.all_columns import AllColumns, refuse_non_finite, rows_of
 from daskfs.kernels.blocks.column_entries import column_entries
-from daskfs.kernels.glm.path import GlmPath, glm_path, glm_path_nbytes
-from daskfs.losses import find_loss
+from daskfs.kernels.glm.path import glm_path, glm_path_nbytes
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import LossOf
-from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, classes_of, null_intercept
+from daskfs.selectors.shared.targets import checked_target, null_intercept
 
 STEPS = 6
 """Of λ, from one power of ten to the next."""
@@ -116,7 +114,7 @@ def follow(matrix: Matrix, y: np.ndarray, is_logistic: bool, penalties: Sequence
         )
         for target in y.T
     ]
-    _refuse_non_finite(matrix, paths[0])
+    refuse_non_finite(matrix, np.flatnonzero(np.isnan(paths[0].moments.scale)))
     n_models = max(0, min(len(path.lambdas) for path in paths) - 1)
     columns = np.unique(np.concatenate([path.entered for path in paths]))
     coef, intercept = np.zeros((n_models, len(columns), len(paths))), np.zeros((n_models, len(paths)))
@@ -135,20 +133,13 @@ def _block(matrix: Matrix) -> Any:
     return column_entries(entries.indptr, entries.indices, np.asarray(entries.data), matrix.shape[1])
 
 
-def _refuse_non_finite(matrix: Matrix, path: GlmPath) -> None:
-    for j in np.flatnonzero(np.isnan(path.moments.scale)):
-        values = matrix.read(slice(None), np.array([j])).ravel()
-        for row in np.flatnonzero(~np.isfinite(values)):
-            raise matrix.bad_value(int(row), int(j), values[row])
-
-
 def _without_columns(matrix: Matrix, y: np.ndarray, is_logistic: bool) -> np.ndarray:
     """Return the intercepts where no column varies, or says anything."""
     means = np.average(y, axis=0, weights=matrix.read_weight(slice(None)))
     return np.array([null_intercept("logistic" if is_logistic else "squared", float(mean)) for mean in means])
 
 
-class ShrunkLasso(BaseSelector):
+class ShrunkLasso(AllColumns):
     """Select what the Lasso of a given penalty has a coefficient for.
 
     Parameters
@@ -186,7 +177,6 @@ class ShrunkLasso(BaseSelector):
 
     share: Annotated[float, Gt(0), Lt(1)] = 0.1
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
-    is_nested: ClassVar[bool] = False  # type: ignore[assignment]
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n, p = shape.n_samples, shape.n_features
@@ -222,16 +212,3 @@ class ShrunkLasso(BaseSelector):
             float(intercept[0]) if is_one else intercept,
         )
         self.result_ = self._result_of(run, notes=[])
-
-    @property
-    def is_logistic(self) -> bool:
-        """Whether classes are told apart."""
-        return find_loss(self.loss_).is_classifier
-
-    def targets(self, y: np.ndarray) -> np.ndarray:
-        """Return what is fitted, shape (n_samples, n_targets), and set the classes."""
-        if not self.is_logistic:
-            return as_vector(y)[:, None]
-        self.classes_ = classes_of(y, None, many=True)
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.where(y[:, None] == positive, 1.0, -1.0)
