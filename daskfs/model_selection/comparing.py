@@ -127,7 +127,7 @@ class Compared:
         """Return all selections with their means, as scikit-learn's searches have theirs."""
         each = [(one, k) for one in found for k in range(len(one.curve.sizes))]
         return {
-            "method": np.array([one.method for one, _ in each]),
+            "method": np.array([one.method for one, _ in each], dtype=object),
             "n_features_to_select": np.array([one.curve.sizes[k] for one, k in each]),
             "settings": [one.settings_at(k) for one, k in each],
             "metric": found[0].curve.metric,
