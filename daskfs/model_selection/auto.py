@@ -231,7 +231,7 @@ class Auto(BaseSelector):
         sizes = default_sizes(shape.n_samples, shape.n_features)
         made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
         if self._has_curves(shape):
-            few = [size for size in sizes if size < MOST_CURVES] + [min(MOST_CURVES, sizes[-1])]
+            few = sorted({min(size, MOST_CURVES) for size in sizes})
             made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
         for kind, of_path in ((LASSO, []), (RIDGE, RIDGE.sizes_of(shape.n_features))):
             selector = kind.to_plan_with(loss=self.loss_)
