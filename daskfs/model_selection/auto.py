@@ -34,15 +34,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
+from daskfs.baselines.linear.ridge_elimination import RidgeElimination
+from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso
 from daskfs.errors import PlanError
 from daskfs.losses import TargetKind, find_loss
 from daskfs.methods import find_method
 from daskfs.model_selection.base import NamesOfMade
 from daskfs.model_selection.comparing import (
-    LASSO,
-    RIDGE,
     Compared,
     Contender,
+    Lassos,
+    Ridges,
     chosen,
     compare,
     comparison_note,
@@ -233,11 +235,10 @@ class Auto(BaseSelector):
         if self._has_curves(shape):
             few = sorted({min(size, MOST_CURVES) for size in sizes})
             made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
-        for kind, of_path in ((LASSO, []), (RIDGE, RIDGE.sizes_of(shape.n_features))):
-            selector = kind.to_plan_with(loss=self.loss_)
+        lasso, ridge = ShrunkLasso.to_plan_with(loss=self.loss_), RidgeElimination.to_plan_with(loss=self.loss_)
+        for selector in (lasso, ridge):
             selector.loss_, selector._loss_note = self.loss_, self._loss_note
-            made.append(Contender(selector, of_path))
-        return made
+        return [*made, Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]
 
     def _has_curves(self, shape: DataShape) -> bool:
         n_values = shape.n_samples * shape.n_features

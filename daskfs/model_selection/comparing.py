@@ -34,7 +34,6 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 from daskfs.selectors.shared.zeros import share_of_zeros
 
-RIDGE, LASSO = RidgeElimination, ShrunkLasso
 SCALINGS = ("unit", "none")
 """Of columns that are mostly zeros, words and categories for example; others have variance one alone."""
 MOSTLY = 0.5
@@ -44,7 +43,7 @@ FEW_ROWS, MOST_REPEATS = 1_000, 5
 
 @dataclass(frozen=True)
 class Contender:
-    """A selector whose loss is settled, and the sizes of its path; those of the Lasso are found."""
+    """A selector whose loss is settled, and the sizes of its path."""
 
     selector: BaseSelector
     sizes: list[int]
@@ -61,13 +60,11 @@ class Contender:
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
         """Return what its fits in all folds, and one on all rows, will read and hold."""
-        if isinstance(self.selector, LASSO):
-            return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
-        if isinstance(self.selector, RIDGE):
-            plan = plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
-            read = plan.read_nbytes + shape.nbytes  # for the share of zeros
-            return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
+
+    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Return how its selections do on the rows of the folds."""
+        return [Compared(self.recipe, size_curve(run, self.recipe, self.sizes, folds, metric))]
 
     def keeps(self, shape: DataShape, limits: Limits) -> bool:
         """Return whether its fits keep the limits."""
@@ -138,43 +135,55 @@ class Compared:
 
 def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
     """Return how all contenders do on the rows of the folds."""
-    found: list[Compared] = []
-    for one in contenders:
-        own = run.within(one.name.replace(" ", "-"))
-        if isinstance(one.selector, RIDGE):
-            found += _ridges(own, one, folds, metric)
-        elif isinstance(one.selector, LASSO):
-            found += _lassos(own, one, folds, metric)
-        else:
-            found.append(Compared(one.recipe, size_curve(own, one.recipe, one.sizes, folds, metric)))
-    return found
+    return [
+        compared for one in contenders for compared in one.judged(run.within(one.name.replace(" ", "-")), folds, metric)
+    ]
 
 
-def _ridges(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> list[Compared]:
-    """Return how ridges of all strengths do, on each scale of the columns."""
-    (share,) = run.map("zeros", share_of_zeros, [slice(None)])
-    scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
-    told = on_samples(run, "fold", ridges_on_fold, one.recipe, folds, scalings, one.sizes, metric)
-    scores = np.array([each["scores"] for each in told]).reshape(len(folds), len(scalings), -1, len(one.sizes))
-    weight = np.array([float(each["weight"]) for each in told])
-    found, sizes = [], np.array(one.sizes[::-1], dtype=np.int64)
-    for s, scaling in enumerate(scalings):
-        for r, ridge in enumerate(one.selector.ridges):  # type: ignore[attr-defined]
-            curve = SizeCurve(sizes, metric, scores[:, s, r, ::-1], weight)
-            found.append(Compared(one.recipe, curve, {"ridge": ridge, "scaling": scaling}))
-    return found
+class Lassos(Contender):
+    """Lassos of many penalties; the sizes of their path are found."""
+
+    def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
+        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
+
+    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Return how Lassos of all penalties do that are on the paths of all folds; sizes are means over these."""
+        penalties = shares(*run.matrix.shape)
+        told = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
+        n_models = min(len(each["scores"]) for each in told)
+        if not n_models:
+            return []
+        scores = np.array([each["scores"][:n_models] for each in told])
+        sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in told], axis=0)).astype(np.int64)
+        curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in told]))
+        return [Compared(self.recipe, curve, shares=tuple(penalties[:n_models]))]
 
 
-def _lassos(run: Run, one: Contender, folds: Sequence[Fold], metric: str) -> list[Compared]:
-    """Return how Lassos of all penalties do that are on the paths of all folds; sizes are means over these."""
-    told = on_samples(run, "fold", lassos_on_fold, one.recipe, folds, shares(*run.matrix.shape), metric)
-    n_models = min(len(each["scores"]) for each in told)
-    if not n_models:
-        return []
-    scores = np.array([each["scores"][:n_models] for each in told])
-    sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in told], axis=0)).astype(np.int64)
-    curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in told]))
-    return [Compared(one.recipe, curve, shares=tuple(shares(*run.matrix.shape)[:n_models]))]
+class Ridges(Contender):
+    """Ridges of many strengths, on columns of two scales where most values are zeros."""
+
+    selector: RidgeElimination
+
+    def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
+        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        plan = plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
+        read = plan.read_nbytes + shape.nbytes  # for the share of zeros
+        return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
+
+    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Return how ridges of all strengths do, on each scale of the columns."""
+        (share,) = run.map("zeros", share_of_zeros, [slice(None)])
+        scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
+        told = on_samples(run, "fold", ridges_on_fold, self.recipe, folds, scalings, self.sizes, metric)
+        scores = np.array([each["scores"] for each in told]).reshape(len(folds), len(scalings), -1, len(self.sizes))
+        weight = np.array([float(each["weight"]) for each in told])
+        found, sizes = [], np.array(self.sizes[::-1], dtype=np.int64)
+        for s, scaling in enumerate(scalings):
+            for r, ridge in enumerate(self.selector.ridges):
+                curve = SizeCurve(sizes, metric, scores[:, s, r, ::-1], weight)
+                found.append(Compared(self.recipe, curve, {"ridge": ridge, "scaling": scaling}))
+        return found
 
 
 def lassos_on_fold(
@@ -321,7 +330,7 @@ def comparison_note(
     what = f"curves of {size:,} columns" if best.is_of_curves else f"{size:,} features"
     said = f"{best.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds: {value}"
     notes = [f"{said}; the best of the others: {', '.join(others)}" if others else said]
-    if best.method == RIDGE.method and size == n_features > 10:
+    if best.method == RidgeElimination.method and size == n_features > 10:
         notes.append(
             "all features are kept: together they predict better than any fewer of them; ask for a number for a short "
             "selection"

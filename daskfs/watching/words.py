@@ -50,6 +50,7 @@ STEPS = {
     "what is left": Words("what the Lasso leaves to be explained", "fold"),
     "zeros": Words("counting how many values are nought", "part"),
     "ridge": Words("fitting all columns and ever fewer", "part"),
+    "lasso-path": Words("following the Lasso's path", "part"),
 }
 """By the last part of a step's name: ``fgm-scores``."""
 

@@ -10,14 +10,7 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso, follow, most_selected, shares
 from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
-
-
-def data(seed=0, n=200, p=40, is_sparse=False):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)) * rng.uniform(0.5, 3.0, p) + rng.uniform(-1.0, 1.0, p)
-    if is_sparse:
-        X[rng.random((n, p)) < 0.8] = 0.0
-    return X, X[:, 3] - X[:, 7] + 0.5 * rng.standard_normal(n)
+from tests.baselines.designs import two_true as data
 
 
 def standardised(X):

@@ -197,7 +197,7 @@ class ShrunkLasso(AllColumns):
         self._plan(run.shape, run.limits)
         n_steps = max(1, math.ceil(-STEPS * math.log10(self.share) - 1e-9))
         grid = [self.share ** (k / n_steps) for k in range(1, n_steps + 1)]
-        with run.timed("lasso"), run.reported("lasso", 1):
+        with run.timed("lasso-path"), run.reported("lasso-path", 1):
             y = self.targets(checked_target(run.matrix, self.loss_))
             models = follow(run.matrix, y, self.is_logistic, grid)
         coef = models.coef[-1] if len(models.coef) else np.zeros((0, y.shape[1]))
