@@ -20,8 +20,11 @@ from daskfs.cli import app
 from daskfs.errors import PlanError
 from daskfs.methods import find_method
 from daskfs.model_selection.auto import METHODS, choose
+from daskfs.model_selection.comparing import Compared, chosen
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.selectors.shared.cross_validation import SizeCurve
+from daskfs.selectors.shared.samples import Recipe
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import open_store
 
@@ -318,11 +321,29 @@ def test_straight_lines_stay_columns(seed):
 
 
 def test_few_rows_and_sparse_ones_have_no_curves():
-    X, y = bent(999)
-    assert "fgm over curves" not in Auto().fit(X, y).result_.notes[0]
-    X, y = bent()
-    found = Auto().fit(scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0)), y)
-    assert "fgm over curves" not in found.result_.notes[0]
+    X, y = bent(1_000)
+    sparse = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
+    assert "curves" in Auto().fit(X, y).result_.notes[0]
+    assert "curves" not in Auto().fit(X[:999], y[:999]).result_.notes[0]
+    assert "curves" not in Auto().fit(sparse, y).result_.notes[0]
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("mse", -1.0), ("r2", 1.0)])
+def test_curves_are_taken_where_they_are_clearly_better(metric, sign):
+    def compared(by_fold, feature_map=None):
+        selector = FGM(loss="squared", feature_map=feature_map)
+        selector.loss_ = "squared"
+        curve = SizeCurve(np.array([1, 2]), metric, np.array(by_fold), np.ones(4))
+        return Compared(Recipe.of(selector), curve)
+
+    plain = compared([[0.0, 0.50 * sign], [0.0, 0.60 * sign], [0.0, 0.55 * sign], [0.0, 0.40 * sign]])
+    clear = plain.curve.by_fold[:, 1] + sign * np.array([0.010, 0.012, 0.009, 0.011])
+    unclear = plain.curve.by_fold[:, 1] + sign * np.array([0.10, -0.09, 0.08, -0.06])
+    for values, is_taken in ((clear, True), (unclear, False), (2.0 * plain.curve.by_fold[:, 1] - clear, False)):
+        curves = compared(np.c_[values - sign, values], "splines")
+        best, place = chosen([plain, curves])
+        assert (best is curves, place) == (is_taken, 1)
+    assert chosen([curves])[0] is curves
 
 
 def test_a_run_with_curves_is_applied_to_other_rows(tmp_path, monkeypatch):
