@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 
 MISSING_CODE = 1
 """0: both alleles are the first, 1: missing, 2: one of each, 3: both are the second."""

@@ -22,12 +22,11 @@ A test holds the two together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import ByTypes, elementwise, kernel
+from daskfs.kernels.jit import ELEMENTWISE, Choice, elementwise, kernel
 from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
@@ -261,36 +260,26 @@ def _insensitive_derivatives(z, y, derivative, curvature, threshold):  # type: i
         curvature[i] = 1.0 if abs(difference) > threshold else 0.0
 
 
-@kernel
+@elementwise
 def _no_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
     return
 
 
-@kernel
+@elementwise
 def _no_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     return
 
 
-class OfLoss(ByTypes):
-    """The formulas of a loss, and nothing for codes of others by their type, see `daskfs.losses.Loss.code`."""
-
-    def __init__(self, loss: str, formulas: Callable[..., Any], nothing: Callable[..., Any]) -> None:
-        self.formulas, self.nothing = formulas, nothing
-        self._widths = (8 * find_loss(loss).code.itemsize, 64)
-
-    def __call__(self, *arguments: Any) -> None:
-        """Call the formulas from Python."""
-        self.formulas(*arguments)
-
-    def kernel_for(self, kinds: tuple[Any, ...]) -> Any:
-        """Return the formulas, or what does nothing."""
-        return self.formulas if kinds[0].bitwidth in self._widths else self.nothing
+def _of_loss(loss: str, formulas: Any, nothing: Any) -> Choice:
+    """Return the formulas of a loss, and nothing for codes of others by their type, see `daskfs.losses.Loss.code`."""
+    meant = (type(find_loss(loss).code), np.int64, int)
+    return Choice(lambda code, *_: formulas if code in meant else nothing, ELEMENTWISE)
 
 
-logistic_values = OfLoss("logistic", _logistic_values, _no_values)
-logistic_derivatives = OfLoss("logistic", _logistic_derivatives, _no_derivatives)
-poisson_values = OfLoss("poisson", _poisson_values, _no_values)
-poisson_derivatives = OfLoss("poisson", _poisson_derivatives, _no_derivatives)
+logistic_values = _of_loss("logistic", _logistic_values, _no_values)
+logistic_derivatives = _of_loss("logistic", _logistic_derivatives, _no_derivatives)
+poisson_values = _of_loss("poisson", _poisson_values, _no_values)
+poisson_derivatives = _of_loss("poisson", _poisson_derivatives, _no_derivatives)
 
 
 @kernel

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.cache_folder import CACHE_DIRECTORY, make_stamped
+from daskfs.kernels.kept import CACHE_DIRECTORY, make_stamped
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.losses import LOSSES
 from daskfs.matrix.blocks import RowBlock

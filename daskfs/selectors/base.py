@@ -13,7 +13,7 @@ from daskfs.cluster.open import workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.errors import ConfigError, PlanError
-from daskfs.kernels.compiling import is_compiling
+from daskfs.kernels.jit import is_compiling
 from daskfs.losses import LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Crowding

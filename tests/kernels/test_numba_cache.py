@@ -12,7 +12,7 @@ import pytest
 
 from daskfs import interrupts
 from daskfs.kernels import cache_folder
-from daskfs.kernels.cache_folder import N_STAMPS, choose_cache_directory, make_stamped
+from daskfs.kernels.kept import N_STAMPS, choose_cache_directory, make_stamped
 from daskfs.kernels.sources import modules_behind
 
 
@@ -89,7 +89,7 @@ def package(tmp_path, monkeypatch):
         "losses.py": "CODE = 2.0\n",
     }
     for name, text in files.items():
-        head = "from daskfs.kernels.numba_cache import kernel\n" if text.count("@kernel") else ""
+        head = "from daskfs.kernels.jit import kernel\n" if text.count("@kernel") else ""
         (tmp_path / "daskfs" / name).write_text(head + text)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # else Python may take its own compiled file for the present one
@@ -136,7 +136,7 @@ def test_a_record_whose_fields_change_places_is_another_type(package):
         "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    a: float\n    b: float\n"
     )
     (package / "kernels" / "other.py").write_text(
-        "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef doubled(pair):\n    return pair.a + pair.a\n"
+        "from daskfs.kernels.jit import kernel\n\n@kernel\ndef doubled(pair):\n    return pair.a + pair.a\n"
     )
     code = "from daskfs.records import Pair; print(doubled(Pair(a=1.0, b=2.0)), len(doubled.stats.cache_hits))"
     assert run_in(package, code) == ["2.0", "0"]
@@ -148,7 +148,7 @@ def test_a_record_whose_fields_change_places_is_another_type(package):
 def test_what_is_an_argument_and_what_is_new_are_each_freed_once(package, monkeypatch):
     """Names of arguments are not counted; a name that is now this, now that, is, and so is what is returned."""
     (package / "kernels" / "other.py").write_text(
-        "from typing import NamedTuple\nimport numpy as np\nfrom daskfs.kernels.numba_cache import kernel\n\n"
+        "from typing import NamedTuple\nimport numpy as np\nfrom daskfs.kernels.jit import kernel\n\n"
         "class Pair(NamedTuple):\n    a: np.ndarray\n    b: np.ndarray\n\n"
         "@kernel\ndef swapped(pair):\n    return Pair(pair.b, pair.a)\n\n"
         "@kernel\ndef doubled(pair, n):\n"
@@ -212,10 +212,10 @@ def test_of_two_processes_that_need_the_same_one_compiles_it(package):
 def test_who_cannot_compile_is_not_waited_for(package):
     """A file that says it is being compiled, locked until the process ends, kept others waiting for half a minute."""
     (package / "kernels" / "other.py").write_text(
-        "from daskfs.kernels.numba_cache import kernel\n\n@kernel\ndef inner(x):\n    return x.nothing\n\n"
+        "from daskfs.kernels.jit import kernel\n\n@kernel\ndef inner(x):\n    return x.nothing\n\n"
         "@kernel\ndef doubled(x):\n    return inner(x)\n"
     )
-    assert run_in(package, "import numba, pathlib, daskfs.kernels.cache_folder as n\n"
+    assert run_in(package, "import numba, pathlib, daskfs.kernels.kept as n\n"
                   "try:\n    doubled(5.0)\nexcept numba.TypingError:\n    print('failed')\n"
                   "print(*pathlib.Path(n.CACHE_DIRECTORY).rglob('*.compiling'))") == ["failed"]  # fmt: skip
 
@@ -237,7 +237,7 @@ def test_a_damaged_file_is_compiled_again(package):
 
 
 def test_what_cannot_be_kept_is_no_error(package):
-    assert run_in(package, "import shutil, pathlib, daskfs.kernels.cache_folder as n\n"
+    assert run_in(package, "import shutil, pathlib, daskfs.kernels.kept as n\n"
                   "pathlib.Path(n.CACHE_DIRECTORY).touch()\n" + CALLS) == ["10.0", "10.0", "0", "0"]  # fmt: skip
 
 

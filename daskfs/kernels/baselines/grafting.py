@@ -9,9 +9,9 @@ import math
 
 from daskfs.kernels.glm.proximal import solve_entered
 from daskfs.kernels.glm.state import ENTERED
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel

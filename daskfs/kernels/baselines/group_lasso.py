@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.baselines.online_descent import move_intercept, refresh
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, row_dot
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 class GroupedColumns(NamedTuple):

@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 
 IHT, ITI, PHT = range(3)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
 from daskfs.kernels.losses import derivatives
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import SQUARED
 
 

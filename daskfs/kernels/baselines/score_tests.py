@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.newton import Predictions, hessian_weights
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import forward_substitution
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import SQUARED
 
 

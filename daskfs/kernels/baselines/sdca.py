@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 
 @inner_loop

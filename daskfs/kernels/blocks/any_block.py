@@ -1,11 +1,10 @@
 """What paths ask of a block of rows, whether it is dense or holds entries (`ColumnEntries`).
 
-Kernels call these as any other; which of the two they mean is decided as they are compiled.
+Kernels call these as any other; which is meant is decided as they are compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from daskfs.kernels.blocks.column_entries import (
     products_with_entries,
 )
 from daskfs.kernels.blocks.near_entries import NearEntries, gram_rows_of_near
-from daskfs.kernels.instructions import chosen_by_type
+from daskfs.kernels.jit import Choice, kernel
 from daskfs.kernels.linear.columns import copy_columns, products_with_columns
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
 
@@ -38,65 +37,32 @@ def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.n
     return of_rows(X, keep) if isinstance(X, ColumnEntries) else X[keep], y[keep], weight[keep]
 
 
-def n_values(X):  # type: ignore[no-untyped-def]
-    """Return how many numbers a pass over a block looks at."""
-    return X.size if isinstance(X, np.ndarray) else X.values.size
+def _of_block(of_dense: Any, of_entries: Any, of_near: Any = None) -> Choice:
+    """Return what is meant by the class of a block."""
+    by_class = {np.ndarray: of_dense, ColumnEntries: of_entries, NearEntries: of_near}
+    return Choice(lambda block, *_: by_class[block])
 
 
-def make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
-    """Write ⟨z_f, z_j⟩ for a few features f against every column j; see `daskfs.kernels.linear.moments.gram_rows`."""
-    (gram_rows_of_entries if isinstance(X, ColumnEntries) else gram_rows)(X, weight, block_moments, features, out)
+@kernel
+def _n_dense(X):  # type: ignore[no-untyped-def]
+    return X.size
 
 
-def multiply_columns(X, mean, scale, vector, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i vector_i z_ij for every column j; see `daskfs.kernels.linear.columns.products_with_columns`."""
-    (products_with_entries if isinstance(X, ColumnEntries) else products_with_columns)(X, mean, scale, vector, out)
+@kernel
+def _n_entries(X):  # type: ignore[no-untyped-def]
+    return X.values.size
 
 
-def standardised_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
-    """Write standardised columns into the rows of `out`; see `daskfs.kernels.linear.columns.copy_columns`."""
-    (copy_of_entries if isinstance(X, ColumnEntries) else copy_columns)(X, mean, scale, features, out)
+@kernel
+def _n_near(X):  # type: ignore[no-untyped-def]
+    return X.starts[-1]
 
 
-def _choose(
-    X: Any, of_entries: Callable[..., Any], of_dense: Callable[..., Any], of_near: Callable[..., Any] | None = None
-) -> Callable[..., Any] | None:
-    """Return what is compiled for a type; None, which numba reports as a type error, for what is no block."""
-    from numba.core import types
-
-    if isinstance(X, types.Array):
-        return of_dense
-    return {ColumnEntries: of_entries, NearEntries: of_near}.get(getattr(X, "instance_class", type(None)))
-
-
-@chosen_by_type(n_values)
-def _n_values(X):  # type: ignore[no-untyped-def]
-    return _choose(X, lambda X: X.values.size, lambda X: X.size, lambda X: X.starts[-1])
-
-
-@chosen_by_type(make_gram_rows)
-def _make_gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyped-def]
-    return _choose(
-        X,
-        lambda X, weight, block_moments, features, out: gram_rows_of_entries(X, weight, block_moments, features, out),
-        lambda X, weight, block_moments, features, out: gram_rows(X, weight, block_moments, features, out),
-        lambda X, weight, block_moments, features, out: gram_rows_of_near(X, weight, block_moments, features, out),
-    )
-
-
-@chosen_by_type(multiply_columns)
-def _multiply_columns(X, mean, scale, vector, out):  # type: ignore[no-untyped-def]
-    return _choose(
-        X,
-        lambda X, mean, scale, vector, out: products_with_entries(X, mean, scale, vector, out),
-        lambda X, mean, scale, vector, out: products_with_columns(X, mean, scale, vector, out),
-    )
-
-
-@chosen_by_type(standardised_columns)
-def _standardised_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
-    return _choose(
-        X,
-        lambda X, mean, scale, features, out: copy_of_entries(X, mean, scale, features, out),
-        lambda X, mean, scale, features, out: copy_columns(X, mean, scale, features, out),
-    )
+n_values = _of_block(_n_dense, _n_entries, _n_near)
+"""How many numbers a pass over a block looks at."""
+make_gram_rows = _of_block(gram_rows, gram_rows_of_entries, gram_rows_of_near)
+"""Write ⟨z_f, z_j⟩ for a few features f against every column j; see `daskfs.kernels.linear.moments.gram_rows`."""
+multiply_columns = _of_block(products_with_columns, products_with_entries)
+"""Write Σ_i vector_i z_ij for every column j; see `daskfs.kernels.linear.columns.products_with_columns`."""
+standardised_columns = _of_block(copy_columns, copy_of_entries)
+"""Write standardised columns into the rows of `out`; see `daskfs.kernels.linear.columns.copy_columns`."""

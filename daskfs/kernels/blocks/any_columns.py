@@ -6,7 +6,6 @@ row of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,26 +23,14 @@ from daskfs.kernels.blocks.entered_entries import (
     weigh_entered,
     without_runaways,
 )
+from daskfs.kernels.jit import Choice, kernel
 from daskfs.kernels.linear.columns import add_members, copy_row, copy_to_rows, row_dot, weigh_row
 from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian, member_products
-from daskfs.kernels.numba_cache import ByTypes, kernel
 
 
-class EitherColumns(ByTypes):
-    """Two kernels, the first argument of which says which is called: copies are an array, entries are not."""
-
-    def __init__(self, of_copies: Callable[..., Any], of_entries: Callable[..., Any]) -> None:
-        self.of_copies, self.of_entries = of_copies, of_entries
-
-    def __call__(self, columns: Any, *rest: Any) -> Any:
-        """Call what is meant from Python."""
-        return (self.of_copies if isinstance(columns, np.ndarray) else self.of_entries)(columns, *rest)
-
-    def kernel_for(self, kinds: tuple[Any, ...]) -> Any:
-        """Return the kernel for copies or the one for entries."""
-        from numba.core import types
-
-        return self.of_copies if isinstance(kinds[0], types.Array) else self.of_entries
+def _of_columns(of_copies: Any, of_entries: Any) -> Choice:
+    """Return what is meant by the first argument's class: copies are an array, entries are not."""
+    return Choice(lambda columns, *_: of_copies if columns is np.ndarray else of_entries)
 
 
 def new_columns(X: Any, capacity: int, makes_hessians: bool = True) -> Any:
@@ -67,13 +54,18 @@ def _staleness_of_copies(columns):  # type: ignore[no-untyped-def]
     return 0.05
 
 
-add_columns = EitherColumns(add_members, add_entered)
-column_product = EitherColumns(row_dot, entered_product)
-column_products = EitherColumns(member_products, entered_products)
-enter_columns = EitherColumns(copy_to_rows, enter_entries)
-extend_hessian_of = EitherColumns(extend_hessian, extend_entered_hessian)
-make_hessian_of = EitherColumns(make_hessian, extend_entered_hessian)
-staleness = EitherColumns(_staleness_of_copies, staleness_of_entries)
-take_column = EitherColumns(copy_row, take_entered)
-weigh_column = EitherColumns(weigh_row, weigh_entered)
-without_separated = EitherColumns(_all_members, without_runaways)
+@kernel
+def _product_of_copies(columns, k, vector):  # type: ignore[no-untyped-def]
+    return row_dot(columns, k, vector)
+
+
+add_columns = _of_columns(add_members, add_entered)
+column_product = _of_columns(_product_of_copies, entered_product)
+column_products = _of_columns(member_products, entered_products)
+enter_columns = _of_columns(copy_to_rows, enter_entries)
+extend_hessian_of = _of_columns(extend_hessian, extend_entered_hessian)
+make_hessian_of = _of_columns(make_hessian, extend_entered_hessian)
+staleness = _of_columns(_staleness_of_copies, staleness_of_entries)
+take_column = _of_columns(copy_row, take_entered)
+weigh_column = _of_columns(weigh_row, weigh_entered)
+without_separated = _of_columns(_all_members, without_runaways)

@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import config, types
 
 from daskfs.kernels.instructions import from_planes
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.machine_code import instruction
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 _IS_FOR_THIS_MACHINE = not (getattr(config, "CPU_NAME", None) or getattr(config, "CPU_FEATURES", None))
 _FEATURES = llvmlite.binding.get_host_cpu_features() if _IS_FOR_THIS_MACHINE else {}

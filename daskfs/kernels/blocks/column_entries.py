@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 SPARSE = 0.1  # share of entries up to which they are worth more than a dense block
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.blocks.column_entries import ColumnEntries
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 LARGEST_SHARE = 0.5  # of the rows, that may be left: then their copy takes no more than fits of fewer rows save
 FEWEST_ROWS = 2048  # of less a fit takes no time

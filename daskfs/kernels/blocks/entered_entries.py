@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import sum_of
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.losses import LOGISTIC, POISSON
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _S32 = np.uint64(32)

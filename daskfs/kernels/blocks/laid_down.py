@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 SQUARE = 16
 """Columns of so many rows are picked together: their lines are in the first-level cache."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.column_entries import ColumnEntries
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 
 class NearEntries(NamedTuple):

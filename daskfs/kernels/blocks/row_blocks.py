@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 ROW_BITS = 13
 BLOCK_ROWS = 1 << ROW_BITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 
 
 def entries_of(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

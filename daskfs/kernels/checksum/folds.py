@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba import config, types
 
 from daskfs.kernels.instructions import fold
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.machine_code import instruction
-from daskfs.kernels.numba_cache import kernel
 
 _IS_FOR_THIS_MACHINE = not (getattr(config, "CPU_NAME", None) or getattr(config, "CPU_FEATURES", None))
 _FEATURES = llvmlite.binding.get_host_cpu_features() if _IS_FOR_THIS_MACHINE else {}

@@ -16,8 +16,8 @@ import numpy as np
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_norms
 from daskfs.kernels.fgm.projection import project_norms
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, total_loss
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 SHRINK = 0.6  # of τ before each step: the paper's η
 MAX_TRIALS = 100

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_four_multiples, add_multiple, dot, dots, sum_of
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 SPAN = 2048  # rows taken at once: the span of a vector stays in the first-level cache
 

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 SHARE_BITS = 14
 PANEL_COLUMNS = 16  # whose sums stay in the second-level cache while the rows pass

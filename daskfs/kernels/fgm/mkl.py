@@ -17,10 +17,10 @@ import numpy as np
 
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_squares
 from daskfs.kernels.fgm.shift import Rows, class_dual, class_loss, of_class
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_NEWTON = 50
 MAX_HALVINGS = 40

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 MOST_PARENTS = 2**31 - 1
 """Their pairs have numbers below 2⁶³."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.fgm.pairs import is_wanted, number_in, offer, spread_of
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tile, padded
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 def tiled(n_columns: int) -> int:

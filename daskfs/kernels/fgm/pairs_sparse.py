@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.fgm.pairs import is_wanted, number_in, offer, spread_of
-from daskfs.kernels.numba_cache import is_stopped, kernel, prefetch
+from daskfs.kernels.jit import is_stopped, kernel, prefetch
 
 LESSER, PRODUCT, SIGNED = range(3)
 """Which bound: of standardised products, of products as they are, of those of columns with values below 0."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 GRANULE = 256  # rows that are summed in the precision of the block
 ALL_LINES = np.empty(0, np.int64)

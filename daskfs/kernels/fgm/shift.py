@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_HALVINGS = 40
 ARMIJO = 1e-4  # share of the foretold decrease that a step must bring

@@ -12,9 +12,9 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import make_hessian_of
 from daskfs.kernels.glm.newton import hessian_weights
 from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
+from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, kernel
 
 LEFT = 0.05  # of the weights, that a combination may leave
 

@@ -21,13 +21,13 @@ from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weig
 from daskfs.kernels.glm.path import STOPS, GlmPath, default_max_features, lambda_grid
 from daskfs.kernels.glm.proximal import descend
 from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import saturated_values, threshold_of
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import find_loss
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n

@@ -13,9 +13,9 @@ import numpy as np
 from daskfs.kernels.glm.curvatures import renew_hessian, update_hessian
 from daskfs.kernels.glm.proximal import ASTRAY, MAX_NEWTON_STEPS, MAX_SWEEPS, slope_along, take_step
 from daskfs.kernels.glm.state import ENTERED, NEWTON_STEPS, UNSOLVED
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
 SWEEPS_BETWEEN = 16  # of descent, before the system of its active features is solved

@@ -19,10 +19,10 @@ from daskfs.kernels.blocks.any_columns import (
     make_hessian_of,
     staleness,
 )
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, LOGISTIC, POISSON
 
 CONVERGED, SEPARABLE = range(2)

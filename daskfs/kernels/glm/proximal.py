@@ -9,8 +9,8 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import extend_hessian_of
 from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance, hessian_weights
 from daskfs.kernels.glm.state import ENTERED, HESSIANS, NEWTON_STEPS, UNSOLVED
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_NEWTON_STEPS = 200
 MAX_SWEEPS = 2000

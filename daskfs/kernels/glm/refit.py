@@ -10,9 +10,9 @@ from daskfs.kernels.blocks.any_columns import make_hessian_of, without_separated
 from daskfs.kernels.glm.curvatures import LEFT, combine_weights
 from daskfs.kernels.glm.newton import SEPARABLE, Problem, advance, hessian_weights, newton_from
 from daskfs.kernels.glm.state import COMBINED, ENTERED, SEPARABLE_REFITS
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise
-from daskfs.kernels.numba_cache import kernel
 from daskfs.losses import HUBER, SQUARED
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column

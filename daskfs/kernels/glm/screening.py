@@ -11,9 +11,9 @@ from daskfs.kernels.blocks.any_columns import column_product, enter_columns, tak
 from daskfs.kernels.glm.curvatures import extend_hessians
 from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
+from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
-from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BATCH = 16  # features entered at once, at most
 

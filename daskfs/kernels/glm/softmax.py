@@ -16,10 +16,10 @@ from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
 from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, value_at
 from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
 from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MAX_HALVINGS = 40
 NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is

@@ -13,9 +13,9 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_columns import add_columns, column_products, extend_hessian_of
 from daskfs.kernels.glm.newton import MAX_STEPS
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MANY_UNKNOWNS = 500
 TOLERANCE = 1e-7  # of the last step, in standard deviations of the coefficients times √n

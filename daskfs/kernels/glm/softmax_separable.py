@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.softmax_many import softmax_gradient, softmax_value
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, dot_of_first
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.linalg import solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 MOST_UNKNOWNS = 2500  # whose Hessian is made: 100 MiB with its factor
 MAX_TRIALS = 200

@@ -12,9 +12,9 @@ from daskfs.kernels.glm.newton import estimate_dispersion, mean_loss
 from daskfs.kernels.glm.refit import refit_value
 from daskfs.kernels.glm.screening import admit
 from daskfs.kernels.glm.state import ENTERED
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
 

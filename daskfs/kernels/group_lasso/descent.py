@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_row
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 OPTIMALITY = 1.0 + 1e-9  # ‖gradient‖ may exceed λ by rounding only
 MAX_SWEEPS = 20_000

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import standardised_columns
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_row
 from daskfs.kernels.linear.linalg import factorise, forward_substitution
 from daskfs.kernels.linear.moments import Moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 class ColumnGroups(NamedTuple):

@@ -11,8 +11,8 @@ from daskfs.kernels.group_lasso.descent import OPTIMALITY
 from daskfs.kernels.group_lasso.groups import copy_group, gradient_size
 from daskfs.kernels.group_lasso.some_columns import multiply_some_columns
 from daskfs.kernels.group_lasso.state import ENTERED, PASSES, POSITIONS
+from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import copy_into, row_dot
-from daskfs.kernels.numba_cache import inner_loop, kernel
 
 BATCH = 16  # groups entered at once, at most
 FEW = 0.25  # of the columns: fewer are looked at by themselves

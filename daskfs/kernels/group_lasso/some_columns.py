@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.blocks.column_entries import ColumnEntries
-from daskfs.kernels.instructions import chosen_by_type
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
-
-
-def multiply_some_columns(X, mean, scale, vector, features, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i vector_i z_ij for some columns j, in the places of these among all; 0 at constant columns."""
-    multiply = _of_entries if isinstance(X, ColumnEntries) else _of_dense
-    multiply(X, mean, scale, vector, features, out)
+from daskfs.kernels.jit import Choice, inner_loop, is_stopped, kernel
 
 
 @kernel
@@ -48,10 +40,5 @@ def _of_entries(X, mean, scale, vector, features, out):  # type: ignore[no-untyp
         out[j] = (product - mean[j] * (whole - here)) / scale[j] if scale[j] > 0.0 else 0.0
 
 
-@chosen_by_type(multiply_some_columns)
-def _multiply_some_columns(X, mean, scale, vector, features, out):  # type: ignore[no-untyped-def]
-    from numba.core import types
-
-    if isinstance(X, types.Array):
-        return lambda X, mean, scale, vector, features, out: _of_dense(X, mean, scale, vector, features, out)
-    return lambda X, mean, scale, vector, features, out: _of_entries(X, mean, scale, vector, features, out)
+multiply_some_columns = Choice(lambda block, *_: _of_dense if block is np.ndarray else _of_entries)
+"""Write Σ_i vector_i z_ij for some columns j, in the places of these among all; 0 at constant columns."""

@@ -23,10 +23,10 @@ from daskfs.kernels.glm.newton import (
 from daskfs.kernels.group_lasso.descent import descend, reach_of_groups
 from daskfs.kernels.group_lasso.screening import admit
 from daskfs.kernels.group_lasso.state import ENTERED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into, dot, largest_size
 from daskfs.kernels.linear.linalg import factorise, forward_substitution
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.losses import HUBER, SQUARED
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_COLUMNS, TOO_MANY_ENTERED = range(4)

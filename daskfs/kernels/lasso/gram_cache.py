@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.lasso.steps import ENTERED, ROWS, PathState
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.numba_cache import kernel
 
 
 class GramCache(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import n_values
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.lasso.steps import (
     ENTERED,
     FACTORED,
@@ -33,7 +34,6 @@ from daskfs.kernels.lasso.steps import (
 )
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
 UNCERTAIN = 8  # columns left out may want in before the next knot

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.gram_cache import gather
 from daskfs.kernels.lasso.homotopy import COLLINEAR, follow_knots
 from daskfs.kernels.lasso.path import default_max_features, gram_capacity, smallest_ratio
@@ -17,7 +18,6 @@ from daskfs.kernels.lasso.steps import ENTERED, PathState, Rule, keep_rows, new_
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gram
 from daskfs.kernels.linear.moments import moments
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 class Found(NamedTuple):

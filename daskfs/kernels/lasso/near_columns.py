@@ -12,6 +12,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns
 from daskfs.kernels.blocks.near_entries import gram_row_of, near_entries
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.homotopy import (
     TWIN,
     UNCERTAIN,
@@ -24,7 +25,6 @@ from daskfs.kernels.lasso.homotopy import (
 )
 from daskfs.kernels.lasso.steps import ENTERED, ROWS, PathState
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 NEAR = 0.6  # of λ: columns of larger gradients join
 STRIDE = 0.6  # of λ, at most, from one reference to the next: at the smallest λ all columns would be near

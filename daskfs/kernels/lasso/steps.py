@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import make_gram_rows
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 BATCH = 8  # Gram rows made in one pass
 OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only

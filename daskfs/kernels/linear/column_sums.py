@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import squared_norm_between
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel

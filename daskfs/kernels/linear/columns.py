@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel, prefetch
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel, prefetch
 
 AHEAD = 16  # rows whose numbers are asked for before they are copied: each stands in a line of memory of its own
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskfs.kernels.numba_cache import inner_loop
+from daskfs.kernels.jit import inner_loop
 
 MAX_SWEEPS = 2_000
 

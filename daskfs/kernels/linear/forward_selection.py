@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop
+from daskfs.kernels.jit import inner_loop
 
 NEGLIGIBLE = 1e-9
 """Part of a column's own square, below which what is left of it is rounding: it depends on the chosen ones."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.gram_of_zeros import mostly_zero, sums_of_few
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 WHOLE_GRAM_COLUMNS = 128  # up to these, all correlations cost less than the passes that a long path makes
 

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 ZERO_SHARE = 0.5  # of a band's rows, for a column to count as sparse
 TILE_PRODUCTS = 16.0  # made in the time of one step of a row's values: dense tiles against what is done here

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 BAND_ROWS = 264  # no power of two: columns of a band must not share the lines of the cache
 GROUP = 8  # rows transposed together

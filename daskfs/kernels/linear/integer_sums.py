@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskfs.kernels.numba_cache import inner_loop, kernel
+from daskfs.kernels.jit import inner_loop, kernel
 
 
 @kernel

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import dot, dot_of_first
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 from daskfs.kernels.linear.linalg import factorise, invert
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
 MAX_JACOBI_SWEEPS = 60

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 GROUP = 8  # rows whose moments are added up together
 PANEL_COLUMNS = 1024  # four rows of a panel and the sums of four features stay near the processor

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import four_row_dots, row_dot, sum_of
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tile, padded
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 
 @kernel

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel, prefetch
+from daskfs.kernels.jit import is_stopped, kernel, prefetch
 
 MAX_BUCKETS = 1 << 31
 N_HASHES = (1, 3, 5)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
 from daskfs.kernels.sketch.rows import step_of

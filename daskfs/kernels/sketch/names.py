@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.sketch.rows import EMPTY, slot_of
 
 _FNV_OFFSET, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import squared_norm, squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import is_stopped, kernel
 
 UNUSABLE, PASSED, COLLINEAR, OPEN = range(4)
 """A constant column; one that does not pay; one that the members explain; one that must be looked at."""

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import inner_loop, is_stopped, kernel
 
 MIN_GAIN = 1e-9
 """Part of its gain by which a newcomer must win: less is rounding."""

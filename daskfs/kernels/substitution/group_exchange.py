@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
-from daskfs.kernels.numba_cache import is_stopped, kernel
 from daskfs.kernels.substitution.exchange import MIN_GAIN, NO_ONE, is_copy
 
 

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.intrinsics import address_of, byte_at, trailing_zeros, word_at
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.hashes import ID_MASK, sort_ids, xxh64
 from daskfs.kernels.text.lines import ENTRIES, FULL, LINE_FEED, RETURN, ROWS, SHORT, WHOLE, end_of_line, is_blank
 from daskfs.kernels.text.names import AT_ONCE, tell
 from daskfs.kernels.text.reals import real_at
-from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
+from daskfs.kernels.text.words import eight_of, find
 
 SKIPPED, TARGET, COUNT, STRING = range(4)
 """What a column is read as."""

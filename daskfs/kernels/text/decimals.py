@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.jit import kernel
 
 LEAST_POWER, LARGEST_POWER = -342, 308
 """Powers of ten with a normal or subnormal number of up to 19 digits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 FINE, NO_HEADER, CUT, OTHER_LENGTH = range(4)
 """What `find_records` found wrong."""

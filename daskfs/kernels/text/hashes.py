@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
-from daskfs.kernels.text.words import address_of, byte_at, word_at
+from daskfs.kernels.intrinsics import address_of, byte_at, word_at
+from daskfs.kernels.jit import is_stopped, kernel
 
 HASH_NAME = "xxh64-63"
 ID_BITS = 63

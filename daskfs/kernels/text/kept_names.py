@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.intrinsics import address_of, byte_at, trailing_zeros, word_at
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.hashes import NO_ID
 from daskfs.kernels.text.lines import SPACE
-from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
+from daskfs.kernels.text.words import eight_of, find
 
 BAR, COLON, CARET = 124, 58, 94
 START_BITS, FARTHEST = 40, 2**22

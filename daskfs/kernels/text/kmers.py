@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 
 UNKNOWN, BLANK, FAULT = 4, 5, 6
 """Of a letter that is none of A, C, G, T; of what stands between letters; of what is no letter."""

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
-from daskfs.kernels.text.words import eight_of, find, trailing_zeros, word_at
+from daskfs.kernels.intrinsics import trailing_zeros, word_at
+from daskfs.kernels.jit import kernel
+from daskfs.kernels.text.words import eight_of, find
 
 WHOLE, FULL, SHORT, NOT_UTF8 = 0, 1, 2, 3
 """Why reading ended: all lines were read, the block has as many rows or entries as it may, an array is too short.

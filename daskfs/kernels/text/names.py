@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.intrinsics import byte_at
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.text.hashes import NO_ID
 from daskfs.kernels.text.lines import NAME_TEXT, NAMES, NOT_UTF8, SHORT, WHOLE
-from daskfs.kernels.text.words import byte_at
 
 AT_ONCE = 256
 """Features that `tell` is usually called for."""

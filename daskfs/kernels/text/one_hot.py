@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.hashes import NO_ID, sort_ids
 
 

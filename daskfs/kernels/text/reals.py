@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.intrinsics import byte_at, word_at
+from daskfs.kernels.jit import kernel
 from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
-from daskfs.kernels.text.words import byte_at, first_digits, word_at
+from daskfs.kernels.text.words import first_digits
 
 _MINUS, _PLUS, _POINT, _E, _ZERO = 45, 43, 46, 101, 48
 _POWERS = np.array([10**k for k in range(9)], np.uint64)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
 from daskfs.kernels.text.reals import exponent_at, mantissa_at
 from daskfs.kernels.text.words import (

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.intrinsics import address_of, byte_at, trailing_zeros, word_at
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.lines import (
     ENTRIES,
     FULL,
@@ -22,7 +23,7 @@ from daskfs.kernels.text.lines import (
     sort_row,
 )
 from daskfs.kernels.text.reals import real_at, whole_at
-from daskfs.kernels.text.words import address_of, byte_at, eight_of, find, trailing_zeros, word_at
+from daskfs.kernels.text.words import eight_of, find
 
 (LABEL, LABELS, LABEL_NOT_FINITE, INDEX, ZERO, LARGE, ORDER, DUPLICATE, VALUE, VALUE_NOT_FINITE, QID, QID_LATE) = range(
     4, 16

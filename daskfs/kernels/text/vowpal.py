@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.numba_cache import is_stopped, kernel
+from daskfs.kernels.intrinsics import address_of, byte_at
+from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.hashes import ID_MASK, sort_ids, xxh64
 from daskfs.kernels.text.kept_names import BAR, COLON, START_MASK, bar_before, end_of_name, is_ascii, place_of
 from daskfs.kernels.text.lines import (
@@ -27,7 +28,7 @@ from daskfs.kernels.text.lines import (
 )
 from daskfs.kernels.text.names import is_utf8
 from daskfs.kernels.text.reals import real_at
-from daskfs.kernels.text.words import MARGIN, address_of, byte_at
+from daskfs.kernels.text.words import MARGIN
 
 NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(4, 16)
 VALUE_NOT_FINITE, SUM_NOT_FINITE = range(16, 18)

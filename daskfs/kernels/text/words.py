@@ -6,14 +6,10 @@ longer than to read a number.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from daskfs.kernels.numba_cache import kernel
+from daskfs.kernels.intrinsics import trailing_zeros
+from daskfs.kernels.jit import kernel
 
 MARGIN = 16
 """Bytes that may be read, whatever they are, behind the last character."""
@@ -22,50 +18,6 @@ _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _ZEROS, _TO_TOP = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676)
 _PAIRS, _EVEN, _ODD = np.uint64(0x000000FF000000FF), np.uint64(0x000F424000000064), np.uint64(0x0000271000000001)
 _TEN, _EIGHT, _SIXTEEN, _HALF = np.uint64(10), np.uint64(8), np.uint64(16), np.uint64(32)
-
-
-def _address_of(typing_context, text):  # type: ignore[no-untyped-def]
-    """Return where the first element of an array lies; it must be held while the address is used."""
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        struct = context.make_array(text)(context, builder, arguments[0])
-        return builder.ptrtoint(struct.data, ir.IntType(64))
-
-    return types.int64(text), generate
-
-
-def _byte_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """Return the character that lies there."""
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        loaded = builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
-        return builder.zext(loaded, ir.IntType(64))
-
-    return types.int64(types.int64), generate
-
-
-def _word_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """Return the eight characters that lie from there on."""
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
-
-    return types.uint64(types.int64), generate
-
-
-def _trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-    """Return how many of the lowest bits are zero, of a word that is not."""
-
-    def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), generate
-
-
-address_of: Any = intrinsic(_address_of)
-byte_at: Any = intrinsic(_byte_at)
-word_at: Any = intrinsic(_word_at)
-trailing_zeros: Any = intrinsic(_trailing_zeros)
 
 
 @kernel

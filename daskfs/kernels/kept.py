@@ -1,14 +1,32 @@
-"""The folder in which compiled kernels are kept."""
+"""Where compiled kernels are kept: below the stamp of the sources that they were made from, as these may change.
+
+numba keeps machine code in the ``__pycache__`` beside a function's source, and compiles again when that file changes, but
+neither when a function in another file does that was compiled into it, nor when a constant was imported. So each
+module's source is copied to a folder of its own, and numba is told that the functions come from there::
+
+    <cache directory>/<module>/<stamp of its sources>/<file>.py
+    <cache directory>/<module>/<stamp of its sources>/__pycache__/...
+
+Of each module the last `N_STAMPS` states of its sources are kept, for work trees and branches beside each other.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
 import stat
 import tempfile
-from contextlib import suppress
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from daskfs import interrupts
+from daskfs.kernels.sources import stamp_of
 
 
 def _can_write(folder: Path) -> bool:
@@ -56,6 +74,8 @@ def choose_cache_directory(beside_source: Path) -> Path:
 
 
 N_STAMPS = 8
+LONGEST_WAIT_S = 60.0
+"""For another process that compiles the same function; then it is compiled here too."""
 CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
 
 
@@ -75,3 +95,41 @@ def make_stamped(folder: Path) -> None:
     for _, old in sorted(made, reverse=True)[N_STAMPS:]:
         if old != folder:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def source_file(function: Callable[..., Any]) -> Path:
+    """Return the copy of a function's source beside which numba is to keep its machine code."""
+    source = Path(function.__code__.co_filename)
+    copy = CACHE_DIRECTORY / function.__module__ / stamp_of(function.__module__) / source.name
+    if not copy.exists():
+        make_stamped(copy.parent)
+        unfinished = copy.with_name(f"{uuid.uuid4().hex}.unfinished")
+        unfinished.write_bytes(source.read_bytes())
+        unfinished.replace(copy)
+    return copy
+
+
+@contextmanager
+def kept_alone(function: Callable[..., Any]) -> Iterator[None]:
+    """Let no other process compile a function meanwhile, nor change what numba keeps of it on disk.
+
+    A process that fails or ends lets others go on. Where files cannot be locked, nobody waits.
+    """
+    path = Path(function.__code__.co_filename).with_suffix(f".{function.__qualname__}.lock")
+    try:
+        lock = path.open("w")
+    except OSError:
+        yield
+        return
+    with lock:
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                interrupts.raise_waiting()
+                time.sleep(0.02)
+            except OSError:
+                break
+        yield
