@@ -29,33 +29,3 @@ def is_stopped() -> bool:
     To be asked in loops whose steps take microseconds or more, such that no second goes by without.
     """
     return False
-
-
-STRIP = 4096
-"""Bytes of each row that `add_integer_tile` multiplies: 4096 x 255 x 128 is far below 2³¹."""
-
-
-def add_integer_tile(left, right, b, sums, a):  # type: ignore[no-untyped-def]
-    """Add the dot products of the rows of `left` with rows b to b + 3 of `right` to ``sums[a : a + 4, b : b + 4]``.
-
-    numba learns it in `daskfs.kernels.substitution.integer_tiles`, which is to be imported before.
-
-    Parameters
-    ----------
-    left : ndarray of shape (4, STRIP), uint8
-    right : ndarray of shape (>= b + 4, STRIP), int8
-    b, a : int
-    sums : ndarray of shape (>= a + 4, >= b + 4), float64
-        Exact as long as they are below 2⁵³.
-    """
-
-
-def fold(data, begun, out):  # type: ignore[no-untyped-def]
-    """Write to `out` fewer bytes than `data` has, with the same remainder; see `daskfs.kernels.checksum.folds`."""
-
-
-def from_planes(planes, plane_nbytes, at, numbers, first):  # type: ignore[no-untyped-def]
-    """Put 512 of `numbers` together, from `first` on, of bytes `at` to ``at + 63`` of planes of so many bytes.
-
-    numba learns it in `daskfs.kernels.blocks.bit_planes`.
-    """
