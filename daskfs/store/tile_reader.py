@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
@@ -24,7 +25,6 @@ from daskfs.kernels.blocks.laid_down import lay_down
 from daskfs.matrix.blocks import Rows, Strip
 from daskfs.objects.ahead import Part
 from daskfs.objects.path import ObjectPath
-from daskfs.store.checksums import checksum_of
 from daskfs.store.chunk_objects import ObjectFiles
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
@@ -36,13 +36,7 @@ STRIP_NBYTES = 384 << 10
 DIRECT_STRIP_NBYTES = 1 << 20
 """Strips of a tile that is read to its place at once: only the checksum reads it again."""
 
-LEAST_IN_PLANES = 64 << 10
-"""Bytes of a tile whose bits are put together here: Blosc is done with fewer before a kernel is called."""
-LARGEST_BLOCK_NBYTES = 1 << 20
-"""Of a tile that is put together block by block; of ours one has up to that."""
-
 _ABSENT = 2**64 - 1
-_BITSHUFFLE, _COPIED = 0x04, 0x02  # of Blosc's flags
 _CHECKSUM = struct.Struct("<I")
 _BLOSC_HEADER = struct.Struct("<4B3I")  # versions, flags, typesize, then decoded, block and encoded bytes
 _buffers = threading.local()
@@ -80,7 +74,7 @@ class TileReader(Tiled):
     -----
     Files are read, not mapped: a disk that fails then raises an error that names the chunk, where a memory map
     would end the process. Safe to use from several threads: each has its own scratch buffers, which all readers share
-    (384 KiB, and for Blosc one tile decoded, one encoded and a block of one). Missing chunks are errors, never zeros.
+    (384 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
     """
 
     def __init__(
@@ -336,7 +330,7 @@ class TileReader(Tiled):
             strip = strips[:count] if tile is None else tile[start : start + count]
             self._fill(place, start * row_nbytes, strip, *([tail] if start + count == n_rows else []))
             if is_checked:
-                checksum = checksum_of(strip, checksum)
+                checksum = crc32c(strip.data, checksum)
             yield start, strip
         if is_checked:
             self._check(place, checksum, tail)
@@ -351,9 +345,9 @@ class TileReader(Tiled):
         encoded = _scratch("encoded", nbytes)[:nbytes]
         tail = np.empty(self._tail_nbytes, np.uint8)
         self._fill(place, 0, encoded, tail)
-        checksum = checksum_of(encoded)
+        checksum = crc32c(encoded.data)
         self._check(place, checksum, tail)
-        *_, flags, typesize, decoded_nbytes, block_nbytes, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
+        *_, decoded_nbytes, _, encoded_nbytes = _BLOSC_HEADER.unpack(encoded[:16].data)
         # Blosc reads past the end of a short buffer and writes past the end of a small one.
         if encoded_nbytes != nbytes:
             raise self._truncated(place, encoded_nbytes + self._tail_nbytes, place.nbytes)
@@ -362,29 +356,11 @@ class TileReader(Tiled):
         self._check_expected(place, checksum)
         if tile is None:
             tile = _scratch("tile", self._tile_nbytes)[: self._tile_nbytes].view(self.dtype).reshape(self._tile)
-        in_planes = flags & (_BITSHUFFLE | _COPIED) == _BITSHUFFLE and self._puts_together(typesize, block_nbytes)
-        if in_planes:
-            encoded[2] = flags & ~_BITSHUFFLE
         try:
             blosc.decompress(encoded, tile)
         except (RuntimeError, ValueError) as fault:
             raise self._corrupt(place, f"cannot be decoded: {fault}") from None
-        if in_planes:
-            from daskfs.kernels.blocks.bit_planes import put_together
-
-            numbers = tile.reshape(-1).view(f"u{typesize}")
-            put_together(numbers, _scratch("planes", block_nbytes), block_nbytes // typesize)
         return tile
-
-    def _puts_together(self, typesize: int, block_nbytes: int) -> bool:
-        """Return whether a kernel puts bits together again, which takes Blosc most of its time."""
-        if self._tile_nbytes < LEAST_IN_PLANES or "numba" not in sys.modules:
-            return False
-        from daskfs.kernels.blocks.bit_planes import CAN_TURN
-
-        is_known = typesize == self.dtype.itemsize and typesize in (1, 2, 4, 8)
-        in_eights = not (block_nbytes % (8 * typesize) or self._tile_nbytes % (8 * typesize))
-        return CAN_TURN and is_known and in_eights and 0 < block_nbytes <= LARGEST_BLOCK_NBYTES
 
     def _check_length(self, place: _Place) -> None:
         """Check that a tile is as long as one may be, before anything is allocated for it."""
@@ -432,7 +408,7 @@ class TileReader(Tiled):
             raise self._truncated(place, nbytes + _CHECKSUM.size, file.nbytes)
         table, tail = np.empty(nbytes, np.uint8), np.empty(_CHECKSUM.size, np.uint8)
         self._fill(place, 0, table, tail)
-        self._check(place, checksum_of(table), tail)
+        self._check(place, crc32c(table.data), tail)
         index = table.view("<u8").reshape(*self.tiles_per_file, 2)
         self._indices[path] = (file.stamp, index)
         return index

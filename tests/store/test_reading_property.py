@@ -46,7 +46,6 @@ def stored(request, tmp_path_factory):
 @given(rows=selections(N_SAMPLES), columns=selections(N_FEATURES), into=st.booleans())
 def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
     monkeypatch.setattr("daskfs.store.tile_reader.STRIP_NBYTES", 100)  # several strips in these small tiles
-    monkeypatch.setattr("daskfs.store.tile_reader.LEAST_IN_PLANES", 0)
     X, store = stored
     expected = X[rows][:, columns]
     out = np.full((expected.shape[1], expected.shape[0]), np.nan, np.float32).T if into else None  # Fortran order

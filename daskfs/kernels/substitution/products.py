@@ -1,8 +1,8 @@
 """Products of columns for online substitution, each column lying in one piece: a block has shape (B, n_samples).
 
 Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
-products are centred and scaled afterwards (`centred`): sums of a band of int8 products are whole numbers below 2²⁴, so
-float32 holds them exactly, where the processor has no sums of bytes.
+products are centred and scaled afterwards (`centred`). Sums of a band of int8 products are whole numbers below 2²⁴, so
+float32 holds them exactly.
 
 Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
 over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
@@ -17,10 +17,9 @@ import threading
 import numpy as np
 from numpy.typing import DTypeLike
 
-from daskfs.kernels.instructions import STRIP, add_integer_tile
-from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
 LANES = 16  # of float32
@@ -52,24 +51,14 @@ def cross_products(
     which = np.arange(len(right)) if which is None else which
     shape = (-(-len(left) // TILE) * TILE, -(-len(which) // TILE) * TILE)
     sums = np.zeros(shape)
-    if left.dtype == np.int8 and not len(weight) and _has_byte_products():
-        panels = again("strip", (TILE, STRIP), np.uint8), again("panel", (shape[1], STRIP), np.int8)
-        _add_strips(left, right, which, *panels, sums, is_symmetric)
-    else:
-        packed = np.float64 if left.dtype == np.float64 else np.float32
-        panels = again("strip", (TILE, BAND_ROWS), packed), again("panel", (shape[1], BAND_ROWS), packed)
-        _add_bands(left, right, which, weight, *panels, sums, is_symmetric)
+    packed = np.float64 if left.dtype == np.float64 else np.float32
+    panels = again("strip", (TILE, BAND_ROWS), packed), again("panel", (shape[1], BAND_ROWS), packed)
+    _add_bands(left, right, which, weight, *panels, sums, is_symmetric)
     products = sums[: len(left), : len(which)]
     if is_symmetric:
         lower = np.tril_indices(len(left), -1)
         products[lower] = products.T[lower]
     return products
-
-
-def _has_byte_products() -> bool:
-    from daskfs.kernels.substitution.integer_tiles import HAS_BYTE_PRODUCTS  # and with it numba
-
-    return HAS_BYTE_PRODUCTS
 
 
 class _Room(threading.local):
@@ -124,49 +113,6 @@ def _add_bands(left, right, which, weight, strip, panel, sums, is_symmetric):  #
                 _copy(left[a + q, start:stop], strip[q])
             for b in range(a if is_symmetric else 0, n_columns, TILE):
                 add_tile(strip, 0, panel, b, zero, sums[a : a + TILE])
-
-
-@kernel
-def _add_strips(left, right, which, strip, panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
-    """Add products of whole numbers, Σ (x + 128) y - 128 Σ y: processors multiply unsigned bytes with signed ones."""
-    n_samples = left.shape[1]
-    strip[:] = 0
-    panel[:] = 0
-    for start in range(0, n_samples, STRIP):
-        if is_stopped():
-            break
-        stop = min(start + STRIP, n_samples)
-        if stop - start < STRIP:
-            panel[:] = 0
-        for b in range(which.shape[0]):
-            _copy(right[which[b], start:stop], panel[b])
-        for a in range(0, left.shape[0], TILE):
-            if is_stopped():
-                break
-            for q in range(min(TILE, left.shape[0] - a)):
-                _raise(left[a + q, start:stop], strip[q])
-            for b in range(a if is_symmetric else 0, panel.shape[0], TILE):
-                add_integer_tile(strip, panel, b, sums, a)
-    for b in range(which.shape[0]):
-        if is_stopped():
-            break
-        raised = 128.0 * _total(right[which[b]])
-        for a in range(sums.shape[0]):
-            sums[a, b] -= raised
-
-
-@inner_loop
-def _raise(row, out):  # type: ignore[no-untyped-def]
-    for i in range(row.shape[0]):
-        out[i] = np.int32(row[i]) + 128
-
-
-@inner_loop
-def _total(row):  # type: ignore[no-untyped-def]
-    total = 0
-    for i in range(row.shape[0]):
-        total += row[i]
-    return total
 
 
 @inner_loop

@@ -28,7 +28,7 @@ from daskfs.matrix.names import Names
 from daskfs.selectors.shared.work import Grid, Work
 
 RESULT_COLUMN_NBYTES = 8 + 8 + 1  # score, coefficient, and whether it is selected
-BLOCK_NBYTES = 1 << 20  # of a tile, put together at once
+BLOCK_NBYTES = 1 << 20  # of a tile, which Blosc decodes block by block
 TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
 
 ENTRY_NBYTES = 40  # of a sparse store while it is read: a number of a row, a value, and both as they are stored
