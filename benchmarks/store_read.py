@@ -2,7 +2,8 @@
 
     python benchmarks/store_read.py [--size 192MiB] [--json results.json]
     python benchmarks/store_read.py --tall       (a baseline that takes blocks of few columns, from 51,200 x 1,024)
-    python benchmarks/store_read.py --parts      (the reader's kernels alone, beside the libraries')
+    python benchmarks/store_read.py --parts      (what the reader does with a tile in memory)
+    python benchmarks/store_read.py --shuffles   (lz4 tiles of many kinds, by what Blosc shuffles)
 
 Prints decoded GB per CPU-second (process time of all threads, best of several interleaved repeats, files in the
 page cache) for blocks of rows and of columns, and each as a ratio to zarr-python and to np.memmap. Absolute figures
@@ -270,44 +271,28 @@ def tall(repeats: int) -> None:
         print(f"decoded {n_tiles[0] / math.prod(store.tiles.grid_shape):.2f} times, {best:.2f} s of CPU")
 
 
+def speed_of(nbytes: int, function: Callable[[], object], repeats: int) -> float:
+    """GB per CPU-second of a function, best of `repeats`."""
+    best = np.inf
+    for _ in range(repeats + 1):
+        started = time.process_time()
+        for _ in range(5):
+            function()
+        best = min(best, (time.process_time() - started) / 5)
+    return nbytes / best / 1e9
+
+
 def parts(repeats: int) -> None:
-    """Print GB per CPU-second of what the reader does with a tile in memory: by its kernels, and by the libraries."""
+    """Print GB per CPU-second of what the reader does with a tile in memory."""
     from crc32c import crc32c
-    from numcodecs import blosc
 
-    from daskfs.kernels.blocks.bit_planes import put_together
     from daskfs.kernels.blocks.laid_down import lay_down
-    from daskfs.store.checksums import checksum_of
 
-    def speed(nbytes: int, function: Callable[[], object]) -> str:
-        best = np.inf
-        for _ in range(repeats + 1):
-            started = time.process_time()
-            for _ in range(20):
-                function()
-            best = min(best, (time.process_time() - started) / 20)
-        return f"{nbytes / best / 1e9:.1f}"
-
-    blosc.use_threads = False
     for nbytes in (64 << 10, 384 << 10, 4 << 20):
         data = np.random.default_rng(0).integers(0, 256, nbytes, dtype=np.uint8)
-        ours, theirs = speed(nbytes, partial(checksum_of, data)), speed(nbytes, partial(crc32c, data.data))
-        print(f"crc32c of {nbytes >> 10} KiB: {ours}, library {theirs}")
+        print(f"crc32c of {nbytes >> 10} KiB: {speed_of(nbytes, partial(crc32c, data.data), repeats):.1f}")
     for dtype, shape in (("int8", (1024, 512)), ("float32", (2048, 512)), ("float64", (1024, 512))):
         tile = np.random.default_rng(0).binomial(2, 0.2, shape).astype(dtype)
-        encoded = np.frombuffer(blosc.compress(tile, b"lz4", 5, 2), np.uint8)
-        planes, found = encoded.copy(), np.empty(tile.size, f"u{tile.itemsize}")
-        planes[2] &= 0xFB
-        block_nbytes = int(encoded[8:12].view(np.uint32)[0])
-        room = np.empty(block_nbytes, np.uint8)
-
-        def decode(planes=planes, found=found, room=room, per_block=block_nbytes // tile.itemsize) -> None:  # type: ignore
-            blosc.decompress(planes, found)
-            put_together(found, room, per_block)
-
-        both = [speed(tile.nbytes, one) for one in (decode, lambda e=encoded, f=found: blosc.decompress(e, f))]  # type: ignore
-        assert (found.view(dtype) == tile.reshape(-1)).all()
-        print(f"lz4 tile of {dtype}: {both[0]}, library {both[1]}")
         columns, numbers = np.empty((shape[1], 50 * shape[0]), dtype), np.arange(shape[1])
         places = itertools.cycle(range(0, columns.shape[1], shape[0]))
 
@@ -318,7 +303,71 @@ def parts(repeats: int) -> None:
             start = next(places)
             columns[:, start : start + len(tile)] = tile.T
 
-        print(f"columns of {dtype} laid down: {speed(tile.nbytes, kernel)}, library {speed(tile.nbytes, copy)}")
+        ours, theirs = (speed_of(tile.nbytes, function, repeats) for function in (kernel, copy))
+        print(f"columns of {dtype} laid down: {ours:.1f}, numpy {theirs:.1f}")
+
+
+def kinds_of_tiles() -> dict[str, np.ndarray]:
+    """Return tiles of 4 MiB of what people store."""
+    rng = np.random.default_rng(0)
+    n, whole, quarter = 2048, (2048, 2048), (2048, 512)
+    frequency, rare = rng.uniform(0.01, 0.5, n), np.exp(rng.uniform(np.log(1e-3), np.log(0.05), n))
+    founders = rng.random((40, n)) < rng.beta(0.6, 1.5, n)
+    linked = np.zeros(whole, np.int8)
+    for _ in range(2):  # chromosomes, mosaics of 40 founders'
+        starts = np.maximum.accumulate(np.where(rng.random(whole) < 0.01, np.arange(n), 0), axis=1)
+        linked += founders[np.take_along_axis(rng.integers(0, 40, whole), starts, axis=1), np.arange(n)]
+
+    def dummies(n_columns: int, n_levels: int) -> np.ndarray:
+        found = np.zeros((n, n_columns), np.int8)
+        for start in range(0, n_columns, n_levels):
+            share = 1 / np.arange(1, min(n_levels, n_columns - start) + 1)
+            found[np.arange(n), start + rng.choice(len(share), n, p=share / share.sum())] = 1
+        return found
+
+    normal = rng.standard_normal(quarter, dtype=np.float32)
+    dosages = rng.binomial(2, frequency[:512], quarter).astype(np.float32)
+    genes = rng.gamma(0.3, 1, n)
+    counts = rng.negative_binomial(0.5, 0.5 / (0.5 + rng.gamma(1, 50, 512)), quarter)
+    return {
+        "int8 genotypes": rng.binomial(2, frequency, whole).astype(np.int8),
+        "int8 genotypes, linked": linked,
+        "int8 genotypes, rare": rng.binomial(2, rare, whole).astype(np.int8),
+        "int8 dummies of 5": dummies(n, 5),
+        "int8 dummies of 50": dummies(n, 50),
+        "int8 fingerprints": (rng.random(whole) < rng.beta(0.5, 5, n)).astype(np.int8),
+        "int8 counts of 0.3": rng.poisson(genes, whole).clip(0, 127).astype(np.int8),
+        "int8 counts of 5": rng.poisson(rng.gamma(2, 2.5, n), whole).clip(0, 127).astype(np.int8),
+        "int8 rounded normal": np.round(20 * rng.standard_normal(whole)).clip(-128, 127).astype(np.int8),
+        "int16 counts of 50": counts.astype(np.int16),
+        "int32 counts of 50": counts.astype(np.int32),
+        "float32 normal": normal,
+        "float32 whole numbers": np.round(normal),
+        "float32 log1p of counts": np.log1p(rng.poisson(genes[:512], quarter)).astype(np.float32),
+        "float32 standardised": (dosages - dosages.mean(axis=0)) / dosages.std(axis=0),
+        "float32 dummies of 20": dummies(512, 20).astype(np.float32),
+    }
+
+
+def shuffles(repeats: int) -> None:
+    """Print how Blosc's lz4 decodes tiles of many kinds, whose bytes or bits it shuffles or leaves."""
+    from numcodecs import blosc
+
+    blosc.use_threads = False
+    ways = {"none": blosc.NOSHUFFLE, "bytes": blosc.SHUFFLE, "bits (a store)": blosc.BITSHUFFLE}
+    print("decoded GB per CPU-second, and how many times smaller the tile is")
+    print(f"{'shuffled':25s}" + "".join(f"{way:>18s}" for way in ways))
+    for name, tile in kinds_of_tiles().items():
+        line, found = f"{name:25s}", np.empty_like(tile)
+        for way, shuffle in ways.items():
+            if tile.itemsize == 1 and way == "bytes":
+                line += f"{'as none':>18s}"
+                continue
+            encoded = blosc.compress(tile, b"lz4", 5, shuffle)
+            speed = speed_of(tile.nbytes, partial(blosc.decompress, encoded, found), repeats)
+            assert np.array_equal(found, tile)
+            line += f"{speed:9.2f} {tile.nbytes / len(encoded):7.2f}x"
+        print(line)
 
 
 def main() -> None:
@@ -328,6 +377,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--tall", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--shuffles", action="store_true")
     options = parser.parse_args()
     if options.tall:
         tall(options.repeats)
@@ -335,6 +385,9 @@ def main() -> None:
     with guard():  # as every fit does, and not every kernel
         if options.parts:
             parts(options.repeats)
+            return
+        if options.shuffles:
+            shuffles(options.repeats)
             return
         results = run(parse_bytes(options.size), options.repeats)
     print("decoded GB per CPU-second")
