@@ -5,7 +5,7 @@ objects of what a kernel returns: a KeyboardInterrupt there ends the interpreter
 kernel runs, no handler does. So while a `guard` is open (every fit and every command opens one), signals come here:
 
 - In a kernel a signal waits until it has returned, and is raised in place of the result. Kernels that may take long
-  ask in their outer loops whether to return at once (`STOP`, see `daskfs.kernels.instructions.is_stopped`): a thread
+  ask in their outer loops whether to return at once (`STOP`, see `daskfs.kernels.jit.is_stopped`): a thread
   hears of signals while kernels run.
 - In `held`, a signal waits until what must be done whole is done: a folder gets its name, a cluster starts.
 - Anywhere else it is raised at once, as ever. Where that is swallowed (a library in C that calls Python, a destructor)

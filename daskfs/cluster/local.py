@@ -116,7 +116,6 @@ def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = dict.fromkeys(threads, "1")
     environment["MALLOC_TRIM_THRESHOLD_"] = str(kept)
-    environment["DASKFS_OWN_WORKER"] = "1"  # see daskfs.kernels.machine_code
     return environment
 
 

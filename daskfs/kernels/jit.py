@@ -82,7 +82,7 @@ class Kernel:
             if "dispatcher" not in vars(self):
                 import numba
 
-                if numba.config.DISABLE_JIT:
+                if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
                     vars(self)["dispatcher"] = self.py_func
                 else:
                     made: Any = numba.njit(cache=True, nogil=True, fastmath=self.fastmath)(self.for_numba)
@@ -221,12 +221,12 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 
 def _overloaded(
-    function: Callable[..., Any], fastmath: bool | set[str], choose: Callable[..., FunctionType]
+    function: Callable[..., Any], fastmath: bool | set[str], choose: Callable[..., Callable[..., Any]]
 ) -> Callable[..., Any]:
     """Have kernels that call `function` call what is chosen for the types of its arguments."""
     from numba.extending import overload
 
-    def compiled_for(*kinds: Any, **named: Any) -> FunctionType:
+    def compiled_for(*kinds: Any, **named: Any) -> Callable[..., Any]:
         interrupts.raise_waiting()  # between two functions numba can be left; in the midst of one, parts would be lost
         return choose(*kinds, *named.values())
 
@@ -254,4 +254,4 @@ def _records_in(kinds: Any) -> Iterator[type]:
         if isinstance(kind, types.BaseTuple):
             yield from _records_in(kind)  # type: ignore[arg-type]
             if isinstance(kind, types.BaseNamedTuple):
-                yield kind.instance_class
+                yield kind.instance_class  # type: ignore[attr-defined]

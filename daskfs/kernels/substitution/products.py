@@ -17,9 +17,9 @@ import threading
 import numpy as np
 from numpy.typing import DTypeLike
 
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.gram_tiles import TILE, add_tile
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
-from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
 LANES = 16  # of float32

@@ -10,17 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.intrinsics import address_of, byte_at, trailing_zeros, word_at
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.text.decimals import MOST_DIGITS, rounded
 from daskfs.kernels.text.reals import exponent_at, mantissa_at
-from daskfs.kernels.text.words import (
-    address_of,
-    byte_at,
-    eight_of,
-    find,
-    trailing_zeros,
-    word_at,
-)
+from daskfs.kernels.text.words import eight_of, find
 
 SKIPPED, NUMBER, TEXT = 0, 1, 2
 """What a column is read as."""
