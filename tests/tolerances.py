@@ -48,6 +48,12 @@ def tolerance_of(method: str, dtype: Any = "float64") -> float:
     return FLOAT32 if method in SINGLE_PRECISION or np.dtype(dtype) == np.float32 else FLOAT64
 
 
+def assert_close(found: Any, expected: Any, rtol: float = FLOAT64, what: str = "") -> None:
+    """Compare numbers to a share of the largest that is expected."""
+    largest = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=rtol * largest, err_msg=what)
+
+
 def assert_same_answer(found: Any, expected: Any, rtol: float = FLOAT64, where: str = "") -> None:
     """Compare selection, coefficients, intercept, scores, classes and stopping reason.
 
@@ -81,5 +87,4 @@ def assert_same_answer(found: Any, expected: Any, rtol: float = FLOAT64, where: 
         a, b = found[name], expected[name]
         if name.startswith("table."):  # lines stand in the order of ranks, which ties may exchange
             a, b = a[np.argsort(new)], b[np.argsort(old)]
-        largest = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
-        np.testing.assert_allclose(a, b, rtol=0.0, atol=rtol * largest, err_msg=f"{where} {name}")
+        assert_close(a, b, rtol, f"{where} {name}")
