@@ -1,4 +1,4 @@
-"""New rows get the bits that the run gave its own, wherever they come from; and what cannot be applied says why."""
+"""New rows get the predictions of the run, wherever they come from, and errors say why rows cannot be applied."""
 
 import json
 
@@ -24,6 +24,7 @@ from daskfs.selectors.shared.run import Run
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from daskfs.store.whole_writer import WholeWriter
 from tests.sources.test_plink import MISSING, random_dosages, write_set
+from tests.tolerances import assert_close
 
 N = 400
 COLUMNS = {
@@ -87,7 +88,7 @@ def table(tmp_path_factory):
     return folder, frame
 
 
-def test_a_file_a_frame_and_single_rows_get_the_bits_of_the_run(table):
+def test_a_file_a_frame_and_single_rows_get_the_predictions_of_the_run(table):
     folder, frame = table
     model = daskfs.load(folder / "run")
     jsonschema.validate(model.document, json_schema("model"))
@@ -95,12 +96,12 @@ def test_a_file_a_frame_and_single_rows_get_the_bits_of_the_run(table):
     expected = in_the_run(folder, model)
     for data in (folder / "t.csv", frame, frame.drop(columns="y").iloc[:, ::-1], pa.Table.from_pandas(frame)):
         found = model.predict(data)
-        np.testing.assert_array_equal(found[is_kept], expected)
+        assert_close(found[is_kept], expected)
         assert np.isnan(found[~is_kept]).all()
     some = frame[is_kept].iloc[7:20]
-    np.testing.assert_array_equal([model.predict(some.iloc[k : k + 1])[0] for k in range(13)], expected[7:20])
+    assert_close([model.predict(some.iloc[k : k + 1])[0] for k in range(13)], expected[7:20])
     other = daskfs.load(folder / "run", refit=True)
-    np.testing.assert_array_equal(other.predict(frame)[is_kept], in_the_run(folder, other))
+    assert_close(other.predict(frame)[is_kept], in_the_run(folder, other))
     assert (other.predict(some) != model.predict(some)).any()
 
 
@@ -114,9 +115,9 @@ def test_other_types_of_the_same_values_are_the_same(table):
         code=frame.code.astype(float),
         when=frame.when.dt.strftime("%d/%m/%Y"),
     )
-    np.testing.assert_array_equal(model.predict(others), model.predict(frame))
+    assert_close(model.predict(others), model.predict(frame))
     frame.to_parquet(folder / "t.parquet")
-    np.testing.assert_array_equal(model.predict(folder / "t.parquet"), model.predict(frame))
+    assert_close(model.predict(folder / "t.parquet"), model.predict(frame))
 
 
 def test_features_come_as_the_data_came(table):
@@ -138,7 +139,7 @@ def test_a_row_is_written_for_each_row_with_its_id_and_the_metrics_are_those_of_
     found = pd.read_csv(out) if suffix == ".csv" else pd.read_parquet(out)
     assert list(found.columns[:3]) == ["id", "code", "prediction"]
     assert list(found["id"]) == list(frame["id"])
-    np.testing.assert_array_equal(found["prediction"], model.predict(frame))
+    assert_close(found["prediction"], model.predict(frame))
     n_void = int(frame.gone.isna().sum())
     assert (applied.n_rows, applied.n_void) == (N, n_void)
     errors = (found.prediction - frame.y).dropna()
@@ -176,7 +177,7 @@ def test_columns_that_no_selected_feature_is_made_of_need_not_be_there(tmp_path)
     run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, select)
     model = daskfs.load(tmp_path / "run")
     assert model.features == ["a"]
-    np.testing.assert_array_equal(model.predict(frame[["a"]]), model.predict(frame))
+    assert_close(model.predict(frame[["a"]]), model.predict(frame))
 
 
 def test_labels_that_are_texts_and_their_probabilities(tmp_path):
@@ -212,18 +213,18 @@ def sparse(tmp_path):
 
 
 @pytest.mark.parametrize("more", [{}, {"interactions": "all"}, {"feature_ids": True}])
-def test_lines_of_entries_get_the_bits_of_the_run(sparse, more):
+def test_lines_of_entries_get_the_predictions_of_the_run(sparse, more):
     folder, X = sparse
     select = {"method": "online_substitution", "n_features_to_select": 5, "loss": "squared"}
     run_of(folder, {"kind": "libsvm", "path": "t.svm", **more}, select)
     model = daskfs.load(folder / "run")
     expected = in_the_run(folder, model)
-    np.testing.assert_array_equal(model.predict(folder / "t.svm"), expected)
+    assert_close(model.predict(folder / "t.svm"), expected)
     (folder / "one.svm").write_text((folder / "t.svm").read_text().splitlines()[11] + " 77:1\n")
-    np.testing.assert_array_equal(model.predict(folder / "one.svm"), expected[11:12])
+    assert_close(model.predict(folder / "one.svm"), expected[11:12])
     if not more:
-        np.testing.assert_array_equal(model.predict(scipy.sparse.csr_array(X)), expected)
-        np.testing.assert_array_equal(model.predict(X.astype(float)), expected)
+        assert_close(model.predict(scipy.sparse.csr_array(X)), expected)
+        assert_close(model.predict(X.astype(float)), expected)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
@@ -238,12 +239,12 @@ def test_what_mission_learnt_from_a_stream_is_applied(sparse, n_classes):
     run_of(folder, source, select, store="none", split=None)
     model, learnt = daskfs.load(folder / "run"), daskfs.Mission.load(folder / "run" / "model.npz")
     lines = LibsvmSource(folder / "t.svm", feature_ids=True)
-    np.testing.assert_array_equal(model.predict(folder / "t.svm"), learnt.predict(lines))
+    assert_close(model.predict(folder / "t.svm"), learnt.predict(lines))
     if n_classes:
-        np.testing.assert_array_equal(model.predict_proba(folder / "t.svm"), learnt.predict_proba(lines))
+        assert_close(model.predict_proba(folder / "t.svm"), learnt.predict_proba(lines))
 
 
-def test_tables_of_entries_and_pairs_of_them_get_the_bits_of_the_run(tmp_path):
+def test_tables_of_entries_and_pairs_of_them_get_the_predictions_of_the_run(tmp_path):
     frame = messy()[["a", "city", "code", "y"]]
     frame = frame.assign(code=frame.code.map("k{}".format), city=frame.city.fillna("none"))
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -251,10 +252,10 @@ def test_tables_of_entries_and_pairs_of_them_get_the_bits_of_the_run(tmp_path):
     run_of(tmp_path, source, {"method": "online_substitution", "n_features_to_select": 6, "loss": "squared"})
     model = daskfs.load(tmp_path / "run")
     assert any("*" in name for name in model.features)
-    np.testing.assert_array_equal(model.predict(frame.iloc[:, ::-1]), in_the_run(tmp_path, model))
+    assert_close(model.predict(frame.iloc[:, ::-1]), in_the_run(tmp_path, model))
 
 
-def test_products_of_columns_that_fgm_selected_get_the_bits_of_the_run(tmp_path):
+def test_products_of_columns_that_fgm_selected_get_the_predictions_of_the_run(tmp_path):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 6))
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(y=X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=300))
@@ -263,11 +264,11 @@ def test_products_of_columns_that_fgm_selected_get_the_bits_of_the_run(tmp_path)
     run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, select, features={"map": "pairs"})
     model = daskfs.load(tmp_path / "run")
     assert "a * b" in model.features
-    np.testing.assert_array_equal(model.predict(frame), in_the_run(tmp_path, model))
-    np.testing.assert_array_equal(model.predict(frame[["b", "a", "c", "d", "e", "f"]]), model.predict(frame))
+    assert_close(model.predict(frame), in_the_run(tmp_path, model))
+    assert_close(model.predict(frame[["b", "a", "c", "d", "e", "f"]]), model.predict(frame))
 
 
-def test_texts_get_the_bits_of_the_run(tmp_path):
+def test_texts_get_the_predictions_of_the_run(tmp_path):
     rng = np.random.default_rng(0)
     words = ["good", "bad", "film", "the", "slow", "bright"]
     rows = [{"text": " ".join(rng.choice(words, 6)), "label": float(rng.integers(0, 2))} for _ in range(200)]
@@ -277,7 +278,7 @@ def test_texts_get_the_bits_of_the_run(tmp_path):
     run_of(tmp_path, source, {"method": "online_substitution", "n_features_to_select": 3, "loss": "logistic"})
     model = daskfs.load(tmp_path / "run")
     labels = (in_the_run(tmp_path, model) > 0).astype(int)
-    np.testing.assert_array_equal(model.predict(tmp_path / "t.jsonl"), labels)
+    assert_close(model.predict(tmp_path / "t.jsonl"), labels)
 
 
 def test_a_store_is_applied_to_in_its_own_order_with_the_rows_of_the_source(table, tmp_path):
@@ -285,12 +286,12 @@ def test_a_store_is_applied_to_in_its_own_order_with_the_rows_of_the_source(tabl
     model, store = daskfs.load(folder / "run"), daskfs.open_store(folder / "one.zarr")
     frame = frame[frame.gone.notna()]  # the others were dropped
     expected = model.predict(frame)[store.source_rows]
-    np.testing.assert_array_equal(model.predict(store), expected)
+    assert_close(model.predict(store), expected)
     applied = apply(model, folder / "one.zarr", tmp_path / "o.parquet")
     found = pd.read_parquet(tmp_path / "o.parquet")
     assert list(found.columns) == ["id", "row", "prediction"]
     np.testing.assert_array_equal(found.row, store.source_rows)
-    np.testing.assert_array_equal(found.prediction, expected)
+    assert_close(found.prediction, expected)
     assert list(found.id) == list(frame.id.to_numpy()[store.source_rows])
     assert applied.metrics == pytest.approx(apply(model, frame, tmp_path / "p.csv").metrics)
     assert applied.notes == []
@@ -311,7 +312,7 @@ def test_sparse_stores_are_applied_to_by_number_or_by_id(sparse, more):
     select = {"method": "online_substitution", "n_features_to_select": 5, "loss": "squared"}
     run_of(folder, {"kind": "libsvm", "path": "t.svm", **more}, select)
     model, store = daskfs.load(folder / "run"), daskfs.open_store(folder / "one.zarr")
-    np.testing.assert_array_equal(model.predict(store), model.predict(folder / "t.svm")[store.source_rows])
+    assert_close(model.predict(store), model.predict(folder / "t.svm")[store.source_rows])
 
 
 def test_classes_of_a_store_are_found_by_their_names(tmp_path):
@@ -326,18 +327,18 @@ def test_classes_of_a_store_are_found_by_their_names(tmp_path):
     assert applied.metrics["accuracy"] == 1.0, "the rows of 'yes' alone: nobody knows of 'maybe'"
 
 
-def test_genotypes_get_the_bits_of_the_run_with_variants_found_by_name(tmp_path):
+def test_genotypes_get_the_predictions_of_the_run_with_variants_found_by_name(tmp_path):
     dosages = random_dosages(120, 30)
     y = dosages[:, 4] - 2.0 * dosages[:, 17] + 0.01 * np.random.default_rng(0).normal(size=120)
     bed = write_set(tmp_path, dosages, phenotypes=y.round(6).tolist())
     run_of(tmp_path, {"kind": "plink", "path": str(bed)}, {"method": "fgm", "n_features_to_select": 3})
     model = daskfs.load(tmp_path / "run")
     expected = in_the_run(tmp_path, model)
-    np.testing.assert_array_equal(model.predict(bed), expected)
+    assert_close(model.predict(bed), expected)
     order = np.random.default_rng(1).permutation(30)
     (tmp_path / "new").mkdir()
     other = write_set(tmp_path / "new", dosages[:50, order], ids=[f"rs{j}" for j in order], phenotypes=y[:50].tolist())
-    np.testing.assert_array_equal(model.predict(other), expected[:50])
+    assert_close(model.predict(other), expected[:50])
     apply(model, other, tmp_path / "o.csv")
     assert "prediction" in pd.read_csv(tmp_path / "o.csv").columns
     lacking = dosages.copy()
@@ -365,8 +366,8 @@ def test_arrays_are_taken_by_place_and_frames_by_name(tmp_path):
 
     X, _ = load_diabetes(return_X_y=True, as_frame=True)
     expected = in_the_run(tmp_path, model)
-    np.testing.assert_array_equal(model.predict(X.iloc[:, ::-1]), expected)
-    np.testing.assert_array_equal(model.predict(X.to_numpy()), expected)
+    assert_close(model.predict(X.iloc[:, ::-1]), expected)
+    assert_close(model.predict(X.to_numpy()), expected)
     with pytest.raises(DataError, match="expected 10 columns, found 4"):
         model.predict(X.to_numpy()[:, :4])
     wrong = X.to_numpy().copy()

@@ -112,13 +112,6 @@ def assert_same_bits(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(found.classes_, expected.classes_)
 
 
-def assert_same_to_rounding(found: Any, expected: Any, rtol: float) -> None:
-    """Compare what is selected, and the coefficients: an iteration may stop elsewhere by a rounding."""
-    np.testing.assert_array_equal(np.sort(found.selected_), np.sort(expected.selected_))
-    scale = np.abs(expected.coef_).max()
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=rtol, atol=rtol * scale)
-
-
 class Interrupted(Exception):
     """The process was killed, so to speak."""
 

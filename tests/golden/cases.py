@@ -111,14 +111,6 @@ def fitted(case: Case, given: str, data: Data, folder: Path, client: Any = None)
     return selector
 
 
-def results_of(selector: Any) -> dict[str, np.ndarray]:
-    """Return what is kept of a fitted selector."""
-    table, history = selector.result_.table, selector.result_.history
-    found = {name: np.asarray(getattr(selector, f"{name}_")) for name in ("selected", "coef", "intercept", "scores")}
-    found |= {f"table.{name}": table[name].to_numpy() for name in ("index", "coef", "score")}
-    return found | {f"history.{name}": history[name].to_numpy() for name in history.columns}
-
-
 IN_MEMORY = ("dense",)
 
 

@@ -1,39 +1,18 @@
-"""Golden results on disk: one compressed file for each method, numbers bit for bit, and where they were recorded."""
+"""Golden results on disk: one compressed file of numbers for each method, and the stopping reason of each case."""
 
 from __future__ import annotations
 
 import json
-import platform
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 
-import numba
 import numpy as np
-import scipy.linalg  # noqa: F401  # its BLAS is another
-from llvmlite import binding
-from threadpoolctl import threadpool_info
 
 FOLDER = Path(__file__).parent / "results"
+REASONS = FOLDER / "stopping_reasons.json"
+"""By case, whatever the input; of the methods that give one."""
 Record = dict[str, np.ndarray]
-
-
-@cache
-def machine_code() -> str:
-    """Return a digest of what decides the last bit: the processor that numba compiles for, and who compiles."""
-    features = sorted(name for name, is_there in binding.get_host_cpu_features().items() if is_there)
-    versions = [f"{name} {version(name)}" for name in ("numba", "llvmlite", "numpy", "scipy", "scikit-learn")]
-    processor = numba.config.CPU_NAME or binding.get_host_cpu_name()
-    parts = [platform.machine(), processor, *features, *versions]
-    return sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-@cache
-def blas() -> list[str]:
-    """Return the libraries of linear algebra, and the processor each computes for, which decide the last bit too."""
-    libraries = [one for one in threadpool_info() if one["user_api"] == "blas"]
-    return sorted(f"{one['internal_api']} {one['version']} {one.get('architecture')}" for one in libraries)
 
 
 def write_records(method: str, records: dict[str, Record]) -> None:
@@ -58,7 +37,7 @@ def write_records(method: str, records: dict[str, Record]) -> None:
             fields.append((name, array.dtype.str, list(array.shape), len(kept)))
             kept.extend(array.ravel().tolist())
     FOLDER.mkdir(exist_ok=True)
-    about = json.dumps({"machine_code": machine_code(), "blas": blas(), "layout": layout})
+    about = json.dumps({"layout": layout})
     np.savez_compressed(
         FOLDER / f"{method}.npz",
         about=np.frombuffer(about.encode(), np.uint8),
@@ -68,13 +47,13 @@ def write_records(method: str, records: dict[str, Record]) -> None:
 
 
 @cache
-def read_records(method: str) -> tuple[str, dict[str, Record]]:
-    """Return where the records of a method were made (`machine_code`), and the records by ``case/input``."""
+def read_records(method: str) -> dict[str, Record]:
+    """Return the records of a method by ``case/input``."""
     with np.load(FOLDER / f"{method}.npz") as file:
-        about = json.loads(bytes(file["about"]))
+        layout = json.loads(bytes(file["about"]))["layout"]
         kept = {"f": file["numbers"], "i": file["whole"], "b": file["whole"], "u": file["whole"]}
     records: dict[str, Record] = {}
-    for key, fields in about["layout"].items():
+    for key, fields in layout.items():
         if isinstance(fields, str):
             records[key] = records[fields]
             continue
@@ -82,5 +61,4 @@ def read_records(method: str) -> tuple[str, dict[str, Record]]:
         for name, dtype, shape, start in fields:
             values = kept[np.dtype(dtype).kind][start : start + int(np.prod(shape))]
             record[name] = values.astype(dtype).reshape(shape)
-    is_same = about.get("blas", blas()) == blas()  # the first records did not say it
-    return about["machine_code"] if is_same else "another BLAS", records
+    return records

@@ -31,21 +31,12 @@ class Toy(Case):
 
 TOYS = [
     Toy("same", "Same", {"selector": OnlineSubstitution(**FEW)}),
-    Toy(
-        "same-classes", "Same", {"selector": FGM(6, loss="logistic")}, "three classes", rounding="FGM's", stops_at=2e-3
-    ),
+    Toy("same-classes", "Same", {"selector": FGM(6, loss="logistic")}, "three classes"),
     Toy("halves", "Halves", {"selector": OnlineSubstitution(**FEW)}),
-    Toy(
-        "halves-classes",
-        "Halves",
-        {"selector": FGM(6, loss="logistic")},
-        "three classes",
-        rounding="FGM's",
-        stops_at=2e-3,
-    ),
+    Toy("halves-classes", "Halves", {"selector": FGM(6, loss="logistic")}, "three classes"),
 ]
 QUICK = [
-    "a_memory_limit_is_planned_as_it_is_kept_and_changes_no_bit",
+    "a_memory_limit_is_planned_as_it_is_kept_and_keeps_the_answer",
     "rows_of_a_split_are_those_rows_as_arrays",
     "the_result_names_the_store_and_its_features",
     "what_comes_out_is_what_came_in_and_lazy_stays_lazy",
@@ -53,7 +44,7 @@ QUICK = [
     "a_fitted_selector_is_small_and_lets_go_of_the_rows",
     "same_bits_in_threads",
     "arrays_in_memory_are_sent_once",
-    "dask_collections_give_the_bits_of_their_store",
+    "dask_collections_give_the_answer_of_their_store",
 ]
 RESUMED = [(toy, "a_fit_resumed_after_any_save_ends_with_the_same_bits") for toy in TOYS[2:]]
 EXAMINED = [(toy, name) for toy in TOYS for name in QUICK] + RESUMED

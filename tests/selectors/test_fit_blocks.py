@@ -23,6 +23,7 @@ from daskfs.selectors.message.selector import Message
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from tests.contract.lab import assert_same_bits
+from tests.tolerances import assert_same_answer, tolerance_of
 
 N_SAMPLES, N_FEATURES = 300, 40
 
@@ -47,20 +48,20 @@ ONE_EPOCH = {"n_epochs": 1, "loss": "squared"}
 
 @pytest.mark.parametrize("rule", ["exchange", "os", "paper"])
 @pytest.mark.parametrize("width", [1, 7, 40])
-def test_columns_that_pass_by_are_one_epoch_bit_for_bit(arrays, width, rule):
+def test_columns_that_pass_by_are_one_epoch(arrays, width, rule):
     X, y = arrays
     expected = OnlineSubstitution(4, rule=rule, **ONE_EPOCH).fit(X, y)
     found = OnlineSubstitution(4, rule=rule).fit_blocks(iter(columns_of(X, width)), y, n_features=N_FEATURES)
-    assert_same_bits(found, expected)
+    assert_same_answer(found, expected)
     assert found.n_features_in_ == N_FEATURES
 
 
 def test_columns_of_an_unknown_number_need_a_ridge_or_take_that_of_the_first_block(arrays):
     X, y = arrays
     with_ridge = OnlineSubstitution(4, ridge=0.1).fit_blocks(iter(columns_of(X, 7)), y)
-    assert_same_bits(with_ridge, OnlineSubstitution(4, ridge=0.1, n_epochs=1).fit(X, y))
+    assert_same_answer(with_ridge, OnlineSubstitution(4, ridge=0.1, n_epochs=1).fit(X, y))
     found = OnlineSubstitution(4).fit_blocks(iter(columns_of(X, 7)), y)
-    assert_same_bits(found, OnlineSubstitution(4).fit_blocks(iter(columns_of(X, 7)), y, n_features=7))
+    assert_same_answer(found, OnlineSubstitution(4).fit_blocks(iter(columns_of(X, 7)), y, n_features=7))
     assert set(found.selected_[:3]) == {3, 17, 30}
 
 
@@ -72,13 +73,13 @@ def test_lists_of_any_kind_of_block_are_fitted_as_the_whole(arrays, kind):
     if kind is pd.DataFrame:
         frames = [frame.add_prefix(f"block{k}.") for k, frame in enumerate(frames)]
     found = OnlineSubstitution(4).fit_blocks(frames, y)
-    assert_same_bits(found, OnlineSubstitution(4).fit(X, y))
+    assert_same_answer(found, OnlineSubstitution(4).fit(X, y))
     if kind is pd.DataFrame:
         assert found.get_feature_names_out()[0] == f"block{3 // 9}.3"
     for selector in (Mission(4, standardize=False, block_rows=50, n_epochs=2), Message(3)):
         blocks = [(kind(block), of_rows) for block, of_rows in rows_of(X, y, 70)]
         expected = type(selector)(**selector.get_params()).fit(kind(X), y)
-        assert_same_bits(selector.fit_blocks(blocks), expected)
+        assert_same_answer(selector.fit_blocks(blocks), expected, tolerance_of(selector.method))
 
 
 def test_labels_are_texts_where_the_blocks_have_texts(arrays):
@@ -102,10 +103,9 @@ def test_a_stream_of_rows_is_learnt_from_whatever_its_blocks_are(arrays):
     expected = Mission(4, block_rows=64).partial_fit(X, y)
     for length in (1, 33, 300):
         found = Mission(4, block_rows=64).fit_blocks(iter(rows_of(X, y, length)), n_samples=N_SAMPLES)
-        np.testing.assert_array_equal(found.coef_, expected.coef_)
-        np.testing.assert_array_equal(found.selected_, expected.selected_)
+        assert_same_answer(found, expected, tolerance_of("mission"))
     unknown = [Mission(4, block_rows=64).fit_blocks(iter(rows_of(X, y, length))) for length in (1, 33)]
-    assert_same_bits(*unknown)
+    assert_same_answer(*unknown, tolerance_of("mission"))
     assert set(unknown[0].selected_[:3]) == {3, 17, 30}
 
 
@@ -132,17 +132,18 @@ def test_what_passes_by_once_is_kept_in_files_by_those_who_ask_twice(arrays):
     X, y = arrays
     simulated = {"n_workers": 2, "schedule": "simulated"}
     found = AsyncOnlineSubstitution(4, **simulated).fit_blocks(iter(columns_of(X, 9)), y)
-    assert_same_bits(found, AsyncOnlineSubstitution(4, **simulated).fit(X, y))
+    assert_same_answer(found, AsyncOnlineSubstitution(4, **simulated).fit(X, y))
     with pytest.warns(UserWarning, match="in the order of their source"):
         found = Message(subset_size=100).fit_blocks(iter(rows_of(X, y, 70)))
-    assert_same_bits(found, Message(subset_size=100).fit_matrix(ArrayMatrix(X, y, shuffled=True)))
+    assert_same_answer(found, Message(subset_size=100).fit_matrix(ArrayMatrix(X, y, shuffled=True)))
 
 
 def test_the_first_block_of_a_stream_may_be_empty(arrays):
     X, y = arrays
     for kind in (np.asarray, scipy.sparse.csr_array):
         blocks = [(kind(X[:0]), y[:0]), (kind(X[:9]), y[:9]), (kind(X[9:9]), y[:0]), (kind(X[9:]), y[9:])]
-        assert_same_bits(Mission(4).fit_blocks(iter(blocks)), Mission(4).fit_blocks(iter(blocks[1::2])))
+        found, expected = (Mission(4).fit_blocks(iter(some)) for some in (blocks, blocks[1::2]))
+        assert_same_answer(found, expected, tolerance_of("mission"))
     with pytest.raises(DataError, match="at least 2 rows"):
         Mission(4).fit_blocks(iter(blocks[:1]))
 
@@ -294,7 +295,7 @@ def test_columns_that_are_always_included_stand_in_the_first_block(arrays):
     X, y = arrays
     expected = OnlineSubstitution(4, always_include=[5, 2], **ONE_EPOCH).fit(X, y)
     found = OnlineSubstitution(4, always_include=[5, 2]).fit_blocks(iter(columns_of(X, 9)), y, n_features=N_FEATURES)
-    assert_same_bits(found, expected)
+    assert_same_answer(found, expected)
     with pytest.raises(DataError, match="from 0 to 8, found 12"):
         OnlineSubstitution(4, always_include=[12]).fit_blocks(iter(columns_of(X, 9)), y)
 

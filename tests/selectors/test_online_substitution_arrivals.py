@@ -14,6 +14,7 @@ from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.sources.ingest import ingest
+from tests.tolerances import assert_close, assert_same_answer, tolerance_of
 
 LOSSES = ["squared", "logistic"]
 
@@ -35,9 +36,8 @@ def test_blocks_of_columns_one_after_the_other_are_one_epoch(rule, ridge):
         arriving = pickle.loads(pickle.dumps(arriving))
         arriving.partial_fit_features(X[:, start:stop], y=y if start == 0 else None)
         assert arriving.support_.shape == (stop,)
-    np.testing.assert_array_equal(arriving.selected_, whole.selected_)
-    np.testing.assert_allclose(arriving.coef_, whole.coef_, rtol=1e-9)
-    np.testing.assert_allclose(arriving.predict(X), whole.predict(X), rtol=1e-9)
+    assert_same_answer(arriving, whole, tolerance_of("online_substitution", X.dtype))
+    assert_close(arriving.predict(X), whole.predict(X))
 
 
 def test_labels_names_and_weights_come_with_the_first_block():
