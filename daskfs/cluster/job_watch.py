@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from daskfs import interrupts
 from daskfs.cluster.job_states import BATCH_SYSTEMS, JobState, last_lines_of_logs
 from daskfs.errors import RunError
 
@@ -93,16 +94,19 @@ class JobWatch:
         if n_jobs is not None:
             cluster.scale(jobs=n_jobs)
         thread = threading.Thread(target=self._watch, name="daskfs-jobs", daemon=True)
-        thread.start()
         try:
+            with interrupts.held():
+                thread.start()
             yield
         except Exception as fault:
             if self.fault is not None and fault is not self.fault:
                 raise self.fault from fault
             raise
         finally:
-            self._ended.set()
-            thread.join()
+            with interrupts.held():
+                self._ended.set()
+            if thread.ident is not None:
+                interrupts.call_aside(thread.join)
 
     def wait(self, n_workers: int, timeout_s: float | None) -> None:
         """Return once so many workers are there, or the time is over and there is one.

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import psutil
 
+from daskfs import interrupts
 from daskfs.watching.base import Found, Progress, Watched, told
 from daskfs.watching.reads import READ
 from daskfs.watching.state import Memory, Part, State
@@ -278,15 +279,19 @@ class Watch:
         if self._thread is not None:
             yield
             return
-        self._closing.clear()
+        with interrupts.held():
+            self._closing.clear()
         self._thread = thread = threading.Thread(target=self._beat_on, name="daskfs-watch", daemon=True)
-        thread.start()
         try:
+            with interrupts.held():
+                thread.start()
             yield
         finally:
-            self._closing.set()
-            thread.join(CLOSING_S)  # it may be waiting for a scheduler that is gone
+            with interrupts.held():
+                self._closing.set()
             self._thread = None
+            if thread.ident is not None:
+                interrupts.call_aside(thread.join, CLOSING_S)  # it may be waiting for a scheduler that is gone
 
     @contextmanager
     def seen_by(self, *viewers: Viewer) -> Iterator[None]:

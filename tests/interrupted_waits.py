@@ -1,0 +1,204 @@
+"""Waits that are interrupted at each of their bytecodes in turn; run by a process of its own, which a hang ends.
+
+    python -m tests.interrupted_waits prefetched
+
+says how many bytecodes were tried. A trial traces the main thread's bytecodes, in our code and in Python's library, and
+presses Ctrl-C before the one whose turn it is. The interrupt must be raised, once, and no thread may be left waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from daskfs import interrupts
+from daskfs.cluster.job_watch import JobWatch
+from daskfs.cluster.presence import Presence
+from daskfs.matrix.of_blocks import _Shelf
+from daskfs.matrix.streaming import prefetched
+from daskfs.objects import requests
+from daskfs.objects.ahead import Part, Room, Shelf
+from daskfs.objects.stream import PIECE_NBYTES, ObjectStream
+from daskfs.watching.reads import READ
+from daskfs.watching.watch import Watch
+
+WORK_S = 0.001
+"""What is waited for: longer than it takes to begin to wait."""
+PATIENCE_S = 20.0
+"""After which a trial hangs."""
+LASTING = ("MainThread", "daskfs-interrupts", "loop")
+
+
+def work(_: Any = None) -> int:
+    time.sleep(WORK_S)
+    return 1
+
+
+class Lasting:
+    """A thread pool and an event loop that outlive the waits; a thread of theirs that hangs shows afterwards."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="loop", daemon=True).start()
+        self.asyncio_loop = self.loop  # as Dask's loop and client have it
+
+
+def wait_for_a_future(pool: ThreadPoolExecutor) -> None:
+    assert interrupts.result_of(pool.submit(work)) == 1
+
+
+def wait_aside() -> None:
+    assert interrupts.call_aside(work) == 1
+
+
+def read_ahead() -> None:
+    assert [*prefetched(work, range(2))] == [1, 1]
+
+
+def leave_off_reading_ahead() -> None:
+    results = prefetched(work, range(3))
+    next(results)
+    results.close()
+
+
+def ask_for_many() -> None:
+    assert requests.all_of(work, range(2)) == [1, 1]
+
+
+class Stream(ObjectStream):
+    def _fetched(self, start: int, stop: int) -> memoryview:
+        time.sleep(WORK_S)
+        return memoryview(bytes(stop - start))
+
+
+def read_a_stream() -> None:
+    with Stream(None, "key", "an object", 2 * PIECE_NBYTES, "") as stream:
+        assert len(stream.read(PIECE_NBYTES)) == PIECE_NBYTES
+
+
+class Object:
+    root, key = "memory://", "key"
+
+    def fetch(self, start: int, nbytes: int) -> memoryview:
+        time.sleep(WORK_S)
+        return memoryview(bytes(nbytes))
+
+
+OBJECT: Any = Object()
+
+
+def take_parts() -> None:
+    shelf, parts = Shelf(Room()), [Part(OBJECT, start, 8, 8) for start in (0, 8)]
+    shelf.expect(parts)
+    assert len(shelf.take(parts[0])) == 8
+
+
+def read_blocks() -> None:
+    def block() -> np.ndarray:
+        time.sleep(WORK_S)
+        return np.zeros((2, 2))
+
+    shelf = _Shelf([block] * 3, "rows", 1)
+    try:
+        assert shelf[0].shape == (2, 2)
+    finally:
+        shelf.close()
+
+
+def ask_the_scheduler(presence: Presence) -> None:
+    presence.awaited(asyncio.sleep(WORK_S))
+
+
+def watch_a_run() -> None:
+    with Watch().beating():
+        READ.add(1)
+
+
+def watch_jobs() -> None:
+    watch: Any = JobWatch("slurm", Path(), 1, 1, lambda text: None)
+    watch._look = work
+    with watch.watching(None, None):
+        pass
+
+
+class Trial:
+    """Presses Ctrl-C before the bytecode whose turn it is."""
+
+    def __init__(self, turn: int) -> None:
+        self.n_left = turn
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.n_left -= 1
+            if not self.n_left:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGINT)
+        return self.trace
+
+    def is_raised_in(self, wait: Callable[[], None]) -> bool:
+        """Return whether the interrupt was raised, once; without one the wait has ended before its turn."""
+        try:
+            try:
+                sys.settrace(self.trace)
+                wait()
+            finally:
+                sys.settrace(None)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+
+def n_tried(wait: Callable[[], None]) -> int:
+    """Interrupt a wait everywhere; return the number of places."""
+    turn = 1
+    while True:
+        faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
+        trial = Trial(turn)
+        is_raised = trial.is_raised_in(wait)
+        if trial.n_left > 0:
+            faulthandler.cancel_dump_traceback_later()
+            return turn - 1
+        assert is_raised, f"the interrupt before bytecode {turn} was lost"
+        with interrupts.guard():
+            interrupts.check()  # and is not raised again
+        if requests._pool.cache_info().currsize:
+            requests._pool().shutdown()
+            requests._pool.cache_clear()
+        ends = time.monotonic() + PATIENCE_S / 2
+        while left := [one.name for one in threading.enumerate() if one.name not in LASTING]:
+            assert time.monotonic() < ends, f"after bytecode {turn} these hang: {left}"
+            time.sleep(WORK_S / 10)
+        turn += 1
+
+
+def main(name: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    found = globals()[name]
+    if name == "ask_the_scheduler":
+        found = partial(found, Presence(Lasting(), print))
+    for is_guarded in (False, True):
+
+        def wait() -> None:
+            if not is_guarded:
+                return found()
+            with interrupts.guard():
+                found()
+
+        print(n_tried(wait), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
