@@ -318,6 +318,7 @@ def _opened(command: bool = False) -> Iterator[None]:
         opened.n_held -= 1
         _raise_waiting()
         yield
+        _state = closed  # already here: what is raised before this line, the next one sets right
     finally:
         _state = closed
         _uninstall()
