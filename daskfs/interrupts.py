@@ -206,6 +206,41 @@ def call_aside(function: Callable[..., T], *arguments: Any, **options: Any) -> T
     raise found
 
 
+@contextmanager
+def beside(
+    function: Callable[[Callable[[float], bool]], None], name: str, at_most_s: float | None = None
+) -> Iterator[None]:
+    """Have a function called in a thread until the end of the block.
+
+    Parameters
+    ----------
+    function : callable
+        It takes another one, which waits for so many seconds and returns whether the end has come.
+    name : str
+        Of the thread.
+    at_most_s : float, optional
+        For how long the end waits for the function.
+    """
+    ends: SimpleQueue[None] = SimpleQueue()
+
+    def is_over(within_s: float) -> bool:
+        with suppress(Empty):
+            ends.get(timeout=within_s)
+            return True
+        return False
+
+    thread = threading.Thread(target=function, args=(is_over,), name=name, daemon=True)
+    try:
+        with held():
+            thread.start()
+        yield
+        ends.put(None)  # already here: what is raised before this line, the next one sets right
+    finally:
+        ends.put(None)
+        if thread.ident is not None:
+            call_aside(thread.join, at_most_s)
+
+
 def is_done(future: Future[Any], within_s: float = math.inf) -> bool:
     """Wait for a future of a thread pool or an event loop; return whether it is done."""
     ends = time.monotonic() + within_s

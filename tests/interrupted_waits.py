@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -36,6 +36,7 @@ from daskfs.watching.watch import Watch
 
 WORK_S = 0.001
 """What is waited for: longer than it takes to begin to wait."""
+N_CALLS = 3
 PATIENCE_S = 20.0
 """After which a trial hangs."""
 LASTING = ("MainThread", "daskfs-interrupts", "loop")
@@ -46,17 +47,18 @@ def work(_: Any = None) -> int:
     return 1
 
 
-class Lasting:
-    """A thread pool and an event loop that outlive the waits; a thread of theirs that hangs shows afterwards."""
+class Client:
+    """An event loop that outlives the waits, as Dask's does."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="loop", daemon=True).start()
-        self.asyncio_loop = self.loop  # as Dask's loop and client have it
+        self.loop.asyncio_loop = self.loop
 
 
-def wait_for_a_future(pool: ThreadPoolExecutor) -> None:
-    assert interrupts.result_of(pool.submit(work)) == 1
+def wait_without_a_guard() -> None:
+    with interrupts.Pool(1) as pool:
+        assert interrupts.result_of(pool.submit(work)) == 1
 
 
 def wait_aside() -> None:
@@ -134,44 +136,62 @@ def watch_jobs() -> None:
 
 
 class Trial:
-    """Presses Ctrl-C before the bytecode whose turn it is."""
+    """Presses Ctrl-C before the first bytecode that was not tried yet.
 
-    def __init__(self, turn: int) -> None:
-        self.n_left = turn
+    Bytecodes are told apart by the last `N_CALLS` calls that lead to them: those of loops count once.
+    """
+
+    def __init__(self, tried: set[tuple[int, int]]) -> None:
+        self.tried, self.is_pressed, self.is_swallowed, self.where = tried, False, False, ""
 
     def trace(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        calls, caller = [], frame.f_back
+        while caller is not None and len(calls) < N_CALLS:
+            calls.append((caller.f_code, caller.f_lasti))
+            caller = caller.f_back
+        way = hash((frame.f_code, *calls))
         frame.f_trace_opcodes = True
-        if event == "opcode":
-            self.n_left -= 1
-            if not self.n_left:
+
+        def within(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+            place = (way, frame.f_lasti)
+            if event == "opcode" and place not in self.tried and not self.is_pressed:
+                self.tried.add(place)
+                self.is_pressed = True
+                self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
                 sys.settrace(None)
                 signal.raise_signal(signal.SIGINT)
-        return self.trace
+            return within
 
-    def is_raised_in(self, wait: Callable[[], None]) -> bool:
-        """Return whether the interrupt was raised, once; without one the wait has ended before its turn."""
+        return within
+
+    def swallow(self, unraisable: Any) -> None:
+        """Note an interrupt that was raised in a destructor, where Python lets none out."""
+        self.is_swallowed |= unraisable.exc_type is KeyboardInterrupt
+
+    def is_raised_in(self, wait: Callable[[], None], guard: Callable[[], Any]) -> bool:
+        sys.unraisablehook = self.swallow
         try:
-            try:
-                sys.settrace(self.trace)
-                wait()
-            finally:
-                sys.settrace(None)
+            with guard():
+                try:
+                    sys.settrace(self.trace)
+                    wait()
+                finally:
+                    sys.settrace(None)
         except KeyboardInterrupt:
             return True
+        finally:
+            sys.unraisablehook = sys.__unraisablehook__
         return False
 
 
-def n_tried(wait: Callable[[], None]) -> int:
+def n_tried(wait: Callable[[], None], guard: Callable[[], Any]) -> int:
     """Interrupt a wait everywhere; return the number of places."""
-    turn = 1
+    tried: set[tuple[int, int]] = set()
     while True:
         faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
-        trial = Trial(turn)
-        is_raised = trial.is_raised_in(wait)
-        if trial.n_left > 0:
-            faulthandler.cancel_dump_traceback_later()
-            return turn - 1
-        assert is_raised, f"the interrupt before bytecode {turn} was lost"
+        trial = Trial(tried)
+        is_raised = trial.is_raised_in(wait, guard)
+        assert is_raised or trial.is_swallowed or not trial.is_pressed, f"the interrupt of {trial.where} was lost"
         with interrupts.guard():
             interrupts.check()  # and is not raised again
         if requests._pool.cache_info().currsize:
@@ -179,25 +199,20 @@ def n_tried(wait: Callable[[], None]) -> int:
             requests._pool.cache_clear()
         ends = time.monotonic() + PATIENCE_S / 2
         while left := [one.name for one in threading.enumerate() if one.name not in LASTING]:
-            assert time.monotonic() < ends, f"after bytecode {turn} these hang: {left}"
+            assert time.monotonic() < ends, f"after that of {trial.where} these hang: {left}"
             time.sleep(WORK_S / 10)
-        turn += 1
+        faulthandler.cancel_dump_traceback_later()
+        if not trial.is_pressed:
+            return len(tried)
 
 
 def main(name: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     found = globals()[name]
     if name == "ask_the_scheduler":
-        found = partial(found, Presence(Lasting(), print))
-    for is_guarded in (False, True):
-
-        def wait() -> None:
-            if not is_guarded:
-                return found()
-            with interrupts.guard():
-                found()
-
-        print(n_tried(wait), flush=True)
+        client: Any = Client()
+        found = partial(found, Presence(client, print))
+    print(n_tried(found, nullcontext if name == "wait_without_a_guard" else interrupts.guard), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ nobody asks the batch system for them; of the others it is asked, often at first
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +52,6 @@ class JobWatch:
         self._system = BATCH_SYSTEMS[kind]
         self._cluster: Any = None
         self._n_jobs: int | None = None
-        self._ended = threading.Event()
         self._had_workers: set[str] = set()
         self._refused: dict[str, str] = {}
         self._gone: set[str] = set()
@@ -93,20 +91,13 @@ class JobWatch:
         self._cluster, self._n_jobs = cluster, n_jobs
         if n_jobs is not None:
             cluster.scale(jobs=n_jobs)
-        thread = threading.Thread(target=self._watch, name="daskfs-jobs", daemon=True)
         try:
-            with interrupts.held():
-                thread.start()
-            yield
+            with interrupts.beside(self._watch, "daskfs-jobs"):
+                yield
         except Exception as fault:
             if self.fault is not None and fault is not self.fault:
                 raise self.fault from fault
             raise
-        finally:
-            with interrupts.held():
-                self._ended.set()
-            if thread.ident is not None:
-                interrupts.call_aside(thread.join)
 
     def wait(self, n_workers: int, timeout_s: float | None) -> None:
         """Return once so many workers are there, or the time is over and there is one.
@@ -135,15 +126,14 @@ class JobWatch:
         """Return what the batch system last said of the jobs without workers."""
         return ", ".join(self._waiting)
 
-    def _watch(self) -> None:
-        while not self._ended.is_set():
+    def _watch(self, is_over: Callable[[float], bool]) -> None:
+        while True:
             try:
                 self._look()
             except Exception as fault:  # or the run would wait without a word
                 self._give_up(f"the jobs cannot be watched ({type(fault).__name__}: {fault})", "report this")
-            if self.fault is not None:
+            if self.fault is not None or is_over(_LOOK_S):
                 return
-            self._ended.wait(_LOOK_S)
 
     def _look(self) -> None:
         cluster, now = self._cluster, time.monotonic()
