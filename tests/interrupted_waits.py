@@ -56,6 +56,10 @@ class Client:
         threading.Thread(target=self.loop.run_forever, name="loop", daemon=True).start()
         self.loop.asyncio_loop = self.loop
 
+    def check(self) -> None:
+        """Have the loop answer."""
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(PATIENCE_S / 4)
+
 
 def wait_without_a_guard() -> None:
     with interrupts.Pool(1) as pool:
@@ -182,8 +186,8 @@ class Trial:
         return False
 
 
-def n_tried(wait: Callable[[], None], guard: Callable[[], Any]) -> int:
-    """Interrupt a wait everywhere; return the number of places."""
+def n_tried(wait: Callable[[], None], guard: Callable[[], Any], check: Callable[[], None]) -> int:
+    """Interrupt a wait everywhere, and check after each time; return the number of places."""
     tried: set[tuple[int, int]] = set()
     while True:
         faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
@@ -193,6 +197,7 @@ def n_tried(wait: Callable[[], None], guard: Callable[[], Any]) -> int:
         assert is_raised or trial.is_swallowed or not trial.is_pressed, f"the interrupt of {trial.where} was lost"
         with interrupts.guard():
             interrupts.check()  # and is not raised again
+        check()
         if requests._pool.cache_info().currsize:
             requests._pool().shutdown()
             requests._pool.cache_clear()
@@ -209,12 +214,11 @@ def n_tried(wait: Callable[[], None], guard: Callable[[], Any]) -> int:
 
 def main(name: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    found = globals()[name]
-    if name == "ask_the_scheduler":
-        warnings.filterwarnings("ignore", "coroutine 'sleep' was never awaited")
-        client: Any = Client()
-        found = partial(found, Presence(client, print))
-    print(n_tried(found, nullcontext if name == "wait_without_a_guard" else interrupts.guard), flush=True)
+    warnings.filterwarnings("ignore", "coroutine 'sleep' was never awaited")
+    client: Any = Client()
+    waits = {"ask_the_scheduler": partial(ask_the_scheduler, Presence(client, print))}
+    guard = nullcontext if name == "wait_without_a_guard" else interrupts.guard
+    print(n_tried(waits.get(name, globals()[name]), guard, client.check), flush=True)
 
 
 if __name__ == "__main__":
