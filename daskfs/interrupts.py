@@ -7,7 +7,10 @@ kernel runs, no handler does. So while a `guard` is open (every fit and every co
 - In a kernel a signal waits until it has returned, and is raised in place of the result. Kernels that may take long
   ask in their outer loops whether to return at once (`STOP`, see `daskfs.kernels.jit.is_stopped`): a thread
   hears of signals while kernels run.
-- In `held`, a signal waits until what must be done whole is done: a folder gets its name, a cluster starts.
+- In `held`, a signal waits until what must be done whole is done: a folder gets its name, a cluster starts, a lock that
+  other threads take is left again. The locks of `threading`, `queue` and `concurrent.futures` are Python code: what is
+  raised there leaves a lock taken for ever. So the main thread touches these in `held` alone, at most `_POLL_S` at a
+  time (`is_done`, `result_of`, `Pool`), or lets another thread wait for them (`call_aside`).
 - Anywhere else it is raised at once, as ever. Where that is swallowed (a library in C that calls Python, a destructor)
   or becomes another error (an import that was cut short), it is raised again by `check` and at the guard's end.
 
@@ -18,13 +21,15 @@ at the same places, and are back in place when the guard ends.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
@@ -173,39 +178,107 @@ def ignore() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def call_aside(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def call_aside(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Return ``function(*arguments, **options)``, called in a thread that an interrupt leaves behind.
 
-    For code of others that runs for long, releases the GIL and cannot be stopped.
+    For code of others that runs for long, releases the GIL and cannot be stopped, or that waits in Python's locks. This
+    thread waits in one call of C, which nothing leaves half-way.
     """
     if not is_reached():
         return function(*arguments, **options)
     ended: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+    context = copy_context()  # Dask finds the client there that is the current one
 
     def call() -> None:
         try:
-            ended.put((True, function(*arguments, **options)))
+            ended.put((True, context.run(function, *arguments, **options)))
         except BaseException as fault:
             ended.put((False, fault))
 
-    threading.Thread(target=call, name="daskfs-aside", daemon=True).start()
+    with held():
+        threading.Thread(target=call, name="daskfs-aside", daemon=True).start()
     while True:
         with suppress(Empty):  # a signal that another thread was given does not end the wait
             is_result, found = ended.get(timeout=_POLL_S)
             break
     if is_result:
-        return found
+        return found  # type: ignore[no-any-return]
     raise found
 
 
-def result_of(future: Future[T]) -> T:
-    """Return the result of a future of a thread pool.
+@contextmanager
+def beside(
+    function: Callable[[Callable[[float], bool]], None], name: str, at_most_s: float | None = None
+) -> Iterator[None]:
+    """Have a function called in a thread until the end of the block.
 
-    A signal that came just before the wait, or that another thread was given, does not end one without a time limit.
+    Parameters
+    ----------
+    function : callable
+        It takes another one, which waits for so many seconds and returns whether the end has come.
+    name : str
+        Of the thread.
+    at_most_s : float, optional
+        For how long the end waits for the function.
     """
-    while is_reached() and not future.done():
-        wait((future,), timeout=_POLL_S)
-    return future.result()
+    ends: SimpleQueue[None] = SimpleQueue()
+
+    def is_over(within_s: float) -> bool:
+        with suppress(Empty):
+            ends.get(timeout=within_s)
+            return True
+        return False
+
+    thread = threading.Thread(target=function, args=(is_over,), name=name, daemon=True)
+    try:
+        with held():
+            thread.start()
+        yield
+        ends.put(None)  # already here: what is raised before this line, the next one sets right
+    finally:
+        ends.put(None)
+        if thread.ident is not None:
+            call_aside(thread.join, at_most_s)
+
+
+def is_done(future: Future[Any], within_s: float = math.inf) -> bool:
+    """Wait for a future of a thread pool or an event loop; return whether it is done."""
+    ends = time.monotonic() + within_s
+    while True:
+        with held():
+            left = max(0.0, ends - time.monotonic())
+            if future.done() or wait((future,), timeout=min(_POLL_S, left)).done:
+                return True
+        if left <= _POLL_S:
+            return False
+
+
+def result_of(future: Future[T]) -> T:
+    """Return the result of a future of a thread pool or an event loop."""
+    if not is_reached():
+        return future.result()
+    if not _state.is_open:
+        with guard():
+            return result_of(future)
+    is_done(future)
+    with held():
+        return future.result()
+
+
+class Pool(ThreadPoolExecutor):
+    """A thread pool that an interrupt leaves whole; when it is shut down, it leaves off what was not begun."""
+
+    def submit(self, function: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
+        """Begin ``function(*arguments, **options)``."""
+        with held():
+            return super().submit(function, *arguments, **options)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
+        """End the threads; an interrupt does not wait for what they do, and they end after it."""
+        with held():
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+        if wait:
+            call_aside(super().shutdown)
 
 
 def call_kernel(kernel: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -272,10 +345,15 @@ def _opened(command: bool = False) -> Iterator[None]:
     """
     global _state
     opened, closed = _State(is_open=True, is_command=command), _State()
+    opened.n_held = 1  # until the watcher's thread has started
     _install(opened)
     _state = opened
     try:
+        _listen()
+        opened.n_held -= 1
+        _raise_waiting()
         yield
+        _state = closed  # already here: what is raised before this line, the next one sets right
     finally:
         _state = closed
         _uninstall()
@@ -283,8 +361,6 @@ def _opened(command: bool = False) -> Iterator[None]:
 
 def _install(state: _State) -> None:
     """Put the handlers in place; what is ignored, or ends the process without Python's doing, stays so."""
-    global _watcher
-    _watcher = _watcher or _Watcher()
     for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
         before = signal.getsignal(number)
         if before != _arrived:  # else it was not taken away, for a signal came
@@ -294,6 +370,12 @@ def _install(state: _State) -> None:
             state.raising.add(number)
         if is_end or callable(_handlers[number]):
             signal.signal(number, _arrived)
+
+
+def _listen() -> None:
+    """Have the watcher hear of signals."""
+    global _watcher
+    _watcher = _watcher or _Watcher()
     ear = signal.set_wakeup_fd(_watcher.ear, warn_on_full_buffer=False)
     if ear != _watcher.ear:
         _watcher.next_ear = ear

@@ -20,6 +20,11 @@ from daskfs.kernels.linear.moments import moments
 
 ROOT = str(Path(daskfs.__file__).parents[1])
 
+WAITS = [
+    *("wait_without_a_guard", "wait_aside", "read_ahead", "leave_off_reading_ahead", "ask_for_many", "read_a_stream"),
+    *("take_parts", "read_blocks", "ask_the_scheduler", "watch_a_run", "watch_jobs"),
+]
+
 STORM = """
 import faulthandler, random, signal
 import numpy as np
@@ -304,3 +309,10 @@ def test_a_signal_that_another_thread_was_given_ends_a_wait():
             ended.set()
             signalled.join()
     assert waiting.result() is True
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_wait_is_interrupted_at_any_bytecode_and_leaves_no_thread_behind(wait):
+    done = run(f"from tests.interrupted_waits import main; main({wait!r})", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 400  # bytecodes

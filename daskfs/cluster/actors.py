@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from daskfs import interrupts
 from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
 from daskfs.cluster.presence import presence_of
 from daskfs.errors import RunError
@@ -164,8 +165,9 @@ class ActorsOnDask(Actors):
     def addresses(self) -> list[str]:
         """Return the addresses of the workers' processes: those first in which no actor lives."""
         with cluster_errors("workers"):
-            addresses = list(self._client.nthreads())
-            homes = [home for places in self._client.who_has(self._futures).values() for home in places]
+            addresses = list(interrupts.call_aside(self._client.nthreads))
+            places = interrupts.call_aside(self._client.who_has, self._futures).values()
+            homes = [home for some in places for home in some]
         return sorted(addresses, key=homes.__contains__)
 
     def keep_running(
@@ -176,7 +178,7 @@ class ActorsOnDask(Actors):
         An actor's process comes last, for there task and actor would wait for each other.
         """
         with cluster_errors(name):
-            threads, addresses = self._client.nthreads(), self.addresses()
+            threads, addresses = interrupts.call_aside(self._client.nthreads), self.addresses()
             rounds = range(max(threads.values(), default=0))
             places = [address for i in rounds for address in addresses if i < threads.get(address, 0)]
             each = [places[k] if k < len(places) else None for k in range(len(items))]
@@ -267,7 +269,8 @@ class _Answer:
         ends = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                return self._future.result(timeout=min(ASK_S, max(0.0, ends - time.monotonic())))
+                left = min(ASK_S, max(0.0, ends - time.monotonic()))
+                return interrupts.call_aside(self._future.result, timeout=left)
             except TimeoutError:
                 self._ask()
                 if time.monotonic() >= ends:
@@ -284,7 +287,8 @@ class _Answer:
 
         client, key = self._client or get_client(), self._actor.key
         scheduler: Any = client.scheduler
-        homes = client.sync(scheduler.who_has, keys=[key])  # client.who_has looks at its own futures only
+        # client.who_has looks at its own futures only
+        homes = interrupts.call_aside(client.sync, scheduler.who_has, keys=[key])
         if not homes.get(key):
             raise ActorLost(str(key))
 
@@ -330,7 +334,8 @@ class LastingTasks:
         with cluster_errors(self._name), self._client.as_current():
             if self._futures:
                 with suppress(TimeoutError, CancelledError):
-                    wait(list(self._futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
+                    futures = list(self._futures.values())
+                    interrupts.call_aside(wait, futures, timeout=timeout_s, return_when="FIRST_COMPLETED")
             self._heard = presence_of(self._client).ask_after(self._heard)
             ended = [k for k, future in self._futures.items() if future.done()]
             results = [(k, self._result(k)) for k in ended]
@@ -342,7 +347,7 @@ class LastingTasks:
 
         future = self._futures.pop(k)
         try:
-            return future.result()
+            return interrupts.call_aside(future.result)
         except (KilledWorker, CancelledError):
             self._n_given_up += 1
             if self._n_given_up > MOST_GIVEN_UP:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from daskfs import interrupts
 from daskfs.cluster.presence import REMEDY, presence_of, scheduler_lost
 from daskfs.errors import RunError
 
@@ -72,7 +73,8 @@ def send_again(client: Client, kept: Sequence[Any]) -> None:
     threads_of(client)
     sent = {one.key: one for one in _futures_among(kept) if one in _ARGUMENTS}
     scheduler: Any = client.scheduler
-    homes = client.sync(scheduler.who_has, keys=[*sent])  # client.who_has looks at what it believes to be there
+    # client.who_has looks at what it believes to be there
+    homes = interrupts.call_aside(client.sync, scheduler.who_has, keys=[*sent])
     for key, one in sent.items():
         if not homes.get(key):
             _sent(client, key, _ARGUMENTS[one])
@@ -120,14 +122,14 @@ def _spread(client: Client, kept: Any) -> None:
     Not by Dask's broadcast, which copies to workers that have just died for ever, nor by tasks, for which workers may
     have no thread.
     """
-    with_it = [address for holders in client.who_has([kept]).values() for address in holders]
-    without = [address for address in client.nthreads() if address not in with_it]
+    with_it = [address for holders in interrupts.call_aside(client.who_has, [kept]).values() for address in holders]
+    without = [address for address in interrupts.call_aside(client.nthreads) if address not in with_it]
     while without:
         if not with_it:
             raise KeyError(kept.key)
         n_now = _COPIES_OF_EACH * len(with_it)
         now, without = without[:n_now], without[n_now:]
-        with_it += client.run(_fetch, kept.key, with_it, workers=now, on_error="ignore")
+        with_it += interrupts.call_aside(client.run, _fetch, kept.key, with_it, workers=now, on_error="ignore")
 
 
 async def _fetch(key: Any, holders: Sequence[str], dask_worker: Any) -> None:

@@ -6,13 +6,13 @@ nobody asks the batch system for them; of the others it is asked, often at first
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from daskfs import interrupts
 from daskfs.cluster.job_states import BATCH_SYSTEMS, JobState, last_lines_of_logs
 from daskfs.errors import RunError
 
@@ -52,7 +52,6 @@ class JobWatch:
         self._system = BATCH_SYSTEMS[kind]
         self._cluster: Any = None
         self._n_jobs: int | None = None
-        self._ended = threading.Event()
         self._had_workers: set[str] = set()
         self._refused: dict[str, str] = {}
         self._gone: set[str] = set()
@@ -92,17 +91,13 @@ class JobWatch:
         self._cluster, self._n_jobs = cluster, n_jobs
         if n_jobs is not None:
             cluster.scale(jobs=n_jobs)
-        thread = threading.Thread(target=self._watch, name="daskfs-jobs", daemon=True)
-        thread.start()
         try:
-            yield
+            with interrupts.beside(self._watch, "daskfs-jobs"):
+                yield
         except Exception as fault:
             if self.fault is not None and fault is not self.fault:
                 raise self.fault from fault
             raise
-        finally:
-            self._ended.set()
-            thread.join()
 
     def wait(self, n_workers: int, timeout_s: float | None) -> None:
         """Return once so many workers are there, or the time is over and there is one.
@@ -131,15 +126,14 @@ class JobWatch:
         """Return what the batch system last said of the jobs without workers."""
         return ", ".join(self._waiting)
 
-    def _watch(self) -> None:
-        while not self._ended.is_set():
+    def _watch(self, is_over: Callable[[float], bool]) -> None:
+        while True:
             try:
                 self._look()
             except Exception as fault:  # or the run would wait without a word
                 self._give_up(f"the jobs cannot be watched ({type(fault).__name__}: {fault})", "report this")
-            if self.fault is not None:
+            if self.fault is not None or is_over(_LOOK_S):
                 return
-            self._ended.wait(_LOOK_S)
 
     def _look(self) -> None:
         cluster, now = self._cluster, time.monotonic()

@@ -296,7 +296,7 @@ def _written(scheduler_file: str, timeout_s: float | None) -> str:
 def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: Callable[[str], None]) -> None:
     """Wait for workers of a running scheduler; go on with those there are when the time is over."""
     end, told = time.monotonic() + timeout_s, -1
-    while (n_up := len(client.nthreads())) < n_workers and time.monotonic() < end:
+    while (n_up := len(interrupts.call_aside(client.nthreads))) < n_workers and time.monotonic() < end:
         if n_up != told:
             told = n_up
             tell(f"waiting for workers: {n_up} of {n_workers}")

@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, proxy
 
+from daskfs import interrupts
 from daskfs.errors import RunError
 
 if TYPE_CHECKING:
@@ -85,12 +85,10 @@ class Presence:
         limit = self._lost_timeout_s
         try:
             while True:
-                with suppress(TimeoutError):
-                    coming.result(timeout=SILENCE_S)
-                if coming.done():
+                if interrupts.is_done(coming, SILENCE_S):
                     if told_at > -math.inf:
                         self._tell("the scheduler answers again: going on")
-                    return coming.result()
+                    return interrupts.result_of(coming)
                 now = time.monotonic()
                 if limit is not None and now - began > limit:
                     problem = f"the scheduler has not answered for {limit:g} s"
@@ -101,7 +99,8 @@ class Presence:
                     at_most = "" if limit is None else f" at most {limit:g} s"
                     self._tell(f"the scheduler does not answer; waiting{at_most}")
         finally:
-            coming.cancel()
+            with interrupts.held():
+                coming.cancel()
 
     def ask(self) -> bool:
         """Return whether there is a worker; tell, at first and then every minute, where there is none.
@@ -158,15 +157,12 @@ class Presence:
         loop: Any = self._client.loop
         coming = asyncio.run_coroutine_threadsafe(result, loop.asyncio_loop)
         try:
-            while True:
-                try:
-                    return coming.result(timeout=SILENCE_S)
-                except TimeoutError:
-                    if coming.done():
-                        return coming.result()
-                    self.ask()
+            while not interrupts.is_done(coming, SILENCE_S):
+                self.ask()
+            return interrupts.result_of(coming)
         finally:
-            coming.cancel()
+            with interrupts.held():
+                coming.cancel()
 
 
 def scheduler_lost(name: str, fault: BaseException) -> RunError:

@@ -19,6 +19,7 @@ from functools import cached_property, partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from daskfs import interrupts
 from daskfs.cluster.actors import Actors, ActorsHere, ActorsOnDask
 from daskfs.cluster.client import (
     Losses,
@@ -389,7 +390,9 @@ class OnDask(Workers):
             while not completed.has_ready():
                 time.sleep(_POLL_S)
                 heard = presence.ask_after(heard)
-            yield completed.next_batch(block=False)
+            with interrupts.held():
+                futures = completed.next_batch(block=False)
+            yield futures
             heard = time.monotonic()
 
     def reduce_blocks(
@@ -538,14 +541,17 @@ class OnDask(Workers):
     def settle(self, name: str) -> None:
         """Ask the workers that there are."""
         with suppress(OSError, RuntimeError):  # the scheduler is gone, and its workers with it
-            while self.client.status == "running" and any(self.client.run(_runs, name, on_error="ignore").values()):
+            while self.client.status == "running":
+                answers = interrupts.call_aside(self.client.run, _runs, name, on_error="ignore")
+                if not any(answers.values()):
+                    break
                 time.sleep(_POLL_S)
 
     def peak_memory(self) -> dict[str, int]:
         """Return the peaks of the client and of every worker that answers."""
         with cluster_errors("peak memory"):
-            workers = self.client.scheduler_info(-1)["workers"]
-            peaks = self.client.run(_process_and_peak, on_error="ignore")
+            workers = interrupts.call_aside(self.client.scheduler_info, -1)["workers"]
+            peaks = interrupts.call_aside(self.client.run, _process_and_peak, on_error="ignore")
         names = {address: worker["name"] for address, worker in workers.items()}
         memory = {"client": peak_memory_nbytes()}
         for address, (pid, nbytes) in peaks.items():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.client import cluster_errors, released, threads_of
 from daskfs.errors import DataError
 from daskfs.matrix.arrays import as_column, as_matrix
@@ -142,7 +143,7 @@ def all_facts(items: Sequence[Any], axis: Axis, client: Client | None) -> list[F
         for first in range(0, len(items), at_once := 2 * threads_of(client)):
             futures = client.compute([of_one(item, axis) for item in items[first : first + at_once]])
             try:
-                found |= enumerate(client.gather(futures), first)
+                found |= enumerate(interrupts.call_aside(client.gather, futures), first)
             finally:
                 released(*futures)
     return [found[k] for k in range(len(items))]

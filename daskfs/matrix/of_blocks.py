@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.client import cluster_errors, released
 from daskfs.matrix.arrays import dense_rows
 from daskfs.matrix.base import Matrix
@@ -223,7 +223,7 @@ class _Shelf:
         self._lock = threading.Lock()
         self._k, self._X = -1, None
         self._coming: dict[int, Any] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: interrupts.Pool | None = None
 
     def __getitem__(self, k: int) -> Any:
         if not is_promise(self._items[k]):
@@ -245,7 +245,7 @@ class _Shelf:
         with cluster_errors("blocks"):
             future = self._coming.pop(k)
             try:
-                found = future.result()
+                found = interrupts.call_aside(future.result)
             finally:
                 released(future)
         return (found if isinstance(found, Block) else opened(found, self._axis)).X
@@ -253,13 +253,13 @@ class _Shelf:
     def _begun(self, item: Any) -> Any:
         if self._client is not None and is_of_dask(item):
             return self._client.compute(item)
-        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="daskfs-read")
+        self._pool = self._pool or interrupts.Pool(1, thread_name_prefix="daskfs-read")
         return self._pool.submit(opened, item, self._axis)
 
     def _leave_off(self, numbers: list[int]) -> None:
         for k in numbers:
             future = self._coming.pop(k)
-            future.cancel()
+            interrupts.call_aside(future.cancel)
             released(future)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -55,7 +55,7 @@ def prefetched(
     if depth < 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
+    with interrupts.Pool(1, thread_name_prefix="daskfs-read") as pool:
         ahead: deque[Future[T]] = deque()
         try:
             for item in items:
@@ -66,8 +66,6 @@ def prefetched(
                 yield interrupts.result_of(ahead.popleft())
         finally:
             leave_off()
-            for future in ahead:
-                future.cancel()
 
 
 def pieces_of(length: int, block: int) -> list[tuple[int, int]]:

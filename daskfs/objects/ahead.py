@@ -88,7 +88,7 @@ class Room:
 
     def take(self, held: list[int], nbytes: int) -> None:
         """Count bytes, less where they are given back; `held` is the count of a shelf."""
-        with self.lock:
+        with interrupts.held(), self.lock:
             self.held_nbytes += nbytes
             held[0] += nbytes
 
@@ -156,7 +156,7 @@ class Shelf:
         check : callable, optional
             Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
         """
-        with self._room.lock:
+        with interrupts.held(), self._room.lock:
             self._wanted = deque(part for part in parts if part in self._parts or not part.is_kept)
             self._check, self._present = check, frozenset(self._room.first_of([*present]))
             self._untaken &= set(self._wanted)
@@ -164,12 +164,12 @@ class Shelf:
 
     def knows(self, parts: Iterable[Part]) -> bool:
         """Return whether all these parts are here, on their way, wanted, or kept on this machine."""
-        with self._room.lock:
+        with interrupts.held(), self._room.lock:
             return all(part in self._parts or part in self._wanted or part.is_kept for part in parts)
 
     def has(self, part: Part) -> bool:
         """Return whether a part is here or on its way."""
-        with self._room.lock:
+        with interrupts.held(), self._room.lock:
             return part in self._parts
 
     def take(self, part: Part, check: Check | None = None) -> memoryview:
@@ -180,13 +180,13 @@ class Shelf:
         FileNotFoundError
         StorageError
         """
-        with self._room.lock:
+        with interrupts.held(), self._room.lock:
             future = self._asked_for(part, check)
         is_whole = False
         try:
             found, is_whole = interrupts.result_of(future)
         finally:
-            with self._room.lock:
+            with interrupts.held(), self._room.lock:
                 self._awaited = None
                 if not is_whole:
                     self._drop(part)

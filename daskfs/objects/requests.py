@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -179,7 +179,7 @@ def client_of(root: str, options: tuple[tuple[str, str], ...] = ()) -> Any:
     ConfigError
         It knows no such scheme or option.
     """
-    with _making:  # a store in memory must not be made twice
+    with interrupts.held(), _making:  # a store in memory must not be made twice
         return _client_of(root, options, tuple(os.environ.get(name, "") for name in _ENDPOINTS))
 
 
@@ -292,8 +292,8 @@ def _profile(given: Mapping[str, str]) -> Any:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="daskfs-request")
+def _pool() -> interrupts.Pool:
+    return interrupts.Pool(MOST_AT_ONCE, thread_name_prefix="daskfs-request")
 
 
 def begun(function: Callable[..., T], *args: Any) -> Future[T]:
@@ -312,5 +312,6 @@ def all_of(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     try:
         return [interrupts.result_of(future) for future in futures]
     finally:
-        for future in futures:
-            future.cancel()
+        with interrupts.held():
+            for future in futures:
+                future.cancel()

@@ -79,7 +79,8 @@ class ObjectStream(io.RawIOBase):
     def close(self) -> None:
         """Forget what was asked for."""
         if not self.closed:
-            self._over.set()
+            with interrupts.held():
+                self._over.set()
             self._keep(range(0))
         super().close()
 
@@ -88,18 +89,20 @@ class ObjectStream(io.RawIOBase):
             is_next = k == self._last + 1
             n_pieces = -(-self._size // PIECE_NBYTES)
             ahead = range(k, min(n_pieces, k + 1 + (self._n_ahead if is_next else 0)))
-            self._keep(ahead)
-            if is_next and k in self._pieces and not self._pieces[k].done():
-                self._n_ahead = min(MOST_AHEAD, 2 * self._n_ahead)
-            for one in ahead:
-                if one not in self._pieces:
-                    self._pieces[one] = begun(self._asked, one)
-            self._last = k
+            with interrupts.held():
+                self._keep(ahead)
+                if is_next and k in self._pieces and not self._pieces[k].done():
+                    self._n_ahead = min(MOST_AHEAD, 2 * self._n_ahead)
+                for one in ahead:
+                    if one not in self._pieces:
+                        self._pieces[one] = begun(self._asked, one)
+                self._last = k
         return interrupts.result_of(self._pieces[k])
 
     def _keep(self, wanted: range) -> None:
-        for k in [k for k in self._pieces if k not in wanted]:
-            self._pieces.pop(k).cancel()
+        with interrupts.held():
+            for k in [k for k in self._pieces if k not in wanted]:
+                self._pieces.pop(k).cancel()
 
     def _asked(self, k: int) -> memoryview:
         start = k * PIECE_NBYTES

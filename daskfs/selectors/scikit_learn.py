@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self
 
+from daskfs import interrupts
+
 
 class _Plain:
     """The base until then: Python lets a class change its bases, but not from `object`."""
@@ -73,7 +75,7 @@ def join() -> bool:
     from sklearn.base import BaseEstimator
     from sklearn.feature_selection import SelectorMixin
 
-    with _JOINING:
+    with interrupts.held(), _JOINING:
         if _Plain in Estimator.__bases__:
             Estimator.__bases__ = (SelectorMixin, BaseEstimator)
             for cls in _below(Estimator):

@@ -8,7 +8,7 @@ all, to let go of each text that it has read. So whoever stops early waits until
 
 from __future__ import annotations
 
-import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -19,30 +19,29 @@ from pyarrow import csv as arrow_csv
 
 LET_GO_S = 1.0
 """How long Arrow is waited for at most: the end of the stream has it stop by itself, unless it hangs in a pipe."""
+_LOOK_S = 0.001
 
 
 class _Held:
-    """Counts what Arrow alone refers to."""
+    """Knows what Arrow alone refers to; without a lock, which an interrupt might leave taken."""
 
     def __init__(self) -> None:
-        self._n, self._changed = 0, threading.Condition()
+        self._lent: set[object] = set()
+        self.is_over = False
+        """Whether nobody wants more."""
 
     def lend(self, one: Any) -> Any:
-        """Return an object, which counts until nobody refers to it."""
-        with self._changed:
-            self._n += 1
-        weakref.finalize(one, self._give_back).atexit = False
+        """Return an object, which is known until nobody refers to it."""
+        mark = object()
+        self._lent.add(mark)
+        weakref.finalize(one, self._lent.discard, mark).atexit = False
         return one
-
-    def _give_back(self) -> None:
-        with self._changed:
-            self._n -= 1
-            self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until there is nothing of it."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._n, LET_GO_S)
+        ends = time.monotonic() + LET_GO_S
+        while self._lent and time.monotonic() < ends:
+            time.sleep(_LOOK_S)
 
 
 class _Door:
@@ -50,8 +49,8 @@ class _Door:
 
     closed = False
 
-    def __init__(self, stream: BinaryIO, ended: threading.Event, held: _Held) -> None:
-        self._stream, self._ended, self._held = stream, ended, held
+    def __init__(self, stream: BinaryIO, held: _Held) -> None:
+        self._stream, self._held = stream, held
 
     def readable(self) -> bool:
         return True
@@ -60,7 +59,7 @@ class _Door:
         """Leave the stream open: it is another's."""
 
     def read(self, n: int = -1) -> Any:
-        text = b"" if self._ended.is_set() else self._stream.read(n)
+        text = b"" if self._held.is_over else self._stream.read(n)
         return self._held.lend(np.frombuffer(text, np.uint8))  # of bytes nobody can tell when they go
 
 
@@ -71,13 +70,13 @@ def parsed(
     convert: arrow_csv.ConvertOptions,
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of a text; once this has ended, or was closed, Arrow holds nothing of it and reads no more."""
-    ended, held = threading.Event(), _Held()
-    door: Any = held.lend(_Door(stream, ended, held))
+    held = _Held()
+    door: Any = held.lend(_Door(stream, held))
     reader: Any = None
     try:
         reader = arrow_csv.open_csv(pa.PythonFile(door, "r"), read, parse, convert)
         yield from reader
     finally:
-        ended.set()
+        held.is_over = True
         door = reader = None
         held.wait()

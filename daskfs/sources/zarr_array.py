@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from daskfs import interrupts
 from daskfs.documents import PATH
 from daskfs.errors import DataError
 from daskfs.files import Location, location
@@ -126,4 +127,4 @@ class ZarrSource(Source):
         for start in range(0, self.n_samples, step):
             stop = min(start + step, self.n_samples)
             y = None if self._y is None else self._y[start:stop]
-            yield SourceBlock(start, np.asarray(self._array[start:stop]), y)
+            yield SourceBlock(start, np.asarray(interrupts.call_aside(self._array.__getitem__, slice(start, stop))), y)

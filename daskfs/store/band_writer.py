@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from crc32c import crc32c
 
+from daskfs import interrupts
 from daskfs.store.layout import Codec, Layout
 
 WORTHWHILE_RATIO = 2.0
@@ -91,16 +92,17 @@ class BandWriter:
     def _create(self) -> None:
         codec = self._codec or (self._measure() if self._n_filled and self._shape[1] else "raw")
         self.layout = self._make_layout(codec)
-        self._array = self._group.create_array(
-            "X",
-            shape=self._shape,
-            chunks=self.layout.tile_shape,
-            shards=self.layout.shard_shape,
-            dtype=self._dtype,
-            filters=None,
-            compressors=compressors(codec, self._dtype),
-            config={"write_empty_chunks": True},
-        )
+        with interrupts.held():  # Zarr's thread writes
+            self._array = self._group.create_array(
+                "X",
+                shape=self._shape,
+                chunks=self.layout.tile_shape,
+                shards=self.layout.shard_shape,
+                dtype=self._dtype,
+                filters=None,
+                compressors=compressors(codec, self._dtype),
+                config={"write_empty_chunks": True},
+            )
 
     def _measure(self) -> Codec:
         from numcodecs import blosc
@@ -159,10 +161,11 @@ class BandFiles:
     def _write_by_zarr(self, folder: Path, first_row: int, n_rows: int) -> None:
         import zarr
 
-        found: Any = zarr.open_array(folder, mode="r+")
-        array: Any = zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, {"write_empty_chunks": True}))
-        for file, columns in zip(self.files, self._columns, strict=True):
-            array[first_row : first_row + n_rows, columns] = file[:n_rows, : columns.stop - columns.start]
+        with interrupts.held():  # Zarr's thread writes
+            found: Any = zarr.open_array(folder, mode="r+")
+            array: Any = zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, {"write_empty_chunks": True}))
+            for file, columns in zip(self.files, self._columns, strict=True):
+                array[first_row : first_row + n_rows, columns] = file[:n_rows, : columns.stop - columns.start]
 
 
 def compressors(codec: Codec, dtype: np.dtype) -> list[Any]:

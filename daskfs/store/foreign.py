@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.errors import CorruptStoreError, SourceError
 from daskfs.files import location
 from daskfs.matrix.blocks import Rows
@@ -34,7 +35,7 @@ class ZarrReader(Tiled):
         import zarr
 
         self.name, self.folder = name, str(folder)
-        self._array: Any = zarr.open_array(self.folder, mode="r")
+        self._array: Any = interrupts.call_aside(zarr.open_array, self.folder, mode="r")
         self.shape, self.dtype = self._array.shape, np.dtype(self._array.dtype)
         self.tile_shape, self.shard_shape = self._array.chunks, self._array.shards
 
@@ -59,7 +60,7 @@ class ZarrReader(Tiled):
         if 0 in shape:
             return np.empty(shape, self.dtype) if out is None else out
         try:
-            block = self._array.oindex[tuple(selection)]
+            block = interrupts.call_aside(self._array.oindex.__getitem__, tuple(selection))
         except (RuntimeError, ValueError, OSError) as fault:
             raise CorruptStoreError(f"a chunk of {self.name} cannot be decoded: {fault}", self.folder, REMEDY) from None
         if out is None:
@@ -117,7 +118,7 @@ def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
     where = str(path)
     _refuse_missing(path, "Zarr array")
     try:
-        node = zarr.open(_as_zarr_store(path), mode="r")
+        node = interrupts.call_aside(zarr.open, _as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
         raise SourceError(f"expected a Zarr array of format 2 or 3: {fault}", where, "check the path") from None
     if isinstance(node, zarr.Group):
@@ -154,7 +155,7 @@ def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
         A chunk of it cannot be decoded.
     """
     try:
-        return np.asarray(array[selection])
+        return np.asarray(interrupts.call_aside(array.__getitem__, selection))
     except MemoryError:
         raise SourceError(
             "a chunk claims more than the memory holds", str(array.store_path), "write it again"
@@ -182,6 +183,6 @@ def open_foreign_group(path: str | os.PathLike[str] | ObjectPath) -> Any:
     where = str(path)
     _refuse_missing(path, "Zarr group")
     try:
-        return zarr.open_group(_as_zarr_store(path), mode="r")
+        return interrupts.call_aside(zarr.open_group, _as_zarr_store(path), mode="r")
     except (zarr.errors.BaseZarrError, ValueError, TypeError, OSError, KeyError) as fault:
         raise SourceError(f"expected a Zarr group of format 2 or 3: {fault}", where, "check the path") from None

@@ -168,7 +168,7 @@ class PublishedStore(UnfinishedStore):
 def sees_staging(client: Any) -> bool:
     """Return whether all workers of a client see the folder in which stores are made: else they cannot help."""
     with tempfile.NamedTemporaryFile(dir=_staging(), prefix=".seen-") as probe:
-        return all(client.run(os.path.exists, probe.name).values())
+        return all(interrupts.call_aside(client.run, os.path.exists, probe.name).values())
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.errors import DataError
 from daskfs.store.row_checks import check_vector
 from daskfs.store.strings import write_strings
@@ -73,7 +74,8 @@ class RowVectors:
         if order is not None:
             write_vector(group, "source_rows", order.astype(np.int64))
         if self.label_names:
-            labels = group.create_group("labels")
+            with interrupts.held():  # Zarr's thread writes
+                labels = group.create_group("labels")
             for number, name in enumerate(self.label_names):  # a name may be no good as a folder's
                 write_strings(labels, str(number), np.concatenate(self._labels[name])[taken])
 
@@ -82,14 +84,15 @@ def write_vector(group: Any, name: str, values: np.ndarray) -> None:
     """Write a vector (or a few side by side) as an array of a Zarr group, raw with a checksum per chunk."""
     from zarr.codecs import Crc32cCodec
 
-    array = group.create_array(
-        name,
-        shape=values.shape,
-        chunks=(max(1, min(len(values), _CHUNK_LENGTH)), *values.shape[1:]),
-        dtype=values.dtype,
-        filters=None,
-        compressors=[Crc32cCodec()],
-        config={"write_empty_chunks": True},
-    )
-    if values.size:
-        array[...] = values
+    with interrupts.held():  # Zarr's thread writes
+        array = group.create_array(
+            name,
+            shape=values.shape,
+            chunks=(max(1, min(len(values), _CHUNK_LENGTH)), *values.shape[1:]),
+            dtype=values.dtype,
+            filters=None,
+            compressors=[Crc32cCodec()],
+            config={"write_empty_chunks": True},
+        )
+        if values.size:
+            array[...] = values

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from crc32c import crc32c
 
+from daskfs import interrupts
 from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
 from daskfs.objects.path import ObjectPath
@@ -108,13 +109,14 @@ def write_strings(group: Any, name: str, strings: np.ndarray) -> None:
     """Write strings as an array of a Zarr group, with a checksum per chunk."""
     from zarr.codecs import Crc32cCodec
 
-    array = group.create_array(
-        name,
-        shape=strings.shape,
-        chunks=(max(1, min(len(strings), STRINGS_PER_CHUNK)),),
-        dtype="string",
-        compressors=[Crc32cCodec()],
-        config={"write_empty_chunks": True},
-    )
-    if len(strings):
-        array[:] = strings.astype(np.dtypes.StringDType())
+    with interrupts.held():  # Zarr's thread writes
+        array = group.create_array(
+            name,
+            shape=strings.shape,
+            chunks=(max(1, min(len(strings), STRINGS_PER_CHUNK)),),
+            dtype="string",
+            compressors=[Crc32cCodec()],
+            config={"write_empty_chunks": True},
+        )
+        if len(strings):
+            array[:] = strings.astype(np.dtypes.StringDType())

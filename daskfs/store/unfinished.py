@@ -111,7 +111,8 @@ class UnfinishedStore:
         for path in self.folder.iterdir():
             if path.name not in (LOCK, ROWS):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return zarr.create_group(str(self.folder), zarr_format=3)
+        with interrupts.held():  # Zarr's thread writes
+            return zarr.create_group(str(self.folder), zarr_format=3)
 
     def _takes_dead(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
         """Take a dead process's folder under another name, to go on from it, or remove it; tell which."""

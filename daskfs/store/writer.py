@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import interrupts
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError, PlanError
 from daskfs.objects.path import ObjectPath
@@ -332,7 +333,9 @@ class StoreWriter(WholeWriter):
         self._vectors.write(self._group, order)
         self._write_statistics()
         write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
-        self._group.attrs["daskfs"] = self._header().to_dict()
+        header = self._header().to_dict()
+        with interrupts.held():  # Zarr's thread writes
+            self._group.attrs["daskfs"] = header
         seal(self._site.folder)
         self._site.finish()
 
@@ -382,7 +385,8 @@ class StoreWriter(WholeWriter):
         self.progress.finish()
 
     def _write_statistics(self) -> None:
-        group = self._group.create_group("statistics")
+        with interrupts.held():  # Zarr's thread writes
+            group = self._group.create_group("statistics")
         for name in STATISTICS:
             write_vector(group, name, getattr(self._statistics, name))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from daskfs import interrupts
+
 
 class Counter:
     """Adds up what several threads have read."""
@@ -13,7 +15,7 @@ class Counter:
 
     def add(self, nbytes: int) -> None:
         """Count so many more."""
-        with self._lock:
+        with interrupts.held(), self._lock:
             self.nbytes += nbytes
 
 

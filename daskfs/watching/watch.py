@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import psutil
 
+from daskfs import interrupts
 from daskfs.watching.base import Found, Progress, Watched, told
 from daskfs.watching.reads import READ
 from daskfs.watching.state import Memory, Part, State
@@ -134,8 +135,7 @@ class Watch:
         self._measured, self._measured_at = Measured({}, 0), -MEASURED_EVERY_S
         self._reads: deque[tuple[float, int]] = deque()
         self._lock = threading.RLock()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._is_beating = False
 
     def start(self, name: str, total: int) -> None:
         """Begin a step."""
@@ -275,18 +275,15 @@ class Watch:
     @contextmanager
     def beating(self) -> Iterator[None]:
         """Look from time to time, in a thread, until the end of the block; once for all that are inside one another."""
-        if self._thread is not None:
+        if self._is_beating:
             yield
             return
-        self._closing.clear()
-        self._thread = thread = threading.Thread(target=self._beat_on, name="daskfs-watch", daemon=True)
-        thread.start()
+        self._is_beating = True
         try:
-            yield
+            with interrupts.beside(self._beat_on, "daskfs-watch", CLOSING_S):  # a scheduler that is gone may keep it
+                yield
         finally:
-            self._closing.set()
-            thread.join(CLOSING_S)  # it may be waiting for a scheduler that is gone
-            self._thread = None
+            self._is_beating = False
 
     @contextmanager
     def seen_by(self, *viewers: Viewer) -> Iterator[None]:
@@ -311,8 +308,8 @@ class Watch:
             self.measure = before
             self._reads.clear()
 
-    def _beat_on(self) -> None:
-        while not self._closing.wait(BEAT_S):
+    def _beat_on(self, is_over: Callable[[float], bool]) -> None:
+        while not is_over(BEAT_S):
             self.beat()
 
     def _tell(self, what: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 import daskfs
+from tests.processes import Process
 
 MEMORY_NBYTES = 6 << 30
 """Address space of a process: mostly libraries."""
@@ -118,26 +119,26 @@ def storm(name: str, seed: int, n: int, *, is_small: bool = True, longest_s: flo
         data=DATA, selector=selector, shape=small if is_small else large, n=n, memory=MEMORY_NBYTES, compares=is_small
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment(), **pipes)
-    found, rng = Storm(name), random.Random(f"{name} {seed}")
-    answers = _answers(process)
-    try:
-        if next(answers) == ["ready"]:
-            for _ in range(n):
-                time.sleep(longest_s * rng.random())
-                sent = sum(psutil.Process(process.pid).cpu_times()[:2])
-                process.send_signal(signal.SIGINT)
-                word, when = next(answers)
-                assert word == "interrupted"
-                found.latencies_s.append(float(when) - sent)
-            found.same_bits = next(answers) == ["bits", "same"]
-        found.end = "whole"
-    except (StopIteration, ValueError):
-        found.end = "ended early"
-    except TimeoutError:
-        process.kill()
-        found.end = "hung"
-    _, found.errors = process.communicate()
+    with Process([sys.executable, "-c", code], env=environment(), **pipes) as process:
+        found, rng = Storm(name), random.Random(f"{name} {seed}")
+        answers = _answers(process)
+        try:
+            if next(answers) == ["ready"]:
+                for _ in range(n):
+                    time.sleep(longest_s * rng.random())
+                    sent = sum(psutil.Process(process.pid).cpu_times()[:2])
+                    process.send_signal(signal.SIGINT)
+                    word, when = next(answers)
+                    assert word == "interrupted"
+                    found.latencies_s.append(float(when) - sent)
+                found.same_bits = next(answers) == ["bits", "same"]
+            found.end = "whole"
+        except (StopIteration, ValueError):
+            found.end = "ended early"
+        except TimeoutError:
+            process.kill()
+            found.end = "hung"
+        _, found.errors = process.communicate()
     if process.returncode < 0 and found.end != "hung":
         found.end = f"died of {signal.Signals(-process.returncode).name}"
     elif process.returncode > 0:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import dask
 import distributed  # noqa: F401  before its configuration is changed
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from tests.integration.workshop import ENVIRONMENT, Workshop, refused
+from tests.processes import Process
 
 N_SELECTIONS = 4
 SELECTIONS = [{"method": "message", "n_subsets": 3 + 2 * k, "label": f"m{k}"} for k in range(N_SELECTIONS)]
@@ -70,27 +72,23 @@ def scheduler(tmp_path):
     """A Dask scheduler with two workers, as somebody else has started them."""
     file = tmp_path / "scheduler.json"
     environment = ENVIRONMENT | {"DASK_LOGGING__DISTRIBUTED": "critical"}
-    started = []
 
     def start(code, *arguments):
         command = [sys.executable, "-W", "ignore", "-c", code, *arguments, "--no-dashboard"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-        started.append(subprocess.Popen(command, env=environment, **quiet))
-        return started[-1]
+        return started.enter_context(Process(command, env=environment, **quiet))
 
-    process = start(SCHEDULER, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
-    until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), process)
-    address = json.loads(file.read_text())["address"]
-    for _ in range(2):
-        start(WORKER, address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path / "workers"))
-    from distributed import Client
+    with ExitStack() as started:
+        process = start(SCHEDULER, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), process)
+        address = json.loads(file.read_text())["address"]
+        for _ in range(2):
+            start(WORKER, address, "--nthreads", "1", "--no-nanny", "--local-directory", str(tmp_path / "workers"))
+        from distributed import Client
 
-    with Client(address, set_as_default=False) as client:
-        client.wait_for_workers(2)
-    yield process, address
-    for process in started:
-        process.kill()
-        process.wait()
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(2)
+        yield process, address
 
 
 @pytest.mark.parametrize("rows", [20_000, 200_000])
@@ -98,11 +96,11 @@ def test_ctrl_c_during_ingest_leaves_nothing(workshop, rows):
     lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(rows)]
     workshop.write("table.csv", "\n".join(["a,b,c,y", *lines, ""]))
     before = workshop.contents()
-    process = workshop.start("ingest", "table.csv", "store.zarr", "--target", "y")
     unfinished = workshop.folder / "store.zarr.unfinished"
-    until(unfinished.exists, process)
-    process.send_signal(signal.SIGINT)
-    ended = workshop.finish(process)
+    with workshop.start("ingest", "table.csv", "store.zarr", "--target", "y") as process:
+        until(unfinished.exists, process)
+        process.send_signal(signal.SIGINT)
+        ended = workshop.finish(process)
     if ended.code == 0:  # it was done before the signal came
         assert workshop.daskfs("verify", "store.zarr").code == 0
         return
@@ -114,10 +112,8 @@ def test_ctrl_c_during_ingest_leaves_nothing(workshop, rows):
 def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
     lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(200_000)]
     workshop.write("table.csv", "\n".join(["a,b,c,y", *lines, ""]))
-    process = workshop.start("ingest", "table.csv", "store.zarr", "--target", "y")
-    until((workshop.folder / "store.zarr.unfinished").exists, process)
-    process.kill()
-    workshop.finish(process)
+    with workshop.start("ingest", "table.csv", "store.zarr", "--target", "y") as process:
+        until((workshop.folder / "store.zarr.unfinished").exists, process)
     refused(workshop.daskfs("select", "store.zarr"), "there is only an unfinished store", "ingest again")
     assert workshop.daskfs("ingest", "table.csv", "store.zarr", "--target", "y").code == 0
     assert workshop.daskfs("verify", "store.zarr").code == 0
@@ -128,11 +124,11 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     shutil.copytree(whole / "trial.zarr", workshop.folder / "s.zarr")
     options = ("s.zarr", "--n-subsets", 800, "--memory-limit", "480MiB", "--output")
     assert workshop.daskfs("select", *options, "straight").code == 0
-    process = workshop.start("select", *options, "stopped")
     checkpoint = workshop.folder / "stopped.unfinished" / "checkpoint"
-    until(lambda: list(checkpoint.rglob("*.npz")), process)
-    process.send_signal(signal.SIGINT)
-    ended = workshop.finish(process)
+    with workshop.start("select", *options, "stopped") as process:
+        until(lambda: list(checkpoint.rglob("*.npz")), process)
+        process.send_signal(signal.SIGINT)
+        ended = workshop.finish(process)
     assert ended.code == 130, str(ended)
     assert ended.complaints == ["interrupted", f"continue with --resume {workshop.folder / 'stopped'}"]
     assert not (workshop.folder / "stopped").exists()
@@ -144,13 +140,13 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced(at_work, whole):
     at_work.pipeline(source=None, select=SELECTIONS, cluster=LOCAL)
-    process = at_work.start("run", "pipeline.yaml")
-    in_the_middle(at_work, process)
-    family = psutil.Process(process.pid).children(recursive=True)
-    workers = [child for child in family if "--multiprocessing-fork" in child.cmdline()]
-    assert len(workers) == 2
-    workers[0].kill()
-    ended = at_work.finish(process)
+    with at_work.start("run", "pipeline.yaml") as process:
+        in_the_middle(at_work, process)
+        family = psutil.Process(process.pid).children(recursive=True)
+        workers = [child for child in family if "--multiprocessing-fork" in child.cmdline()]
+        assert len(workers) == 2
+        workers[0].kill()
+        ended = at_work.finish(process)
     assert ended.code == 0, str(ended)
     assert ended.complaints == []
     same_bits(at_work, whole)
@@ -166,11 +162,11 @@ def test_a_scheduler_started_elsewhere_gives_the_same_bits(at_work, whole, sched
 
 def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler):
     central, address = scheduler
-    process = at_work.start("run", "pipeline.yaml", "--scheduler", address)
-    in_the_middle(at_work, process)
-    central.kill()
-    central.wait()
-    ended = at_work.finish(process)
+    with at_work.start("run", "pipeline.yaml", "--scheduler", address) as process:
+        in_the_middle(at_work, process)
+        central.kill()
+        central.wait()
+        ended = at_work.finish(process)
     refused(ended, "the scheduler was lost", f"continue with --resume {at_work.folder / 'trial'}", places=2)
     assert at_work.daskfs("run", "pipeline.yaml", "--resume", "trial").code == 0
     same_bits(at_work, whole)
@@ -186,8 +182,8 @@ def test_an_address_where_nobody_answers_is_named(at_work, address):
 
 
 def test_of_two_runs_into_one_folder_one_is_refused(at_work, whole):
-    processes = [at_work.start("run", "pipeline.yaml") for _ in range(2)]
-    ended = sorted((at_work.finish(process) for process in processes), key=lambda run: run.code)
+    with at_work.start("run", "pipeline.yaml") as one, at_work.start("run", "pipeline.yaml") as other:
+        ended = sorted(map(at_work.finish, (one, other)), key=lambda run: run.code)
     assert ended[0].code == 0, str(ended)
     refused(ended[1], "trial")
     assert any(words in ended[1].errors for words in ("is running in this folder", "already exists"))

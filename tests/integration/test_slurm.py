@@ -26,6 +26,7 @@ from daskfs.errors import RunError
 from daskfs.watching.base import Silent
 from tests.integration import batch_system
 from tests.integration.workshop import ENVIRONMENT, Workshop, table
+from tests.processes import Process
 
 pytestmark = pytest.mark.skipif(
     find_spec("dask_jobqueue") is None, reason="dask-jobqueue is not installed: pip install 'daskfs[hpc]'"
@@ -351,13 +352,10 @@ def test_a_client_that_is_killed_leaves_no_job_behind(slurm, workshop):
         "        print('open', flush=True)\n"
         "        time.sleep(600)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=workshop.folder, env=os.environ, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "open\n"
-    assert len(jobs()) == 1
-    process.kill()
-    process.communicate()
+    command = [sys.executable, "-c", program]
+    with Process(command, cwd=workshop.folder, env=os.environ, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "open\n"
+        assert len(jobs()) == 1
     end = time.monotonic() + 120.0
     while jobs() and time.monotonic() < end:
         time.sleep(0.5)

@@ -183,10 +183,10 @@ def large(workshop, kind):
 
 def test_ctrl_c_while_a_text_is_read_leaves_nothing(workshop, kind, large):
     before = workshop.contents()
-    process = workshop.start("ingest", large.name, "s.zarr", *OPTIONS.get(kind, []))
-    until((workshop.folder / "s.zarr.unfinished").exists, process)
-    process.send_signal(signal.SIGINT)
-    ended = workshop.finish(process)
+    with workshop.start("ingest", large.name, "s.zarr", *OPTIONS.get(kind, [])) as process:
+        until((workshop.folder / "s.zarr.unfinished").exists, process)
+        process.send_signal(signal.SIGINT)
+        ended = workshop.finish(process)
     if ended.code == 0:  # it was done before the signal came
         assert workshop.daskfs("verify", "s.zarr").code == 0
         return
@@ -195,8 +195,9 @@ def test_ctrl_c_while_a_text_is_read_leaves_nothing(workshop, kind, large):
 
 
 def test_of_two_that_write_one_store_one_does_and_the_other_is_refused(workshop, kind, large):
-    processes = [workshop.start("ingest", large.name, "s.zarr", *OPTIONS.get(kind, [])) for _ in range(2)]
-    ended = sorted((workshop.finish(process) for process in processes), key=lambda one: one.code)
+    command = ("ingest", large.name, "s.zarr", *OPTIONS.get(kind, []))
+    with workshop.start(*command) as one, workshop.start(*command) as other:
+        ended = sorted(map(workshop.finish, (one, other)), key=lambda ended: ended.code)
     assert ended[0].code == 0, str(ended[0])
     assert workshop.daskfs("verify", "s.zarr").code == 0
     if ended[1].code:  # else it came when the store stood, and took it
@@ -250,21 +251,21 @@ def test_a_pipe_that_gives_what_it_should_not_is_refused_in_a_line(workshop, lin
 
 def piped(workshop, command, content):
     """Give a command whose standard input comes byte by byte at first."""
-    process = workshop.start(*command, stdin=subprocess.PIPE)
+    with workshop.start(*command, stdin=subprocess.PIPE) as process:
 
-    def feed():
-        with process.stdin.buffer as stream:
-            for k in range(4):
-                stream.write(content[k : k + 1])
-                stream.flush()
-                time.sleep(0.01)
-            stream.write(content[4:])
+        def feed():
+            with process.stdin.buffer as stream:
+                for k in range(4):
+                    stream.write(content[k : k + 1])
+                    stream.flush()
+                    time.sleep(0.01)
+                stream.write(content[4:])
 
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    feeder.join()
-    process.stdin = None
-    return workshop.finish(process)
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        feeder.join()
+        process.stdin = None
+        return workshop.finish(process)
 
 
 MISSPELT = {

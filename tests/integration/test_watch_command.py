@@ -1,7 +1,6 @@
 """``daskfs watch`` beside runs of other processes: to their end, and where they were killed."""
 
 import json
-import signal
 import time
 
 import numpy as np
@@ -29,10 +28,10 @@ def until_it_runs(workshop):
 
 
 def test_a_run_elsewhere_is_watched_to_its_end(workshop):
-    run = workshop.start("run", workshop.pipeline())
-    until_it_runs(workshop)
-    seen = workshop.daskfs("watch", workshop.folder / "trial")
-    assert workshop.finish(run).code == 0
+    with workshop.start("run", workshop.pipeline()) as run:
+        until_it_runs(workshop)
+        seen = workshop.daskfs("watch", workshop.folder / "trial")
+        assert workshop.finish(run).code == 0
     assert (seen.code, seen.errors) == (0, "")
     assert seen.output.splitlines()[-1].endswith(f"finished; {workshop.folder / 'trial' / 'report.html'}")
     assert not (workshop.folder / "trial" / "status.json").exists()
@@ -41,10 +40,8 @@ def test_a_run_elsewhere_is_watched_to_its_end(workshop):
 
 
 def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
-    run = workshop.start("run", workshop.pipeline())
-    until_it_runs(workshop)
-    run.send_signal(signal.SIGKILL)
-    workshop.finish(run)
+    with workshop.start("run", workshop.pipeline()) as run:
+        until_it_runs(workshop)
     seen = workshop.daskfs("watch", workshop.folder / "trial")
     assert seen.code == 1
     assert f"process {run.pid}, which is gone; continue it with --resume {workshop.folder / 'trial'}" in seen.output

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
+from tests.processes import Process
 
 COMMAND = """
 import signal, sys
@@ -79,13 +80,13 @@ class Workshop:
             raise done.exception
         return Ended(done.exit_code, done.stdout, done.stderr)
 
-    def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-        """Start a command in a process of its own."""
+    def start(self, *arguments: object, **options: Any) -> Process:
+        """Start a command in a process of its own, which ends with the block that uses it."""
         command = [sys.executable, "-W", "ignore", "-c", COMMAND, *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, **pipes, **options)
+        return Process(command, cwd=self.folder, env=ENVIRONMENT, **pipes, **options)
 
-    def finish(self, process: subprocess.Popen[str]) -> Ended:
+    def finish(self, process: Process) -> Ended:
         """Wait for a command that was started."""
         output, errors = process.communicate()
         return Ended(process.returncode, output, errors)

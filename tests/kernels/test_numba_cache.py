@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from daskfs import interrupts
 from daskfs.kernels import cache_folder
 from daskfs.kernels.kept import N_STAMPS, choose_cache_directory, make_stamped
 from daskfs.kernels.sources import modules_behind
+from tests.processes import Process
 
 
 @pytest.fixture
@@ -189,11 +191,12 @@ def test_two_processes_compile_at_once_and_both_are_kept(package):
     code = "from daskfs.kernels.other import doubled; import sys; input(); print(doubled({}))"
     command = [sys.executable, "-c"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": package.parent}
-    both = [subprocess.Popen([*command, code.format(x)], **pipes) for x in ("5.0", "2**62")]
-    for process in both:  # both have imported, or soon have, when they are told to go
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.communicate()[0].strip() for process in both] == ["10.0", str(-(2**63))]
+    with ExitStack() as stack:
+        both = [stack.enter_context(Process([*command, code.format(x)], **pipes)) for x in ("5.0", "2**62")]
+        for process in both:  # both have imported, or soon have, when they are told to go
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert [process.communicate()[0].strip() for process in both] == ["10.0", str(-(2**63))]
     assert run_in(package, "print(doubled(5.0), doubled(2**62), len(doubled.stats.cache_hits))")[-1] == "2"
 
 
@@ -201,11 +204,12 @@ def test_of_two_processes_that_need_the_same_one_compiles_it(package):
     """Whoever comes second waits, and loads what the first has kept."""
     code = "from daskfs.kernels.caller import scaled; input(); print(scaled(5.0), len(scaled.stats.cache_hits))"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": package.parent}
-    both = [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(2)]
-    for process in both:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert sorted(process.communicate()[0] for process in both) == ["10.0 0\n", "10.0 1\n"]
+    with ExitStack() as stack:
+        both = [stack.enter_context(Process([sys.executable, "-c", code], **pipes)) for _ in range(2)]
+        for process in both:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert sorted(process.communicate()[0] for process in both) == ["10.0 0\n", "10.0 1\n"]
     assert not [*package.rglob("*.compiling")]
 
 

@@ -23,6 +23,7 @@ import daskfs
 from daskfs.errors import StorageError, StoreExistsError, StoreFormatError
 from daskfs.files import location
 from tests.objects.server import ObjectServer
+from tests.processes import Process
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3000, 40)).astype(np.float32)
@@ -60,17 +61,14 @@ def azurite(tmp_path_factory):
         port = str(free.getsockname()[1])
     more = ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
     folder = tmp_path_factory.mktemp("azurite")
-    with subprocess.Popen([program, "--blobPort", port, *more], cwd=folder, stdout=subprocess.DEVNULL) as server:
-        try:
-            endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-            _make_container(endpoint, "box")
-            yield {
-                "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
-                "AZURE_STORAGE_ACCOUNT_KEY": KEY,
-                "AZURE_STORAGE_ENDPOINT": endpoint,
-            }
-        finally:
-            server.terminate()
+    with Process([program, "--blobPort", port, *more], cwd=folder, stdout=subprocess.DEVNULL):
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        _make_container(endpoint, "box")
+        yield {
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+            "AZURE_STORAGE_ENDPOINT": endpoint,
+        }
 
 
 def _make_container(endpoint, name):

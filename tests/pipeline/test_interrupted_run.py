@@ -14,6 +14,7 @@ from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
+from tests.processes import Process
 
 N_SELECTIONS = 5
 COMMAND = """
@@ -32,8 +33,8 @@ def whole(tmp_path_factory):
     selections = [{"method": "message", "n_subsets": 3 + 2 * k, "label": f"m{k}"} for k in range(N_SELECTIONS)]
     document = {"version": 1, "name": "stopped", "store": {"path": "store.zarr"}, "select": selections}
     (folder / "pipeline.yaml").write_text(dump_yaml({**document, "output": "whole"}))
-    process = start("run", folder / "pipeline.yaml")
-    assert process.communicate()
+    with start("run", folder / "pipeline.yaml") as process:
+        assert process.communicate()
     assert process.returncode == 0
     return folder
 
@@ -48,7 +49,7 @@ def pipeline(whole, tmp_path):
 
 
 def start(*arguments):
-    return subprocess.Popen(
+    return Process(
         [sys.executable, "-W", "ignore", "-c", COMMAND, *map(str, arguments)],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -59,11 +60,11 @@ def start(*arguments):
 def stop_in_the_middle(pipeline, how):
     """Start the run, send a signal when the first selection stands in the checkpoint; return exit code and stderr."""
     checkpoint = pipeline.parent / "runs" / "stopped.unfinished" / "checkpoint"
-    process = start("run", pipeline)
-    while process.poll() is None and not list(checkpoint.glob("m0/*.npz")):
-        time.sleep(0.002)
-    process.send_signal(how)
-    _, errors = process.communicate()
+    with start("run", pipeline) as process:
+        while process.poll() is None and not list(checkpoint.glob("m0/*.npz")):
+            time.sleep(0.002)
+        process.send_signal(how)
+        _, errors = process.communicate()
     return process.returncode, errors
 
 
@@ -92,8 +93,8 @@ def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):
     with pytest.raises(RunError, match="had select"):
         run_pipeline(load_pipeline(pipeline, ["select.0.n_subsets=9"]), resume=True)
 
-    resumed = start("run", pipeline, "--resume", runs / "stopped")
-    output, errors = resumed.communicate()
+    with start("run", pipeline, "--resume", runs / "stopped") as resumed:
+        output, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     assert f"report: {runs / 'stopped' / 'report.html'}" in output
     assert [path.name for path in runs.iterdir()] == ["stopped"]

@@ -1,7 +1,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from daskfs.errors import RunError
 from daskfs.files import LockOwner, remove_lock, take_lock
 from daskfs.pipeline.folder import RunFolder, check_output
+from tests.processes import Process
 
 
 @pytest.fixture
@@ -119,9 +119,8 @@ def test_a_process_on_another_host_may_be_alive(output):
 
 
 def test_the_lock_of_a_dead_process_does_not_bind(output):
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    started = psutil.Process(child.pid).create_time()
-    child.wait()
+    with Process([sys.executable, "-c", ""]) as child:
+        started = psutil.Process(child.pid).create_time()
     lock(output, pid=child.pid, started=started)
     RunFolder.resume(output).let_go(keep=True)
 

@@ -23,6 +23,7 @@ from daskfs.selectors.mission.stream import Learner
 from daskfs.sources.sparse.streams import LineStream
 from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
+from tests.processes import Process
 
 N_ROWS = 3000
 
@@ -202,7 +203,7 @@ def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path
     lines = 2 * text.read_bytes().splitlines(keepends=True)
     command = [*SELECT, "--n-features", "3", "--output", "run"]
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
-    with subprocess.Popen(command, **pipe) as process:
+    with Process(command, **pipe) as process:
         process.stdin.write(b"".join(lines[:4500]))
         process.stdin.flush()
         while b"4,096 rows" not in process.stderr.readline():
@@ -235,10 +236,8 @@ def test_a_pipe_may_be_empty_or_without_end_and_its_features_have_pairs(text, tm
     assert (empty.returncode, b"expected rows, found none" in empty.stderr) == (2, True)
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
     command = [*SELECT, "--max-rows", "700", "--interactions", "all", "--n-features", "5"]
-    with subprocess.Popen(["yes", "1 |a b c\n-1 |a d e"], stdout=subprocess.PIPE) as endless:
+    with Process(["yes", "1 |a b c\n-1 |a d e"], stdout=subprocess.PIPE) as endless:
         done = subprocess.run(command, stdin=endless.stdout, **run)
-        endless.stdout.close()
-        endless.wait()
     assert done.returncode == 0, done.stderr
     assert b"features selected from 700 samples" in done.stdout
     assert b"a^b * a^c" in done.stdout

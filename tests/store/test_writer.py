@@ -18,6 +18,7 @@ from daskfs.store.band_writer import BandWriter
 from daskfs.store.feature_store import open_store
 from daskfs.store.spool import Spool
 from daskfs.store.writer import StoreWriter
+from tests.processes import Process
 
 KIBI = 1024
 
@@ -260,7 +261,7 @@ with StoreWriter(sys.argv[1], 70, source={}, memory_limit=16 * 1024) as writer:
 
 def run_writer(path, what):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen(
+    return Process(
         [sys.executable, "-c", KILLED, str(path), what],
         env=environment,
         stdin=subprocess.PIPE,

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 
 import pytest
@@ -15,6 +14,7 @@ from daskfs.pipeline.following import follow, json_line, look, runs_in
 from daskfs.pipeline.progress import StatusFile, watched
 from daskfs.watching.base import Found
 from daskfs.watching.watch import Measured, Watch
+from tests.processes import Process
 
 NOW = 1_000_000.0
 
@@ -65,7 +65,7 @@ def test_its_owner_alone_reads_where_the_dashboard_is(folder):
 
 
 def test_a_process_that_is_gone_is_told_of_at_once_with_how_to_go_on(folder):
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+    with Process([sys.executable, "-c", ""]) as process:
         process.wait()
     told(folder, pid=process.pid)
     seen = look(folder, NOW + 3.0)

@@ -15,6 +15,7 @@ from daskfs.watching.base import Found
 from daskfs.watching.notebook import page_of
 from daskfs.watching.terminal import heard_by, rewritten, shown
 from daskfs.watching.watch import Watch
+from tests.processes import Process
 
 FIT = """
 import numpy as np, daskfs
@@ -29,7 +30,7 @@ def on_a_terminal(code):
     pty = pytest.importorskip("pty", reason="there are no pseudo terminals here")
     ours, theirs = pty.openpty()
     written = []
-    with subprocess.Popen([sys.executable, "-c", code], stderr=theirs, stdout=theirs, env=ENVIRONMENT):
+    with Process([sys.executable, "-c", code], stderr=theirs, stdout=theirs, env=ENVIRONMENT):
         os.close(theirs)
         while True:
             try:

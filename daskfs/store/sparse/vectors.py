@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from crc32c import crc32c
 
+from daskfs import interrupts
 from daskfs.store.band_writer import compressors
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length
 
@@ -97,13 +98,14 @@ class VectorWriter:
 
 def describe(group: Any, name: str, dtype: np.dtype | str, length: int) -> None:
     """Write the description of an array of so many numbers, as Zarr reads it."""
-    group.create_array(
-        name,
-        shape=(length,),
-        chunks=(chunk_length(name),),
-        shards=(CHUNKS_PER_FILE * chunk_length(name),),
-        dtype=dtype,
-        filters=None,
-        compressors=compressors("lz4", np.dtype(dtype)),
-        config={"write_empty_chunks": True},
-    )
+    with interrupts.held():  # Zarr's thread writes
+        group.create_array(
+            name,
+            shape=(length,),
+            chunks=(chunk_length(name),),
+            shards=(CHUNKS_PER_FILE * chunk_length(name),),
+            dtype=dtype,
+            filters=None,
+            compressors=compressors("lz4", np.dtype(dtype)),
+            config={"write_empty_chunks": True},
+        )

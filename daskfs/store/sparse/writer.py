@@ -216,7 +216,8 @@ class SparseStoreWriter(WholeWriter):
         stretches = Stretches(self.files, self._parts)
         for name in ("X", "statistics", "names"):
             if name != "names" or self._names.runs:
-                self._group.create_group(name)
+                with interrupts.held():  # Zarr's thread writes
+                    self._group.create_group(name)
         n_features = self._number_columns()
         bounds = self._bounds(n_features)
         stored_rows = np.arange(self._n_rows) if order is None else order
@@ -233,7 +234,9 @@ class SparseStoreWriter(WholeWriter):
             Heaviest.of_counts(counts),
         )
         sizes = {"n_entries": n_entries, "n_runs": n_runs, "values": stretches.values, "crowding": crowding}
-        self._group.attrs["daskfs"] = self._header(n_features, names, sizes).to_dict()
+        header = self._header(n_features, names, sizes).to_dict()
+        with interrupts.held():  # Zarr's thread writes
+            self._group.attrs["daskfs"] = header
         shutil.rmtree(self.files.folder)
         seal(self._site.folder)
         self._site.finish()
