@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import unique
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
@@ -105,8 +108,6 @@ class Opens(Transforms, SettlesLoss):
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
         """Return a table in memory as a matrix, see `_in_memory`."""
-        from sklearn.utils.validation import _check_sample_weight, column_or_1d
-
         refuse_non_finite_target(y)
         if y is None:
             raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
@@ -125,8 +126,6 @@ class Opens(Transforms, SettlesLoss):
     def _in_memory(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
-        from sklearn.utils.validation import _check_sample_weight, validate_data
-
         refuse_non_finite_target(y)
         has_texts = are_texts(y)
         X, y_ = validate_data(
@@ -162,8 +161,6 @@ class Opens(Transforms, SettlesLoss):
         has_texts : bool, optional
             Whether it was given as texts or categories.
         """
-        from pandas import unique
-
         if y is None:
             return None, labels
         if is_first:
@@ -178,8 +175,6 @@ class Opens(Transforms, SettlesLoss):
             self.loss_ = self.loss
         if not find_loss(self.loss_).is_classifier:
             return y, None
-        from sklearn.utils.multiclass import check_classification_targets
-
         y = np.asarray(y)
         check_classification_targets(y)
         labels = labels_of(y) if labels is None else labels
