@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import ClassifierTags, RegressorTags
 
 from daskfs import interrupts
@@ -32,6 +31,7 @@ from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.selectors.sizes import SIZE, FitsSizes
+from daskfs.selectors.transforming import TransformsInMemory
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
 
@@ -41,7 +41,7 @@ SEPARATED = (
 )
 
 
-class BaseSelector(Asked, Predicts, FitsSizes, SelectorMixin, BaseEstimator, kw_only=True):
+class BaseSelector(Asked, Predicts, FitsSizes, TransformsInMemory, BaseEstimator, kw_only=True):
     """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
 
     A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.

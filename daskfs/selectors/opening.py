@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from pandas import unique
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
-from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix, as_column
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.target import are_texts, kind_of, kind_of_target
 from daskfs.selectors.inputs import (
@@ -113,9 +113,7 @@ class Opens(Transforms, SettlesLoss):
             raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
         given = column_or_1d(y, warn=True)
         coded, labels = self._coded(given, labels, is_first, are_texts(y))
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, np.empty((len(given), 1)), ensure_non_negative=True)
+        weight = _checked_weight(sample_weight, len(given))
         if not is_first:
             columns = np.arange(self._n_columns)
             values = self._columns_of(X, columns, self.encoder_)
@@ -140,9 +138,7 @@ class Opens(Transforms, SettlesLoss):
             reset=is_first,
         )
         y, labels = self._coded(y_, labels, is_first, has_texts)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = _checked_weight(sample_weight, X.shape[0])
         return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
 
     def _coded(
@@ -192,3 +188,13 @@ class Opens(Transforms, SettlesLoss):
         limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
         workers = workers_of(self._setting("client")) if workers is None else workers
         return Run(matrix, self.method, workers, progress, checkpoint, limit)
+
+
+def _checked_weight(sample_weight: Any, n_samples: int) -> np.ndarray | None:
+    """Return the weights of the rows, float64, or None where none are given."""
+    if sample_weight is None:
+        return None
+    weight = as_column(sample_weight, n_samples, "weight")
+    if not weight.any():
+        raise DataError("every weight is zero", "sample_weight", "give at least one row a positive weight")
+    return weight
