@@ -229,6 +229,15 @@ class Parameter(NamedTuple):
         raise ConfigError(f"expected {expected}, found {value!r}{did_you_mean(str(value), words)}", self.name)
 
 
+class Declaration(NamedTuple):
+    """What one class adds to the parameters of its bases."""
+
+    names: list[str]
+    kw_only: bool
+    fixed: Mapping[str, Any]
+    renamed: Mapping[str, str]
+
+
 @dataclass_transform(eq_default=False)
 class Parameters:
     """Base of a class whose annotated attributes with default values are its parameters."""
@@ -238,6 +247,7 @@ class Parameters:
     _keyword_only: ClassVar[frozenset[str]] = frozenset()
     _renamed: ClassVar[dict[str, str]] = {}
     """New names by their old ones."""
+    _declaration: ClassVar[Declaration]
     _parameters: ClassVar[Mapping[str, Parameter]]
 
     def __init_subclass__(
@@ -256,17 +266,23 @@ class Parameters:
         ]
         for name, value in (fixed or {}).items():
             setattr(cls, name, value)
-        declared = [base for base in reversed(cls.__bases__) if issubclass(base, Parameters)]
-        for base in declared:  # the first of several bases has the last word
-            cls._keyword_only |= base._keyword_only
-            cls._renamed = {**cls._renamed, **base._renamed}
-        owners = {name: owner for base in declared for name, owner in base._parameter_owners.items()}
-        owners |= dict.fromkeys(own, cls)
-        last = [name for name in owners if name in cls._keyword_only]  # what all selectors have stands at the end
-        cls._keyword_only |= frozenset(own if kw_only else ())
-        order = sorted(dict.fromkeys([*owners, *last]), key=lambda name: (name in cls._keyword_only, name in last))
-        cls._parameter_owners = {name: owners[name] for name in order if name not in (fixed or {})}
-        cls._renamed = {**cls._renamed, **(renamed or {})}
+        cls._declaration = Declaration(own, kw_only, fixed or {}, renamed or {})
+        either: dict[str, type] = {}
+        keyword: dict[str, type] = {}
+        cls._renamed = {}
+        for owner in reversed(cls.__mro__):  # the oldest first, so that the youngest has the last word
+            declared: Declaration | None = vars(owner).get("_declaration")
+            if declared is None:
+                continue
+            for name in declared.names:
+                (keyword if name in keyword else either)[name] = owner
+            if declared.kw_only:  # what all selectors have stands at the end
+                keyword = {name: either.pop(name) for name in declared.names if name not in keyword} | keyword
+            for name in declared.fixed:
+                either.pop(name, None)
+                keyword.pop(name, None)
+            cls._renamed |= declared.renamed
+        cls._parameter_owners, cls._keyword_only = either | keyword, frozenset(keyword)
         for old, new in (renamed or {}).items():
             setattr(cls, old, _old_name(old, new))
         if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # nobody has written one

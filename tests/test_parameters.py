@@ -107,6 +107,46 @@ def test_a_subclass_has_the_parameters_of_its_bases_but_those_it_fixes():
     assert Narrow.__doc__.endswith("client : distributed.Client, optional\n    Where the work runs.")
 
 
+class Tall(Toy):
+    """A toy that is tall.
+
+    Parameters
+    ----------
+    height : int
+        Of it.
+    """
+
+    height: Count = 1
+
+
+class NarrowAndTall(Narrow, Tall):
+    """A toy that goes slowly."""
+
+
+def test_what_one_base_fixes_another_does_not_bring_back():
+    assert [*parameters_of(NarrowAndTall)] == ["n_parts", "tol", "height", "width", "client"]
+
+
+class Grouped(Base, kw_only=True):
+    """Base of a toy of groups.
+
+    Parameters
+    ----------
+    groups : int
+        Of them.
+    """
+
+    groups: Count = 2
+
+
+class Both(Toy, Grouped):
+    """A toy of groups."""
+
+
+def test_parameters_of_all_bases_stand_before_those_that_are_given_by_name_alone():
+    assert [*parameters_of(Both)] == ["n_parts", "tol", "mode", "groups", "client"]
+
+
 def test_an_old_name_works_with_a_warning():
     with pytest.warns(FutureWarning, match="m is now called n_parts"):
         toy = Toy(m=7)

@@ -1,7 +1,7 @@
 """Where compiled kernels are kept: below the stamp of the sources that they were made from, as these may change.
 
-numba keeps machine code in the ``__pycache__`` beside a function's source, and compiles again when that file changes. It
-does not when a function in another file changes that was compiled into it, or a constant that was imported. So each
+numba keeps machine code in the ``__pycache__`` beside a function's source, and compiles again when that file changes.
+It does not when a function in another file changes that was compiled into it, or a constant that was imported. So each
 module's source is copied to a folder of its own, and numba is told that the functions come from there::
 
     <cache directory>/<module>/<stamp of its sources>/<file>.py

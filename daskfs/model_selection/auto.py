@@ -197,7 +197,7 @@ class Auto(BaseSelector):
 
     def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
         """Return the selector of a method, not fitted, whose loss is settled."""
-        made = find_method(method).to_plan_with(
+        made = find_method(method)(
             n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
         )
         made.loss_, made._loss_note, made.is_silent = self.loss_, self._loss_note, self.is_silent
@@ -235,7 +235,7 @@ class Auto(BaseSelector):
         if self._has_curves(shape):
             few = sorted({min(size, MOST_CURVES) for size in sizes})
             made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
-        lasso, ridge = ShrunkLasso.to_plan_with(loss=self.loss_), RidgeElimination.to_plan_with(loss=self.loss_)
+        lasso, ridge = ShrunkLasso(loss=self.loss_), RidgeElimination(loss=self.loss_)
         for selector in (lasso, ridge):
             selector.loss_, selector._loss_note = self.loss_, self._loss_note
         return [*made, Lassos(lasso, []), Ridges(ridge, ridge.sizes_of(shape.n_features))]

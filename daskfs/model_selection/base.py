@@ -134,12 +134,12 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         """Make the selector inside, and have it settle the loss."""
-        given, made = self.selector, type(self.selector).to_plan_with
+        given = self.selector
         parameters = {name: getattr(given, name) for name in given._parameter_owners}
         labels = getattr(self, "_labels", None)
         if labels is not None and isinstance(parameters.get("class_weight"), Mapping):
             parameters["class_weight"] = _by_code(parameters["class_weight"], labels)
-        self.selector_ = made(**{**parameters, "random_state": seed_of(given.random_state)})
+        self.selector_ = type(given)(**{**parameters, "random_state": seed_of(given.random_state)})
         if isinstance(self.selector_, MetaSelector):
             self.selector_._labels = labels
         self.selector_._settle_loss(kind, is_plan)

@@ -140,11 +140,6 @@ class LassoSizes:
     sizes_: np.ndarray
     is_silent = True
 
-    @classmethod
-    def to_plan_with(cls) -> Self:
-        """Return one without a loss."""
-        return cls()
-
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         m, n_looks = min(shape.n_features, MOST_COLUMNS), LOOKS if shape.n_features > MOST_COLUMNS else 0
         n_responses = shape.n_classes if shape.n_classes > 2 else 1

@@ -758,7 +758,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
         plans = {}
         for label, selection in pipeline.selections.items():
             try:
-                selector = selection.make_selector(available, to_plan=True)
+                selector = selection.make_selector(available)
                 plans[label] = selector.plan(facts.n_train, facts.n_features, facts.dtype, available, **more)
             except PlanError as fault:
                 if fault.needed_nbytes is None:

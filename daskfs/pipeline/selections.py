@@ -39,10 +39,9 @@ class About(Section):
     selector: ClassVar[Any]
     """Its class."""
 
-    def around(self, inside: Any, memory_limit: int, *, to_plan: bool = False) -> Any:
-        """Return the selector about another one; or one that plans, without scikit-learn."""
-        make = self.selector.to_plan_with if to_plan else self.selector
-        return make(selector=inside, **self.model_dump(), memory_limit=memory_limit)
+    def around(self, inside: Any, memory_limit: int) -> Any:
+        """Return the selector about another one."""
+        return self.selector(selector=inside, **self.model_dump(), memory_limit=memory_limit)
 
 
 class Selection(Section):
@@ -79,11 +78,10 @@ class Selection(Section):
             return named
         return parameter.kinds[0].of(self.method, named, kind)
 
-    def make_selector(self, memory_limit: int, *, to_plan: bool = False) -> Any:
-        """Return the selector, which may take so many bytes for one task; or one that plans, without scikit-learn."""
-        make = self.selector.to_plan_with if to_plan else self.selector
-        made = make(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
-        return made if self._about is None else self._about.around(made, memory_limit, to_plan=to_plan)
+    def make_selector(self, memory_limit: int) -> Any:
+        """Return the selector, which may take so many bytes for one task."""
+        made = self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
+        return made if self._about is None else self._about.around(made, memory_limit)
 
     @model_validator(mode="before")
     @classmethod

@@ -58,7 +58,7 @@ def plan_of_stream(pipeline: Pipeline) -> str:
     available, base = available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
     lines = [f"no store: one pass over about {n_samples or 0:,} rows as they are read"]
     for selection in pipeline.selections.values():
-        planned = selection.make_selector(available, to_plan=True).plan_source(source)
+        planned = selection.make_selector(available).plan_source(source)
         n_models = getattr(selection, "n_replicas", 1) if pipeline.cluster.kind == "none" else 1
         whole = base + planned.client + planned.task.times(n_models)
         terms = sorted(whole.terms.items(), key=lambda term: -term[1])

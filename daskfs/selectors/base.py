@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, RegressorTags
 
 from daskfs import interrupts
 from daskfs.cluster.open import workers_of
@@ -22,13 +25,13 @@ from daskfs.matrix.target import kind_of_target
 from daskfs.parameters import Client, MemoryLimit, RandomState, RefitBy, TableSchemaGiven, Verbose
 from daskfs.selectors.asking import Asked
 from daskfs.selectors.predicting import Predicts
-from daskfs.selectors.scikit_learn import Estimator
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import SizeSearch
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 from daskfs.selectors.sizes import SIZE, FitsSizes
+from daskfs.selectors.transforming import TransformsInMemory
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import shown
 
@@ -38,7 +41,7 @@ SEPARATED = (
 )
 
 
-class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
+class BaseSelector(Asked, Predicts, FitsSizes, TransformsInMemory, BaseEstimator, kw_only=True):
     """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
 
     A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
@@ -153,8 +156,7 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
             The limit is too small; with the sizes that would fit.
         """
         self.check_parameters()
-        planned = self.to_plan_with()  # `loss_` is of a fit, or of this plan
-        planned.__dict__.update(self.__dict__)
+        planned = copy(self)  # `loss_` is of a fit, or of this plan
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
@@ -276,8 +278,6 @@ class BaseSelector(Asked, Predicts, FitsSizes, Estimator, kw_only=True):
         super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, RegressorTags
-
         tags = super().__sklearn_tags__()
         losses = self.possible_losses
         classifies = [loss.is_classifier for loss in losses]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix
@@ -88,8 +89,6 @@ class Fitted:
             del self.feature_names_in_
 
     def _check_is_fitted(self) -> None:
-        from sklearn.utils.validation import check_is_fitted
-
         check_is_fitted(self)
 
     def _get_support_mask(self) -> np.ndarray:

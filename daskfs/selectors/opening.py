@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import unique
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.errors import DataError
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
-from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.arrays import ArrayMatrix, as_column
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.target import are_texts, kind_of, kind_of_target
 from daskfs.selectors.inputs import (
@@ -105,16 +108,12 @@ class Opens(Transforms, SettlesLoss):
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
         """Return a table in memory as a matrix, see `_in_memory`."""
-        from sklearn.utils.validation import _check_sample_weight, column_or_1d
-
         refuse_non_finite_target(y)
         if y is None:
             raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
         given = column_or_1d(y, warn=True)
         coded, labels = self._coded(given, labels, is_first, are_texts(y))
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, np.empty((len(given), 1)), ensure_non_negative=True)
+        weight = _checked_weight(sample_weight, len(given))
         if not is_first:
             columns = np.arange(self._n_columns)
             values = self._columns_of(X, columns, self.encoder_)
@@ -125,8 +124,6 @@ class Opens(Transforms, SettlesLoss):
     def _in_memory(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
-        from sklearn.utils.validation import _check_sample_weight, validate_data
-
         refuse_non_finite_target(y)
         has_texts = are_texts(y)
         X, y_ = validate_data(
@@ -141,9 +138,7 @@ class Opens(Transforms, SettlesLoss):
             reset=is_first,
         )
         y, labels = self._coded(y_, labels, is_first, has_texts)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = _checked_weight(sample_weight, X.shape[0])
         return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
 
     def _coded(
@@ -162,8 +157,6 @@ class Opens(Transforms, SettlesLoss):
         has_texts : bool, optional
             Whether it was given as texts or categories.
         """
-        from pandas import unique
-
         if y is None:
             return None, labels
         if is_first:
@@ -178,8 +171,6 @@ class Opens(Transforms, SettlesLoss):
             self.loss_ = self.loss
         if not find_loss(self.loss_).is_classifier:
             return y, None
-        from sklearn.utils.multiclass import check_classification_targets
-
         y = np.asarray(y)
         check_classification_targets(y)
         labels = labels_of(y) if labels is None else labels
@@ -197,3 +188,13 @@ class Opens(Transforms, SettlesLoss):
         limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
         workers = workers_of(self._setting("client")) if workers is None else workers
         return Run(matrix, self.method, workers, progress, checkpoint, limit)
+
+
+def _checked_weight(sample_weight: Any, n_samples: int) -> np.ndarray | None:
+    """Return the weights of the rows, float64, or None where none are given."""
+    if sample_weight is None:
+        return None
+    weight = as_column(sample_weight, n_samples, "weight")
+    if not weight.any():
+        raise DataError("every weight is zero", "sample_weight", "give at least one row a positive weight")
+    return weight

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
 
 from daskfs.losses import find_loss
 from daskfs.metrics import accuracy, r2
 from daskfs.selectors.inputs import check_width, is_lazy, is_matrix, lazy_response
 from daskfs.selectors.predictor import LinearPredictor
-from daskfs.selectors.scikit_learn import available_if
 from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.transforming import Transforms
@@ -106,8 +107,6 @@ class Predicts(Transforms, SettlesLoss):
             return np.concatenate([response(predictor(block.X)) for block in X.row_blocks(columns=columns)])
         if (encoder := self._encoder_for(X)) is not None:
             return response(np.asarray(predictor(self._columns_of(X, columns, encoder))))
-        from sklearn.utils.validation import validate_data
-
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return response(np.asarray(predictor(X[:, columns])))
 

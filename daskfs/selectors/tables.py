@@ -270,10 +270,3 @@ def _encoded_frame(frame: Any, encoder: TableEncoder, features: np.ndarray, name
     import pandas as pd
 
     return pd.DataFrame(encoded(encoder, frame, features), index=frame.index, columns=names)
-
-
-def as_asked(values: np.ndarray, X: Any, selector: Any) -> Any:
-    """Return what `transform` has made in the container that `set_output` asks for."""
-    from sklearn.utils._set_output import _wrap_data_with_container
-
-    return _wrap_data_with_container("transform", values, X, selector)

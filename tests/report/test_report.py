@@ -230,7 +230,7 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_a_method_says_of_its_scores_and_history_the_report_knows(method):
-    selector = find_method(method).to_plan_with()
+    selector = find_method(method)()
     assert selector.score_kind in SCORE_KINDS
     assert selector.history_kind in {*FIGURES, ""}
 

@@ -54,7 +54,7 @@ class Recipe:
 
     def make(self) -> Any:
         """Return a selector that was not fitted, and that will be silent."""
-        selector = self.kind.to_plan_with(**self.parameters)
+        selector = self.kind(**self.parameters)
         selector.loss_, selector.is_silent = self.loss, True
         return selector
 
