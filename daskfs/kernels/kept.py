@@ -4,7 +4,7 @@ numba keeps machine code in the ``__pycache__`` beside a function's source, and 
 It does not when a function in another file changes that was compiled into it, or a constant that was imported. So each
 module's source is copied to a folder of its own, and numba is told that the functions come from there::
 
-    <cache directory>/<module>/<stamp of its sources>/<file>.py
+    <cache directory>/<module>/<stamp of its sources>/<file>.source
     <cache directory>/<module>/<stamp of its sources>/__pycache__/...
 
 Of each module the last `N_STAMPS` states of its sources are kept, for work trees and branches beside each other.
@@ -100,7 +100,7 @@ def make_stamped(folder: Path) -> None:
 def source_file(function: Callable[..., Any]) -> Path:
     """Return the copy of a function's source beside which numba is to keep its machine code."""
     source = Path(function.__code__.co_filename)
-    copy = CACHE_DIRECTORY / function.__module__ / stamp_of(function.__module__) / source.name
+    copy = CACHE_DIRECTORY / function.__module__ / stamp_of(function.__module__) / f"{source.stem}.source"
     if not copy.exists():
         make_stamped(copy.parent)
         unfinished = copy.with_name(f"{uuid.uuid4().hex}.unfinished")

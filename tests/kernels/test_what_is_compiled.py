@@ -14,7 +14,6 @@ FIT = """
 import sys
 import numpy as np
 from numba.core import event
-from daskfs.kernels import machine_code
 from daskfs.methods import find_method
 from daskfs.pipeline.compile_ahead import SIZES, TALL
 
@@ -51,11 +50,10 @@ def of(words, names):
     return [name for name in names if any(word in name.rpartition(".")[2] for word in words)]
 
 
-def test_a_squared_fit_compiles_no_other_loss_and_no_words_of_errors(tmp_path):
+def test_a_squared_fit_compiles_no_other_loss(tmp_path):
     names = compiled_by("online_substitution", "squared", tmp_path)
     assert of(["huber_values"], names), "the squared loss is Huber's without a threshold"
     assert not of(["poisson", "logistic", "exponential"], names)
-    assert not [name for name in names if "unicode" in name], "numba's text for arrays of two shapes takes a second"
     assert len(names) < 100
 
 
@@ -66,5 +64,4 @@ def test_a_first_fit_compiles_so_many_functions_at_most(method, loss, tmp_path):
     """A bound, not a goal: 126 were measured (MESSAGE, logistic; squared 106), else 73 to 95, with numba's own."""
     names = compiled_by(method, loss, tmp_path)
     assert not of(["poisson"], names)
-    assert not [name for name in names if "unicode" in name]
     assert len(names) < (135 if method == "message" else 105)
