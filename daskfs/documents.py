@@ -126,7 +126,7 @@ PATH = object()
 
 
 def resolve_paths(document: Document, folder: Path) -> None:
-    """Make the paths of a document absolute: those that are not are relative to `folder`."""
+    """Make the paths of a document and of its sections absolute: those that are not are relative to `folder`."""
 
     def resolved(path: str) -> str:
         check_path(path)
@@ -138,6 +138,8 @@ def resolve_paths(document: Document, folder: Path) -> None:
         value = getattr(document, name)
         if PATH in field.metadata and value is not None:
             setattr(document, name, [resolved(path) for path in value] if isinstance(value, list) else resolved(value))
+        elif isinstance(value, Document):
+            resolve_paths(value, folder)
 
 
 def check_path(path: str) -> None:

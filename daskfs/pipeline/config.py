@@ -572,15 +572,11 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
 def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
     """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
-    pipeline._written = Written(written_paths(document, where, folder))
+    pipeline._written = Written(written_paths(pipeline, document, where, folder))
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"
-    cluster = pipeline.cluster
-    parts = (pipeline, pipeline.source, pipeline.store, pipeline.features, cluster, cluster.tls, pipeline.checkpoint)
-    for part in parts:
-        if isinstance(part, Section):
-            resolve_paths(part, folder)
+    resolve_paths(pipeline, folder)
     if pipeline.features is not None:
         _say_features(pipeline, pipeline.features, where)
     if not pipeline.has_store:
@@ -592,21 +588,19 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     return pipeline
 
 
-def written_paths(document: Any, where: str, folder: Path) -> Any:
-    """Return a document as it was written, in which paths with ``${NAME}`` name the same place from anywhere."""
-    if isinstance(document, dict):
-        return {
-            key: _anchored(item, where, folder)
-            if key in _PATH_KEYS and isinstance(item, str)
-            else written_paths(item, where, folder)
-            for key, item in document.items()
-        }
-    if isinstance(document, list):
-        return [written_paths(item, where, folder) for item in document]
-    return document
-
-
-_PATH_KEYS = ("path", "schema", "output", "y", "local_directory")
+def written_paths(section: Section, written: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
+    """Return a section as it was written, in which paths with ``${NAME}`` name the same place from anywhere."""
+    found = dict(written)
+    for name, declared in type(section).model_fields.items():
+        key = declared.alias or name
+        item, value = written.get(key), getattr(section, name)
+        if isinstance(value, Section) and isinstance(item, dict):
+            found[key] = written_paths(value, item, where, folder)
+        elif PATH in declared.metadata and isinstance(item, list):
+            found[key] = [_anchored(path, where, folder) for path in item]
+        elif PATH in declared.metadata and isinstance(item, str):
+            found[key] = _anchored(item, where, folder)
+    return found
 
 
 def _anchored(path: str, where: str, folder: Path) -> str:

@@ -147,7 +147,7 @@ class DaskFrameSource(_AnyFrame):
 
     def header(self) -> Mapping[str, pa.DataType | None]:
         """Return names and types; the first partition is computed where object columns hide them."""
-        meta = self._frame._meta
+        meta = pd.DataFrame(columns=self._frame.columns).astype(self._frame.dtypes)
         if _hides_types(meta) or self._beside:
             meta = next(self._partitions())
         return _types(meta.rename(columns=str), self.place)

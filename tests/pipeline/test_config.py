@@ -1,17 +1,20 @@
 import inspect
 import json
+from typing import get_args
 
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
-from daskfs.documents import dump_yaml, parse_yaml
+from daskfs.documents import PATH, dump_yaml, expand_environment, parse_yaml, resolve_paths
 from daskfs.errors import ConfigError
 from daskfs.methods import METHODS, find_method
-from daskfs.pipeline.config import Pipeline, load_pipeline
+from daskfs.pipeline.config import Pipeline, load_pipeline, written_paths
 from daskfs.pipeline.folder import FILES
 from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import section_of
 from daskfs.sources.registry import SOURCES, options_of
+from daskfs.sources.registry import section_of as section_of_source
 
 
 def fault_of(path, *overrides):
@@ -40,6 +43,66 @@ def test_a_resolved_pipeline_reads_back_equal(document, write):
     pipeline = load_pipeline(write(document))
     again = load_pipeline(write(dump_yaml(pipeline.to_document()), "resolved.yaml"))
     assert again == pipeline
+
+
+def parts_of(annotation):
+    """An annotation and all that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from parts_of(part)
+
+
+def models_below(model):
+    """A model, and those of its fields."""
+    yield model
+    for field in model.model_fields.values():
+        for part in parts_of(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from models_below(part)
+
+
+MODELS = [*dict.fromkeys([*models_below(Pipeline), *(section_of_source(kind) for kind in SOURCES)])]
+
+
+def paths_of(model):
+    """The fields that are declared as paths, with their keys."""
+    return {name: one.alias or name for name, one in model.model_fields.items() if PATH in one.metadata}
+
+
+@pytest.mark.parametrize("model", [*filter(paths_of, MODELS)], ids=lambda model: model.__name__)
+def test_a_relative_path_with_a_variable_names_the_same_place_in_the_saved_pipeline(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("PART", "part")
+    paths = paths_of(model)
+    resolved = dict.fromkeys(one.alias or name for name, one in model.model_fields.items())
+    section = model.model_construct(**resolved | {key: f"part/{key}" for key in paths.values()})
+    written = {key: f"${{PART}}/{key}" for key in paths.values()}
+    saved = written_paths(section, written, "pipeline.yaml", tmp_path)
+    resolve_paths(section, tmp_path)
+    for name, key in paths.items():
+        assert expand_environment(saved[key], "") == getattr(section, name) == str(tmp_path / "part" / key)
+
+
+def test_a_path_that_may_be_left_out_is_marked_as_a_whole():
+    """``Annotated[str | None, PATH]``: of ``Annotated[str, PATH] | None`` pydantic hides the mark."""
+    for model in MODELS:
+        for name, one in model.model_fields.items():
+            assert PATH not in parts_of(one.annotation), f"{model.__name__}.{name}"
+
+
+def test_a_saved_pipeline_reads_its_relative_paths_from_elsewhere(document, write, tmp_path, monkeypatch):
+    monkeypatch.setenv("PART", "part")
+    document["source"] |= {"path": ["${PART}/a.csv", "b.csv"], "schema": "${PART}/schema.yaml"}
+    document["store"] = {"path": "${PART}/store.zarr"}
+    document["cluster"] = {"kind": "local", "local_directory": "${PART}/tmp"}
+    document["checkpoint"] = {"path": "${PART}/kept"}
+    pipeline = load_pipeline(write(document))
+    elsewhere = tmp_path / "runs" / "one"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
+    again = load_pipeline(elsewhere / "pipeline.yaml")
+    assert again == pipeline
+    assert again.source.path == [str(tmp_path / "part/a.csv"), str(tmp_path / "b.csv")]
+    assert again.cluster.local_directory == str(tmp_path / "part/tmp")
 
 
 def test_overrides_are_read_as_yaml_before_variables_are_expanded(document, write, tmp_path, monkeypatch):

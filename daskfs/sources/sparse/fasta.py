@@ -54,7 +54,7 @@ class FastaOptions(KmerOptions):
     label_from: Literal["header", "file", "folder", "table"] | None = Field(
         default=None, description="where the label stands; without it there is no target"
     )
-    label_table: Annotated[str, PATH] | None = Field(
+    label_table: Annotated[str | None, PATH] = Field(
         default=None, description="file of ids (first word of a header) and labels, for label_from: table"
     )
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a label")
