@@ -216,8 +216,8 @@ TOPICS: dict[str, Topic] = {
         """
         A run's folder holds one run. A finished one is not replaced without `--force`; an interrupted one goes
         on with `daskfs run FILE --resume FOLDER`, by the same version and with the same pipeline, so that the
-        result is the same to the bit. `RUNNING` in it says which process works there; where that process is
-        gone, the message says so and how to go on.
+        result is that of a run without an interrupt. `RUNNING` in it says which process works there; where that
+        process is gone, the message says so and how to go on.
         """,
     ),
     "formats": Topic(

@@ -117,8 +117,8 @@ class Model:
 
     Notes
     -----
-    A row's prediction depends on that row alone: it is the same, bit for bit, whatever stands beside it, in a frame, in
-    a file, and among the rows of the run.
+    A row's prediction depends on that row alone: it is the same whatever stands beside it, in a frame, in a file, and
+    among the rows of the run.
     """
 
     def __init__(self, document: Mapping[str, Any], *, refit: bool = False) -> None:

@@ -1,6 +1,7 @@
 """What runs where: tasks mapped over blocks, and their results combined in a fixed order.
 
-`Here` is plain Python in this thread; `OnDask` the workers of a `distributed.Client`. Both give the same bits.
+`Here` is plain Python in this thread; `OnDask` the workers of a `distributed.Client`. Both give the same
+bits on machines of one kind.
 """
 
 from __future__ import annotations

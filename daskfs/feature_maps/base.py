@@ -263,7 +263,7 @@ class ImplicitMatrix(OfOtherColumns):
     def score_columns(self, v: np.ndarray, n_wanted: int, floor: float, part: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the units of a part with the largest scores ``Σ_c ‖X̃_uᵀ v_c‖²`` of their standardised columns.
 
-        Called in a task. A score depends on the data and on `v` alone, bit for bit, not on part and floor.
+        Called in a task. A score depends on the data and on `v` alone, not on part and floor.
 
         Parameters
         ----------

@@ -178,7 +178,7 @@ class Choice:
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function when first called, keep the machine code on disk, release the GIL while it runs.
 
-    No fastmath: every sum has one order, so the same block gives the same bits in every process.
+    No fastmath: sums have the order in which they are written.
     """
     return Kernel(function, fastmath=False)
 
@@ -186,9 +186,9 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a dot product or a sum of rows, where a kernel spends its time.
 
-    As `kernel`, but a product and a sum may round once instead of twice, and a dot product may be summed in lanes. Its
-    order depends on the processor's instructions alone: the same bits in every thread and process of one kind of
-    machine. NaN and infinity are respected.
+    As `kernel`, but a product and a sum may round once instead of twice, and a dot product may be summed in lanes. The
+    machine code says in which order, so threads and processes of one machine agree. Another processor or version of
+    numba may have another order, and a caller into which the function is compiled may. NaN and infinity are respected.
     """
     return Kernel(function, fastmath={"contract", "reassoc", "nsz"})
 

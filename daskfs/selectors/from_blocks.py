@@ -1,7 +1,7 @@
 """`fit_blocks`: a fit of blocks that are given one after the other, of columns or of rows.
 
 Blocks that can be read again, a list or promises of blocks, are a matrix (`daskfs.matrix.of_blocks`), and are fitted as
-any matrix is: bit for bit as `fit` fits the same data. Blocks of an iterator pass by once. A selector that can, takes
+any matrix is: as `fit` fits the same data. Blocks of an iterator pass by once. A selector that can, takes
 them so (`_fit_passing`); for the others they are written to temporary files as they come, which can be read again.
 """
 
@@ -132,13 +132,12 @@ class TakesColumnBlocks(_TakesBlocks):
         Notes
         -----
         A list of blocks, of promises, an iterator over promises, and what a store's `column_blocks` returns can be read
-        again: the answer is that of `fit` on the same columns, bit for bit. Promises of an unknown number of columns
+        again: the answer is that of `fit` on the same columns. Promises of an unknown number of columns
         are computed once more, before the rest, to know it. Blocks of another iterator pass by once:
         `OnlineSubstitution` presents them as they come, in one epoch, and knows nothing of columns that are gone
-        (``fit`` with ``n_epochs=1`` and the same `n_features` gives the same bits); with `feature_groups`, which blocks
-        may cut, and by `AsyncOnlineSubstitution`, whose workers exchange columns, they are written to temporary files
-        first. Memory: beside what `fit` takes, ``prefetch +
-        2`` blocks.
+        (``fit`` with ``n_epochs=1`` and the same `n_features` gives the same answer); with `feature_groups`, which
+        blocks may cut, and by `AsyncOnlineSubstitution`, whose workers exchange columns, they are written to temporary
+        files first. Memory: beside what `fit` takes, ``prefetch + 2`` blocks.
         """
         self.check_parameters()
         self._refuse_second_look("blocks come")
@@ -218,7 +217,7 @@ class TakesRowBlocks(_TakesBlocks):
         Notes
         -----
         A list of blocks, of promises, an iterator over promises, and what a store's `row_blocks` returns can be read
-        again: the answer is that of `fit` on the same rows, bit for bit (arrays in memory are permuted; promises, as a
+        again: the answer is that of `fit` on the same rows (arrays in memory are permuted; promises, as a
         store, are taken as they stand, with a warning). Promises of other blocks than a store's are computed once more,
         before the rest, for their number of rows and their targets. Blocks of another iterator pass by once: `Mission`
         learns from them as they come, without a refit, as `partial_fit` does; `Message`, which asks its subsets twice,

@@ -1,7 +1,7 @@
 """The linear predictor of a fitted selector, from the columns that it reads.
 
-A row's predictor depends on that row alone, bit for bit, and not on the block that it stands in: products are added up
-within the row, in an order that the number of columns says, where BLAS goes by the shape of the block.
+A row's predictor depends on that row alone, and not on the block that it stands in: products are added up within the
+row, in an order that the number of columns says, where BLAS goes by the shape of the block.
 """
 
 from __future__ import annotations

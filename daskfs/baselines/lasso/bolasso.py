@@ -82,8 +82,9 @@ class Bolasso(LassoBaseline):
     -----
     With the squared loss, reads the matrix two to four times for every group of samples whose Gram rows fit in memory,
     then the selected columns twice. The other losses hold all rows in one task and read them once for each sample; a
-    `memory_limit` that is too small is refused. The same bits with any tiles, workers and memory. A row of weight 2 is
-    drawn as one row and counts twice wherever it was drawn.
+    `memory_limit` that is too small is refused. The same store and parameters give the same bits on one machine with
+    any number of workers; tiles and memory change no more than rounding. A row of weight 2 is drawn as one row and
+    counts twice wherever it was drawn.
 
     Examples
     --------

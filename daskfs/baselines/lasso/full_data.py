@@ -50,8 +50,8 @@ class FullData(LassoBaseline):
     Notes
     -----
     With the squared loss, reads the matrix two to four times, in blocks of up to 4 Mi values. The other losses hold all
-    rows in one task and read them once; a `memory_limit` that is too small is refused. The same bits with any tiles and
-    workers.
+    rows in one task and read them once; a `memory_limit` that is too small is refused. The same store and parameters
+    give the same bits on one machine with any number of workers; tiles change no more than rounding.
 
     Examples
     --------

@@ -139,7 +139,8 @@ class Averaging(SubsetEstimates):
 
     Notes
     -----
-    Reads the matrix once. The same bits with any tiles, workers and order of completion.
+    Reads the matrix once. The same store and parameters give the same bits on one machine with any number of workers;
+    tiles change no more than rounding.
 
     Examples
     --------

@@ -5,8 +5,8 @@ products are centred and scaled afterwards (`centred`). Sums of a band of int8 p
 float32 holds them exactly.
 
 Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
-over the bands. Each product is summed in an order of its own that does not depend on its neighbours: the same bits in
-blocks of any size.
+over the bands. Each product is summed in an order of its own that does not depend on its neighbours, nor on the size of
+the block.
 """
 
 from __future__ import annotations

@@ -189,8 +189,8 @@ class FGM(SelectsGroups):
     Memory: in a task a decoded tile and the sums of a block of columns, or the few columns that it reads for a group;
     in the client process the selected columns as they are stored, up to 512 MiB of their inner products, and vectors
     over the rows, of several classes for each class. Each pass decodes a store once, whatever the memory limit, and
-    the tiles of the columns that its group takes once more. The same data and parameters give the same bits with any
-    tiles, workers and order of completion.
+    the tiles of the columns that its group takes once more. The same store and parameters give the same bits on
+    one machine with any number of workers. Tiles and memory change no more than rounding.
 
     Examples
     --------

@@ -47,7 +47,7 @@ Differs from the paper
 * With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
   made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
   columns. A group of r degrees of freedom costs λ, and r - 1 times what one more does (see `criterion`). The path is
-  on a grid of λ: models between two of its points are not seen. Groups of one column each are columns, bit for bit.
+  on a grid of λ: models between two of its points are not seen. Groups of one column each are columns.
 * On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
   likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
   the fit, and the average leaves it out. The result counts both.
@@ -220,7 +220,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     and correlations of up to 64 features that a subset's path has met come back with its choice; a subset that has not
     met a feature selected by the others reads these columns again. Other losses read them for the refit and the Newton
     step. A second vote that keeps only some refits twice. A task holds its rows and up to 256 MiB beside them. The
-    same data, parameters and seed give the same bits with any tiles, workers and order of completion.
+    same store, parameters and seed give the same bits on one machine with any number of workers. Tiles change no more
+    than rounding.
 
     Examples
     --------

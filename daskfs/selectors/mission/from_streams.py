@@ -89,7 +89,7 @@ class LearnsFromStreams(KeepsModels):
             Is told the mean loss of the rows so far, each before it was learnt from, after 1, 2, 4, 8, ... rows.
         checkpoint : Checkpoint, optional
             Keeps what was learnt, twice a minute and when there is an interrupt, with the number of rows, or of parts
-            of the source: called again with it, the fit reads over those and goes on, to the same bits. Not with the
+            of the source: called again with it, the fit reads over those and goes on, to the same result. Not with the
             authors' heap, whose order is not kept: that begins anew.
 
         Returns

@@ -185,8 +185,9 @@ class Mission(LearnsFromStreams, PredictsSources):
     -----
     Memory: 4 n_hashes n_buckets bytes of sketch (times the classes, where there are more than two), 20 bytes for each
     of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
-    sparse. The same data, parameters and seed give the same bits with any tiles, workers and memory. The paper's
-    variant asks the sketch for all k active features after every row that has others: its time grows with k.
+    sparse. The same store, parameters and seed give the same bits on one machine with any number of workers. Tiles and
+    memory change no more than rounding. The paper's variant asks the sketch for all k active features after every row
+    that has others: its time grows with k.
 
     Not for a hundred features of dense columns that fit in memory: `FGM` and `OnlineSubstitution` look at all columns
     with exact statistics, where this selector sees those among the weights of largest size. Where thousands are asked

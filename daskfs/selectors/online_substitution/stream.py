@@ -215,7 +215,7 @@ class SubstitutionStream:
     def _by_entries(self, columns: np.ndarray) -> Iterator[int]:
         """Present sparse columns: batches that their entries say nobody enters from are passed over.
 
-        How many are judged at once doubles while nobody enters. The answer has the bits of columns laid down.
+        How many are judged at once doubles while nobody enters. The answer is that of columns laid down.
         """
         batch, engine = self.plan.batch, self.engine
         start, n_ahead = 0, 1
