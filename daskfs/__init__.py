@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from daskfs.applied.model import load as load
     from daskfs.cluster.open import open_cluster as open_cluster
     from daskfs.errors import DaskfsError as DaskfsError
+    from daskfs.model_selection.auto import Auto as Auto
     from daskfs.model_selection.knockoffs import Knockoffs as Knockoffs
     from daskfs.model_selection.selection_cv import SelectionCV as SelectionCV
+    from daskfs.model_selection.split_inference import SplitInference as SplitInference
     from daskfs.model_selection.stability import StabilitySelection as StabilitySelection
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution

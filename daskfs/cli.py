@@ -783,8 +783,9 @@ def schema(
         str,
         typer.Argument(help="Document: pipeline, store, result, model or table.", autocompletion=_known_documents),
     ] = "pipeline",
+    as_json: AsJson = False,
 ) -> None:
-    """Print a JSON Schema."""
+    """Print a JSON Schema, which is JSON with and without --json."""
     from daskfs.pipeline.schemas import json_schema_text
 
     print(json_schema_text(name), end="")

@@ -347,6 +347,7 @@ KEYS = {
     "export done": {"as", "file", "names"},
     "export done --as sql -o q.sql": {"as", "file", "text"},
     "watch done": {"run", "kind", "message", "exit_code", "status"},
+    "schema": {"$schema", "$defs"},
     "explain fgm": {"name", "class", "summary", "algorithm", "parameters"},
     "explain streams": {"name", "title", "text"},
     "report done": {"results", "jaccard"},

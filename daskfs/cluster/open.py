@@ -163,7 +163,7 @@ def open_cluster(
                 local_cluster(kind, n_workers, memory_limit, dashboard_address, local_directory)
             )
             if kind == "threads":
-                stack.callback(_close_clients_of_workers, cluster)
+                stack.callback(_close_default_client, cluster)
             client = stack.enter_context(_client_of(cluster))
         if lost_timeout_s is None and kind not in JOB_QUEUES:
             lost_timeout_s = LOST_TIMEOUT_S
@@ -177,16 +177,18 @@ def _client_of(cluster: Any) -> Client:
     return Client(cluster, set_as_default=False, direct_to_workers=True)
 
 
-def _close_clients_of_workers(cluster: Any) -> None:
-    """Close the clients that actors had their workers open.
+def _close_default_client(cluster: Any) -> None:
+    """Close the client that actors had a worker open, where it has become the default of this process.
 
-    Dask leaves them, as this process's default, as long as workers of another cluster live here: what is computed then
-    is sent to a scheduler that is no more.
+    Dask leaves it as long as workers of another cluster live here: what is computed then is sent to a scheduler that
+    is gone.
     """
-    for worker in cluster.workers.values():
-        client = getattr(worker, "_client", None)
-        if client is not None:
-            cluster.sync(client._close)
+    from distributed import default_client
+
+    with suppress(ValueError):  # there is no default
+        client = default_client()
+        if client.scheduler is not None and client.scheduler.address == cluster.scheduler_address:
+            client.close()
 
 
 @contextmanager

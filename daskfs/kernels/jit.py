@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import pickle
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -127,13 +128,15 @@ class Kernel:
                 _n_compiling -= 1
 
     def _check_records(self, signature: Any) -> None:
-        """Refuse a record of whose fields machine code on disk would not know when they change."""
+        """Warn of a record of whose fields machine code on disk would not know when they change; tests fail by it."""
         for kind in _records_in(signature):
             if kind.__module__.startswith("daskfs.") and kind.__module__ not in modules_behind(self.__module__):
-                raise TypeError(
+                warnings.warn(
                     f"expected {self.__module__} to import {kind.__qualname__}, which its kernel {self.__name__} "
                     f"takes, found that it does not: import it from {kind.__module__}, so that a change of its fields "
-                    "compiles the kernel again"
+                    "compiles the kernel again",
+                    RuntimeWarning,
+                    stacklevel=2,
                 )
 
     def __getattr__(self, name: str) -> Any:

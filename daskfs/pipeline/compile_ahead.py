@@ -105,11 +105,7 @@ def kinds_of(method: str, loss: str | None = None) -> list[dict[str, Any]]:
 
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(CACHE_DIRECTORY.parent),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     code = f"from daskfs.pipeline.compile_ahead import rehearse; rehearse({json.dumps(jobs)!r}, {dtype!r})"
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", code], env=environment, **quiet)  # type: ignore[call-overload, no-any-return]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import io
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
@@ -306,8 +305,6 @@ class CsvSource(FileTable):
     def _may_be_plain(self) -> bool:
         """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
         layout = self.layout
-        if sys.byteorder != "little":
-            return False
         within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
         of_texts = layout.thousands or self._has_percents
         is_known = not of_texts and not layout.skip_initial_space and not within_numbers

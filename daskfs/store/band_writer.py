@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,7 +140,7 @@ class BandFiles:
 
     def write(self, folder: Path, layout: Layout, first_row: int, n_rows: int) -> None:
         """Write the first rows as the band that begins with `first_row`, into the folder of an array that exists."""
-        if layout.codec != "raw" or layout.shard_shape is not None or sys.byteorder != "little":
+        if layout.codec != "raw" or layout.shard_shape is not None:
             self._write_by_zarr(folder, first_row, n_rows)
         elif n_rows:
             self._write_files(folder / "c" / str(first_row // layout.tile_shape[0]), layout, n_rows)

@@ -21,7 +21,7 @@ MAX_DEPTH = 16
 _AT_ONCE_NBYTES = 64 << 20
 """Of an object, whose length is asked for first where it may have more."""
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # else a pipe waits for its writer
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK  # else a pipe waits for its writer
 
 
 def open_plain(path: str | os.PathLike[str], what: str) -> tuple[int, os.stat_result]:

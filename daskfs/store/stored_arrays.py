@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,17 +52,7 @@ class StoredArray:
         folder = self.folder / self.name
         if self.metadata.dtype == TEXT:
             return StringReader(folder, self.name, self.metadata, self.max_nbytes, self.checksums)
-        reader = TileReader(folder, self.metadata, self.name, self.checksums, self.version)
-        return reader if sys.byteorder == "little" else self._big_endian(reader)
-
-    def _big_endian(self, reader: TileReader) -> Any:
-        """Return Zarr's reader, which swaps bytes, and holds each chunk against the checksum compared here."""
-        from daskfs.store.foreign import ZarrReader
-
-        for tile in np.ndindex(*reader.grid_shape):
-            if self.checksums is not None and reader.stored_checksum(*tile) != self.checksums[tile]:
-                raise reader.misplaced(*tile)
-        return ZarrReader(reader.folder, self.name)
+        return TileReader(folder, self.metadata, self.name, self.checksums, self.version)
 
 
 _GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json", "X/zarr.json", "names/zarr.json"}

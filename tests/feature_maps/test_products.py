@@ -101,6 +101,35 @@ def test_the_largest_scores_are_those_of_the_columns_as_if_they_were_made(
         assert_close([score for score, _ in again], [score for score, _ in found])
 
 
+def extreme_pair(kind):
+    """Sparse columns 0 and 1, rows and a v for which the bound of their product is its score."""
+    n, first, second = 400, np.zeros(400), np.zeros(400)
+    first[:200], second[:100] = 1.0, 1.0  # the rows of one are among those of the other
+    v = np.where(second > 0.0, 3.0, -1.0)  # the same in all rows that have both, and none is of the other sign
+    if kind == "not standardized":  # then all rows of the one count, not only those that the other has
+        first = second.copy()
+    if kind == "signed":  # rows with v > 0 and rows with v < 0 pull the same way
+        first = second.copy()
+        second[:50] = -1.0
+        v = np.where(first > 0.0, second, 0.0)
+    weight = np.full(n, 100.0)  # so many that the prior of the variance hardly counts
+    rng = np.random.default_rng(0)
+    others = rng.random((n, 6)) * (rng.random((n, 6)) < 0.1)
+    return np.column_stack([first, second, others]), weight, (weight * v)[None]
+
+
+@pytest.mark.parametrize("kind", ["standardized", "not standardized", "signed"])
+def test_a_pair_whose_score_is_its_bound_is_found_with_a_floor_just_below(kind):
+    X, weight, v = extreme_pair(kind)
+    known = moments_of(X, weight, normalize=kind == "standardized", center=True)
+    products = Polynomial().over(ArrayMatrix(scipy.sparse.csr_matrix(X)), known)
+    number = number_of(0, 1, X.shape[1])
+    score = scores_of_made(products, v)[number]
+    for parts in products.rounds(1, NONE):
+        found = [products.score_columns(v, products.shape[1], 0.999 * score, part) for part in parts]
+    assert number in np.concatenate([numbers for numbers, _ in found])
+
+
 def test_rows_that_are_taken_twice_and_rows_of_a_store_give_what_their_copies_give(tmp_path):
     X, weight, v = make(5, share=0.3, signed=False)
     rows = np.random.default_rng(0).integers(0, len(X), 400)

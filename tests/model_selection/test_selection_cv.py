@@ -112,11 +112,13 @@ def test_the_curve_is_that_of_the_path_fitted_and_judged_by_hand():
 
 
 def test_a_rule_takes_the_best_or_the_smallest_within_a_standard_error():
-    by_fold = np.array([[9.0, 3.0, 2.5, 2.0], [9.0, 2.0, 2.2, 2.1]])
+    by_fold = np.array([[3.5, 3.0, 2.5, 2.0], [3.5, 2.0, 2.2, 2.1]])
     curve = SizeCurve(np.array([1, 2, 4, 8]), "mse", by_fold, np.ones(2))
     assert (curve.chosen("best"), curve.chosen("1se")) == (3, 3)
     apart = np.array([[0.0, 0.0, 0.0, 0.9], [0.0, 0.0, 0.0, -0.9]])
     noisier = SizeCurve(curve.sizes, "mse", by_fold + apart, np.ones(2))
+    np.testing.assert_allclose(noisier.mean, [3.5, 2.5, 2.35, 2.05])
+    np.testing.assert_allclose(noisier.standard_error[3], 0.85)  # 2.5 is within one of the best, 3.5 within two
     assert (noisier.chosen("best"), noisier.chosen("1se")) == (3, 1)
     assert SizeCurve(curve.sizes, "r2", -by_fold, np.ones(2)).chosen("best") == 3
 

@@ -72,6 +72,22 @@ def test_a_damaged_chunk_is_named_by_verify_and_by_reading(store, damage):
 
 
 @pytest.mark.parametrize("store", ["raw", "lz4"], indirect=True)
+@pytest.mark.parametrize("place", [100, -1], ids=["content", "checksum"])
+def test_a_tile_is_held_against_the_checksum_at_its_own_end(store, place):
+    """Where no manifest says what belongs there, and where the manifest's checksum is that of the content."""
+    path = store.path / "X" / "c" / "1" / "0"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    readers = {"alone": open_array(store.path / "X", "X")} | ({"of the store": store.tiles} if place == -1 else {})
+    for reader in readers.values():
+        with pytest.raises(CorruptStoreError, match=r"X chunk \(1, 0\) fails its checksum"):
+            reader.read(slice(64, 128))
+        with pytest.raises(CorruptStoreError, match=r"X chunk \(1, 0\) fails its checksum"):
+            reader.check_tile(1, 0)
+
+
+@pytest.mark.parametrize("store", ["raw", "lz4"], indirect=True)
 def test_the_chunk_is_named_by_its_number(store):
     (store.path / "X" / "c" / "2" / "1").unlink()
     with pytest.raises(CorruptStoreError, match=re.escape("X chunk (2, 1) is missing")):

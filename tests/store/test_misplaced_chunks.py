@@ -209,13 +209,3 @@ def test_tiles_without_a_checksum_of_their_own_are_held_against_the_manifest(tmp
     swap(tmp_path / "X/c/0/0", tmp_path / "X/c/1/0")
     with pytest.raises(CorruptStoreError, match=MESSAGE):
         reader.read()
-
-
-def test_a_machine_of_the_other_byte_order_reads_the_same_and_finds_the_same(make, monkeypatch):
-    store = make("raw")
-    X = store.read(slice(None))
-    monkeypatch.setattr("sys.byteorder", "big")
-    np.testing.assert_array_equal(open_store(store.path).read(slice(None)), X)
-    swap(store.path / "X/c/0/0", store.path / "X/c/1/0")
-    with pytest.raises(CorruptStoreError, match=MESSAGE):
-        open_store(store.path).read(slice(None))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.baselines.online_descent import move_intercept, refresh
+from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are in the machine code
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, row_dot
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are in the machine code
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
 from daskfs.kernels.losses import derivatives
