@@ -103,7 +103,8 @@ def main(methods: list[str], before: Path | None, imports: bool, fits: bool, col
             (cold, cpu), _ = run(FIT, method, loss, Path(folder) / "fit", checkout, counted_by)
             n_compiled = len([*Path(folder).rglob("*.nbc")])
             if cold_alone:
-                billions = int(counts.read_text().split("\n\n")[-1].split(",")[0]) / 1e9 if counted_by else math.nan
+                counted = counts.read_text().split("\n\n")[-1].split(",")[0] if counted_by else ""
+                billions = int(counted) / 1e9 if counted.isdigit() else math.nan  # some machines count nothing
                 print(f"{method:28}{loss:10}{n_compiled:10}{cpu:12.1f}{billions:8.1f}", flush=True)
                 continue
             (warm, _), _ = run(FIT, method, loss, Path(folder) / "fit", checkout)
