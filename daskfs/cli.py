@@ -785,7 +785,7 @@ def schema(
     ] = "pipeline",
     as_json: AsJson = False,
 ) -> None:
-    """Print a JSON Schema, which is JSON with and without --json."""
+    """Print a JSON Schema, with and without --json."""
     from daskfs.pipeline.schemas import json_schema_text
 
     print(json_schema_text(name), end="")

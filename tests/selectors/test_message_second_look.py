@@ -31,6 +31,21 @@ def weak_feature(loss: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.argmax(of_classes + rng.gumbel(size=(N, 3)), axis=1)
 
 
+def test_the_second_vote_is_of_all_subsets_and_of_one_sign():
+    votes = np.full(4, 6.0)
+    assert second_vote(np.array([[9.0], [9.0], [9.0], [0.0]]), votes, 4).tolist() == [True]
+    assert second_vote(np.array([[9.0], [9.0], [9.0], [0.0]]), votes, 6).tolist() == [False], "two have not voted"
+    assert second_vote(np.array([[9.0], [9.0], [-9.0], [-9.0]]), votes, 4).tolist() == [False], "two for each sign"
+    assert second_vote(np.array([[-9.0], [-9.0], [-9.0], [9.0]]), votes, 4).tolist() == [True]
+
+
+def test_a_subset_without_standard_errors_has_no_second_vote():
+    z = np.array([[np.nan, 9.0], [np.nan, 9.0], [9.0, 9.0], [9.0, -9.0]])
+    assert second_vote(z, np.full(4, 6.0), 4).tolist() == [False, True]
+    by_class = np.stack([z, 0 * z], axis=1)
+    assert second_vote(by_class, np.full(4, 6.0), 4).tolist() == [False, True]
+
+
 @pytest.mark.parametrize("loss", ["squared", "huber", "poisson", "logistic", "multinomial"])
 def test_a_weak_feature_that_subsets_miss_on_their_paths_is_kept_when_they_are_asked(loss):
     X, y = weak_feature(loss)
@@ -233,14 +248,6 @@ def test_two_classes_have_the_standard_errors_of_the_logistic_model():
     assert np.isinf(two.error[0, 1])
     for c in range(2):  # half of the log-odds each
         np.testing.assert_allclose(2 * many.error[0, c], two.error[0], rtol=1e-6)
-
-
-def test_a_subset_without_standard_errors_has_no_second_vote():
-    z = np.array([[np.nan, 9.0], [np.nan, 9.0], [9.0, 9.0], [9.0, -9.0]])
-    assert second_vote(z, np.full(4, 6.0), 4).tolist() == [False, True]
-    assert second_vote(z, np.full(4, 6.0), 6).tolist() == [False, False]
-    by_class = np.stack([z, 0 * z], axis=1)
-    assert second_vote(by_class, np.full(4, 6.0), 4).tolist() == [False, True]
 
 
 def test_more_votes_elsewhere_ask_for_more_votes():
