@@ -61,7 +61,7 @@ def test_a_squared_fit_compiles_no_other_loss(tmp_path):
 @pytest.mark.parametrize("method", ["message", "online_substitution", "async_online_substitution", "fgm", "mission"])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_first_fit_compiles_so_many_functions_at_most(method, loss, tmp_path):
-    """A bound, not a goal: 126 were measured (MESSAGE, logistic; squared 106), else 73 to 95, with numba's own."""
+    """A bound, not a goal, numba's own functions among them."""
     names = compiled_by(method, loss, tmp_path)
     assert not of(["poisson"], names)
-    assert len(names) < (135 if method == "message" else 105)
+    assert len(names) < (230 if method == "message" else 150), len(names)
