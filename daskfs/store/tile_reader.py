@@ -257,11 +257,6 @@ class TileReader(Tiled):
             self._fill(place, place.nbytes - _CHECKSUM.size, stored)
             return int(_CHECKSUM.unpack(stored.data)[0])
 
-    def misplaced(self, i: int, j: int = 0) -> CorruptStoreError:
-        """Return the error of a tile that is whole and not the one that was written there."""
-        with self._locate(i, j) as place:
-            return self._misplaced(place)
-
     def _output(self, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
         if out is None:
             return np.empty(shape, self.dtype)
