@@ -133,6 +133,7 @@ TOPICS: dict[str, Topic] = {
         "Rows, columns and blocks that do not fit together",
         (
             "selectors.inputs",
+            "selectors.transforming",
             "matrix.incoming",
             "matrix.passing",
             "matrix.names",

@@ -186,7 +186,7 @@ class AdditiveMatrix(ImplicitMatrix):
             rows = self.given.weight.sum() * mean**2 / np.maximum(mean**2 + deviation**2, 1e-300)  # (Σ x)² / Σ x²
             with_zeros = (self.given.minimum[units] == 0.0) & (rows > 0.0)
             variance = variance + np.divide(PRIOR_ROWS * size, rows, out=np.zeros(len(rows)), where=with_zeros)
-        return np.divide(1.0, np.sqrt(variance), out=np.zeros(len(variance)), where=~is_constant)
+        return np.where(is_constant, 0.0, 1.0 / np.sqrt(np.where(is_constant, 1.0, variance)))
 
     def scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the means of columns, of whole units, and of each the scale that its unit has."""
