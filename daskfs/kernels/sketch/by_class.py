@@ -122,8 +122,8 @@ def train_by_class(rows, first, last, rule, sketch, table, full, scalars, interc
     keys, classes, weights, touches, n_active, thresholds = table
     n_classes, flat = intercept.shape[0], cells.reshape(-1)
     mask, capacity, n_entries = np.uint64(keys.shape[0] - 1), keys.shape[0] // 2, n_active.sum()
-    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
-    from_cells = np.float32(scalars[0].tail_scale)
+    to_cells = np.float32(np.divide(1.0, scalars[0]["tail_scale"]))
+    from_cells = np.float32(scalars[0]["tail_scale"])
     z, derivatives = np.empty(n_classes), np.empty(n_classes)
     steps, is_active = np.empty(n_classes, np.float32), np.empty(n_classes, np.bool_)
     for row in range(first, last):
@@ -147,10 +147,10 @@ def train_by_class(rows, first, last, rule, sketch, table, full, scalars, interc
                     z[classes[slot]] += np.float64(weights[slot]) * x
                 slot = (slot + _ONE) & mask
         # The gradient in z, and the step of each class's weight for x = 1.
-        scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars[0].weight_sum += row_weight[row]
-        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
-        scalars[0].rows_seen += rule.row_count
+        scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0]["weight_sum"] += row_weight[row]
+        rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
+        scalars[0]["rows_seen"] += rule.row_count
         for c in range(n_classes):
             steps[c] = -rate * derivatives[c]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]

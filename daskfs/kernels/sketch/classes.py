@@ -63,9 +63,9 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
     n_classes, flat = intercept.shape[0], cells.reshape(-1)
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
-    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
-    from_cells = np.float32(scalars[0].tail_scale)
-    threshold = np.divide(scalars[0].threshold, scalars[0].tail_scale)
+    to_cells = np.float32(np.divide(1.0, scalars[0]["tail_scale"]))
+    from_cells = np.float32(scalars[0]["tail_scale"])
+    threshold = np.divide(scalars[0]["threshold"], scalars[0]["tail_scale"])
     z, derivatives = np.empty(n_classes), np.empty(n_classes)
     steps, tail = np.empty(n_classes, np.float32), np.empty(n_classes, np.float32)
     for row in range(first, last):
@@ -101,10 +101,10 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             for k in range(n_found):
                 norm += np.float64(data[places[k]]) * np.float64(data[places[k]])
         # The gradient in z, and the step of each class's weight for x = 1.
-        scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars[0].weight_sum += row_weight[row]
-        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
-        scalars[0].rows_seen += rule.row_count
+        scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0]["weight_sum"] += row_weight[row]
+        rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
+        scalars[0]["rows_seen"] += rule.row_count
         for c in range(n_classes):
             steps[c] = -rate * derivatives[c]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]

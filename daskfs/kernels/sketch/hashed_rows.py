@@ -78,13 +78,13 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
             for c in range(n_outputs):
                 z[c] += np.float64(cells[h & mask, c]) * x
         if n_outputs == 1:
-            scalars[0].loss_sum += row_weight[row] * row_value(rule.loss, z[0], y[row])
+            scalars[0]["loss_sum"] += row_weight[row] * row_value(rule.loss, z[0], y[row])
             derivatives[0] = row_derivative(rule.loss, z[0], y[row])
         else:
-            scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars[0].weight_sum += row_weight[row]
-        rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
-        scalars[0].rows_seen += rule.row_count
+            scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+        scalars[0]["weight_sum"] += row_weight[row]
+        rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
+        scalars[0]["rows_seen"] += rule.row_count
         for c in range(n_outputs):
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
         for i in range(start, stop):

@@ -229,7 +229,7 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
     ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets = heaps
     n_outputs = intercept.shape[0]
     words, is_other = work.words, work.places
-    scale = np.float32(scalars[0].tail_scale)
+    scale = np.float32(scalars[0]["tail_scale"])
     z, derivatives, steps = np.empty(n_outputs), np.empty(n_outputs), np.empty(n_outputs, np.float32)
     for row in range(first, last):
         if is_stopped():
@@ -254,10 +254,10 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
         if n_outputs == 1:
             steps[0] = step_from(rule, scalars, intercept, z[0], y[row], row_weight[row], norm)
         else:
-            scalars[0].loss_sum += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-            scalars[0].weight_sum += row_weight[row]
-            rate = step_of(rule, scalars[0].rows_seen, row_weight[row], norm)
-            scalars[0].rows_seen += rule.row_count
+            scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
+            scalars[0]["weight_sum"] += row_weight[row]
+            rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
+            scalars[0]["rows_seen"] += rule.row_count
             for c in range(n_outputs):
                 steps[c] = -rate * derivatives[c]
                 intercept[c] -= rule.intercept_ratio * rate * derivatives[c]

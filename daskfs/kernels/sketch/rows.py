@@ -170,10 +170,10 @@ def step_from(rule, scalars, intercept, z, y, row_weight, norm):  # type: ignore
     z, y, row_weight, norm : float
         The row's prediction, target, weight and squared norm.
     """
-    scalars[0].loss_sum += row_weight * row_value(rule.loss, z, y)
-    scalars[0].weight_sum += row_weight
-    step = -step_of(rule, scalars[0].rows_seen, row_weight, norm) * row_derivative(rule.loss, z, y)
-    scalars[0].rows_seen += rule.row_count
+    scalars[0]["loss_sum"] += row_weight * row_value(rule.loss, z, y)
+    scalars[0]["weight_sum"] += row_weight
+    step = -step_of(rule, scalars[0]["rows_seen"], row_weight, norm) * row_derivative(rule.loss, z, y)
+    scalars[0]["rows_seen"] += rule.row_count
     intercept[0] += rule.intercept_ratio * step
     return np.float32(step)
 
@@ -213,9 +213,9 @@ def train_rows(  # type: ignore[no-untyped-def]
     slots, words, places = work
     capacity = keys.shape[0] // 2
     # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
-    to_cells = np.float32(np.divide(1.0, scalars[0].tail_scale))
-    threshold = max(np.float32(np.divide(scalars[0].threshold, scalars[0].tail_scale)), SMALLEST)
-    from_cells = np.float32(scalars[0].tail_scale)
+    to_cells = np.float32(np.divide(1.0, scalars[0]["tail_scale"]))
+    threshold = max(np.float32(np.divide(scalars[0]["threshold"], scalars[0]["tail_scale"])), SMALLEST)
+    from_cells = np.float32(scalars[0]["tail_scale"])
     marks = marks_of(keys)
     found = np.empty(slots.shape[0], np.float32)
     for row in range(first, last):

@@ -89,16 +89,16 @@ def exchange_scan(  # type: ignore[no-untyped-def]
             break
         if not usable[b]:
             continue
-        counts[0].n_presented += 1
+        counts[0]["n_presented"] += 1
         if ridge > 0.0 and is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
-            counts[0].n_refused += 1
+            counts[0]["n_refused"] += 1
             continue
         slot = exchange(
             cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change,
             explained[b : b + 1], is_trial,
         )  # fmt: skip
         if slot == COLLINEAR:
-            counts[0].n_refused += 1
+            counts[0]["n_refused"] += 1
         elif is_trial:
             usable[b] = slot >= 0
         elif slot >= 0:

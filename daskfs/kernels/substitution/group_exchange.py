@@ -86,7 +86,7 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
             break
         if not candidates.usable[g]:
             continue
-        counts[0].n_presented += 1
+        counts[0]["n_presented"] += 1
         first, q = candidates.bounds[g], candidates.bounds[g + 1] - candidates.bounds[g]
         h, within = candidates.cross[first : first + q], candidates.products[first : first + q]
         linear = candidates.linear[first : first + q]
@@ -99,7 +99,7 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
             for a in range(q):
                 n_own -= load[a] == 0.0 and is_copy(h[a], within[a, a] - ridge, model.squares, n, tolerance)
         if n_own == 0:
-            counts[0].n_refused += 1
+            counts[0]["n_refused"] += 1
             continue
         gone[:] = False
         gain = 0.5 * dot_of_first(y, y, q)

@@ -88,18 +88,20 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
             break
         if not usable[b]:
             continue
-        counts[0].n_presented += 1
+        counts[0]["n_presented"] += 1
         h, d = cross[b], diagonal[b]
-        if state[0].is_changed and n > 0:
-            state[0].largest = MARGIN * largest_eigenvalue(matrix, n, power, COLD if state[0].largest == 0.0 else WARM)
-            state[0].is_changed = False
-        bound = _bound(state[0].largest, d, h, n) if rule.lipschitz == 0.0 else rule.lipschitz
+        if state[0]["is_changed"] and n > 0:
+            state[0]["largest"] = MARGIN * largest_eigenvalue(
+                matrix, n, power, COLD if state[0]["largest"] == 0.0 else WARM
+            )
+            state[0]["is_changed"] = False
+        bound = _bound(state[0]["largest"], d, h, n) if rule.lipschitz == 0.0 else rule.lipschitz
         if rule.name == PAPER:
             step_j = 0.5 / bound if rule.eta == 0.0 else rule.eta
             step_s = step_j / rule.m
         else:
             step_j = 1.0 / d
-            step_s = 1.0 / max(state[0].largest, d) if n > 0 else 0.0
+            step_s = 1.0 / max(state[0]["largest"], d) if n > 0 else 0.0
         newcomer = step_j * (linear[b] - dot_of_first(h, coef, n))
         for i in range(n):
             gradient[i] = product[i] - members_linear[i]
@@ -107,10 +109,10 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
             curved[i] = dot_of_first(matrix[i], gradient, n)
         length, bend = dot_of_first(gradient, gradient, n), dot_of_first(gradient, curved, n)
         if rule.name == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
-            state[0].largest = MARGIN * bend / length
-            step_s = 1.0 / state[0].largest
-        before = state[0].value
-        state[0].value += step_s * (0.5 * step_s * bend - length)
+            state[0]["largest"] = MARGIN * bend / length
+            step_s = 1.0 / state[0]["largest"]
+        before = state[0]["value"]
+        state[0]["value"] += step_s * (0.5 * step_s * bend - length)
         for i in range(n):
             step[i] = coef[i] - step_s * gradient[i]
             product[i] -= step_s * curved[i]
@@ -118,14 +120,16 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
         slot = NO_ONE
         if n < coef.shape[0]:
             slot = n
-            after = state[0].value + newcomer * (dot_of_first(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
+            after = (
+                state[0]["value"] + newcomer * (dot_of_first(h, step, n) - linear[b]) + 0.5 * d * newcomer * newcomer
+            )
             moved += newcomer * newcomer
         else:
             smallest = abs(newcomer)
             for i in range(n_fixed, n):
                 if abs(step[i]) < smallest:
                     smallest, slot = abs(step[i]), i
-            after = state[0].value
+            after = state[0]["value"]
             if slot >= 0:
                 old = step[slot]
                 after -= old * (product[slot] - members_linear[slot]) - 0.5 * old * old * matrix[slot, slot]
@@ -135,20 +139,20 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
                 dropped = moved - (step[slot] - coef[slot]) ** 2 + coef[slot] ** 2 + newcomer * newcomer
                 allowed = rule.c * (0.5 * bound - 0.5 / step_j) * dropped if rule.name == PAPER else 0.0
                 if rule.checks and after - before > allowed:
-                    counts[0].n_refused += 1
+                    counts[0]["n_refused"] += 1
                     slot = NO_ONE
-                    after = state[0].value
+                    after = state[0]["value"]
                 else:
                     moved = dropped
         for i in range(n):
             coef[i] = step[i]
-        state[0].value = after
+        state[0]["value"] = after
         if rule.name == PAPER:
-            state[0].excess = max(state[0].excess, after - before - rule.c * (0.5 * bound - 0.5 / step_j) * moved)
-        state[0].moved += moved
+            state[0]["excess"] = max(state[0]["excess"], after - before - rule.c * (0.5 * bound - 0.5 / step_j) * moved)
+        state[0]["moved"] += moved
         if slot >= 0:
             coef[slot] = newcomer
-            state[0].is_changed = True
+            state[0]["is_changed"] = True
             return b, slot
     return cross.shape[0], NO_ONE
 
