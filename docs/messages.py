@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from daskfs import errors
+from daskfs.kernels.sources import parsed
 
 _CLASSES = {name for name, found in vars(errors).items() if isinstance(found, type) and issubclass(found, ValueError)}
 _GIVEN = "error"
@@ -27,7 +28,7 @@ def messages(package: Path) -> list[Message]:
     found = []
     for path in sorted(package.rglob("*.py")):
         module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
-        found += _of_code(ast.parse(path.read_text(encoding="utf-8")), module, {})
+        found += _of_code(parsed(path.read_text(encoding="utf-8")), module, {})
     return found
 
 

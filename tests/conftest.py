@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import dask
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
+from tests.changed import changed_since, is_touched
+from tests.tiers import without_news
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,6 +25,41 @@ settings.register_profile(
 )  # the same examples in every run, however busy the machine is
 settings.register_profile("explore", max_examples=1_000, **BUSY)
 settings.load_profile("same")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --changed."""
+    parser.addoption(
+        "--changed",
+        nargs="?",
+        const="HEAD",
+        metavar="REV",
+        help="run the tests that a change since a commit can touch (by default the last one), see tests/changed.py",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not name
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave cases to the night that try nothing new, and what a change does not touch if asked."""
+    if (revision := config.getoption("--changed")) is not None:
+        _keep_touched(config, items, changed_since(revision))
+    cases = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("every_case") is None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for of_test in cases.values():
+        for item, is_old in zip(of_test, without_news(item.callspec.params for item in of_test), strict=True):
+            if is_old:
+                item.add_marker(pytest.mark.nightly)
+
+
+def _keep_touched(config: pytest.Config, items: list[pytest.Item], changed: set[Path]) -> None:
+    touched, others = [], []
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        (touched if is_touched(item.path, parameters, changed) else others).append(item)
+    items[:] = touched
+    config.hook.pytest_deselected(items=others)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""scikit-learn's examination: every class as it is made; its losses, rules and engines with the slow tests."""
+"""scikit-learn's examination: by default one class of each kind; at night all, and their losses, rules and engines."""
 
 from __future__ import annotations
 
@@ -29,9 +29,14 @@ from daskfs.methods import METHODS, find_method
 COLUMN_BASELINES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, OnlineL1, OnlineL0, AlphaInvesting]
 
 SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"n_epochs": 20}}
-AS_THEY_ARE = [find_method(method)(**SMALLER.get(method, {})) for method in METHODS]
-AS_THEY_ARE += [made(loss="squared") for made in (Message, OnlineSubstitution, AsyncOnlineSubstitution, Mission)]
-AS_THEY_ARE += [Message(loss="logistic"), FGM(loss="squared_hinge")]  # regressors and classifiers before any fit
+OF_EACH_KIND = [
+    *("message", "online_substitution", "async_online_substitution", "fgm", "mission", "auto"),
+    *("bolasso", "lasso_cut", "batch_iht"),
+]
+MADE = {method: find_method(method)(**SMALLER.get(method, {})) for method in METHODS}
+OTHERS = [estimator for method, estimator in MADE.items() if method not in OF_EACH_KIND]
+OTHERS += [made(loss="squared") for made in (Message, OnlineSubstitution, AsyncOnlineSubstitution, Mission)]
+OTHERS += [Message(loss="logistic"), FGM(loss="squared_hinge")]  # regressors and classifiers before any fit
 
 VARIANTS = [
     Message(n_subsets=3, gic_rss="lasso", criterion="bic", average="mean", memory_limit="64MiB"),
@@ -90,14 +95,15 @@ def differs(estimator: BaseEstimator) -> dict[str, str]:
     return {}
 
 
+@pytest.mark.every_case
 @pytest.mark.filterwarnings("ignore::UserWarning")  # scikit-learn's own: no features were selected
-@parametrize_with_checks(AS_THEY_ARE, expected_failed_checks=differs)
+@parametrize_with_checks([MADE[method] for method in OF_EACH_KIND], expected_failed_checks=differs)
 def test_scikit_learns_examination(estimator, check):
     check(estimator)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@parametrize_with_checks(VARIANTS, expected_failed_checks=differs)
-def test_scikit_learns_examination_of_variants(estimator, check):
+@parametrize_with_checks([*OTHERS, *VARIANTS], expected_failed_checks=differs)
+def test_scikit_learns_examination_of_all(estimator, check):
     check(estimator)

@@ -6,11 +6,11 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "daskfs"
+from tests.imports import MODULES, PACKAGE, PATH_OF, imports_of, name_of, tree_of
 
 FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where this differs from the first plan
     {"__main__"},
@@ -112,46 +112,6 @@ DOCUMENTED = {"_asdict", "_getframe"}
 EVERYBODYS = {"gc.set_threshold", "gc.freeze", "gc.disable"}
 """Functions that change the process for all who run in it."""
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    """``selectors/message.py`` -> ``selectors.message``; ``store/__init__.py`` -> ``store``."""
-    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
-    if len(parts) > 1 and parts[-1] == "__init__":
-        parts.pop()
-    return ".".join(parts)
-
-
-def imports_of(path: Path, *, typing_too: bool = False) -> list[tuple[int, str]]:
-    """Every module that a file imports: function-level imports and import strings too, for type checking if asked."""
-    found: list[tuple[int, str]] = []
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test) and not typing_too:
-            for child in node.orelse:
-                visit(child)
-            return
-        if isinstance(node, ast.Import):
-            found.extend((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                raise AssertionError(f"{path}:{node.lineno}: relative import; write the whole name")
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            found.extend((node.lineno, name) for name in inner if node.module == "daskfs" or name[7:] in PATH_OF)
-            if node.module != "daskfs":
-                found.append((node.lineno, node.module or ""))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found.extend((node.lineno, word.value) for word in node.args if isinstance(word, ast.Constant))
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(ast.parse(path.read_text(encoding="utf-8")))
-    return found
-
-
-PATH_OF = {name_of(path): path for path in MODULES}
-
 
 def is_private(name: str) -> bool:
     """``_set_output`` of ``sklearn.utils._set_output``; dunder names are Python's."""
@@ -220,27 +180,32 @@ def room_imported(module: str) -> str | None:
     return parts[1] if len(parts) > 1 and parts[1] in FLOOR_OF else "__init__"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_room_imports_only_rooms_below_it(path):
-    room = name_of(path).split(".")[0]
-    assert room in FLOOR_OF, f"{path.name} stands in no room: give it a floor here and in CONTRIBUTING.md"
-    for line, module in imports_of(path):
-        imported = room_imported(module)
-        if imported is not None and imported != room:
-            assert FLOOR_OF[imported] < FLOOR_OF[room], f"{path}:{line}: {room} may not import {module}"
+def test_a_room_imports_only_rooms_below_it():
+    wrong = []
+    for path in MODULES:
+        room = name_of(path).split(".")[0]
+        assert room in FLOOR_OF, f"{path.name} stands in no room: give it a floor here and in CONTRIBUTING.md"
+        for line, module in imports_of(path):
+            imported = room_imported(module)
+            if imported not in (None, room) and FLOOR_OF[imported] >= FLOOR_OF[room]:
+                wrong.append(f"{path}:{line}: {room} may not import {module}")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_within_a_room_a_package_imports_only_packages_below_it(path):
-    room, *inner = name_of(path).split(".")
-    floors = INNER_FLOORS.get(room, [])
-    height_of = {name: height for height, names in enumerate(reversed(floors), 1) for name in names}
-    for line, module in imports_of(path):
-        _, other_room, *other = [*module.split("."), "", ""][:4]
-        if not inner or other_room != room or other[0] == inner[0]:
-            continue
-        here, there = height_of.get(inner[0], 0), height_of.get(other[0], 0)
-        assert there < here or here == there == 0, f"{path}:{line}: {room}/{inner[0]} may not import {module}"
+def test_within_a_room_a_package_imports_only_packages_below_it():
+    wrong = []
+    for path in MODULES:
+        room, *inner = name_of(path).split(".")
+        floors = INNER_FLOORS.get(room, [])
+        height_of = {name: height for height, names in enumerate(reversed(floors), 1) for name in names}
+        for line, module in imports_of(path):
+            _, other_room, *other = [*module.split("."), "", ""][:4]
+            if not inner or other_room != room or other[0] == inner[0]:
+                continue
+            here, there = height_of.get(inner[0], 0), height_of.get(other[0], 0)
+            if there >= here and (here or there):
+                wrong.append(f"{path}:{line}: {room}/{inner[0]} may not import {module}")
+    assert wrong == []
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -260,7 +225,7 @@ def test_no_files_import_each_other_in_a_circle():
 )
 def test_a_system_is_entered_through_its_doors(system):
     """What others may import of a system, its package's docstring says."""
-    text = ast.get_docstring(ast.parse((system / "__init__.py").read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(tree_of(system / "__init__.py")) or ""
     doors = {"selector"}
     for words in re.findall(r"`([\w.]+)`", text.partition("Open to others")[2]):
         door = words if f"selectors.{system.name}.{words}" in PATH_OF else words.rpartition(".")[0]
@@ -279,21 +244,24 @@ def test_a_system_is_entered_through_its_doors(system):
     assert doors - {"selector"} <= entered, f"nobody enters {sorted(doors - entered - {'selector'})}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_each_library_enters_through_its_door(path):
-    name = name_of(path)
-    for line, module in imports_of(path):
-        allowed = DOORS.get(module.split(".")[0])
-        if allowed is not None:
-            inside = any(name == door or name.startswith(f"{door}.") for door in allowed)
-            assert inside, f"{path}:{line}: {module} enters through {', '.join(sorted(allowed))} only"
+def test_each_library_enters_through_its_door():
+    wrong = []
+    for path in MODULES:
+        name = name_of(path)
+        for line, module in imports_of(path):
+            allowed = DOORS.get(module.split(".")[0], {""})
+            if not any(door in ("", name) or name.startswith(f"{door}.") for door in allowed):
+                wrong.append(f"{path}:{line}: {module} enters through {', '.join(sorted(allowed))} only")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_file_stands_on_public_ground(path):
+def test_files_stand_on_public_ground():
     """No private names of libraries, no internals of the compiler, nothing changed that others in the process use."""
-    found = not_public(path.read_text(encoding="utf-8"), name_of(path))
-    assert [f"{path}:{line}: {what}" for line, what in found] == []
+    wrong = []
+    for path in MODULES:
+        found = not_public(path.read_text(encoding="utf-8"), name_of(path))
+        wrong += [f"{path}:{line}: {what}" for line, what in found]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -325,7 +293,7 @@ def test_private_attributes_that_are_read_are_our_own():
     """Of an object whose class the text does not tell, by its name: daskfs defines what it reads."""
     ours, read = {*DOCUMENTED}, []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             match node:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
                     ours.add(name)
@@ -336,18 +304,17 @@ def test_private_attributes_that_are_read_are_our_own():
     assert [place for name, place in read if name not in ours] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_file_is_named_for_what_it_holds(path):
-    assert path.name not in {"utils.py", "core.py", "common.py", "helpers.py", "os.py"}
+def test_a_file_is_named_for_what_it_holds():
+    assert not {path.name for path in MODULES} & {"utils.py", "core.py", "common.py", "helpers.py", "os.py"}
 
 
-@pytest.mark.parametrize("room", [str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*/__init__.py")])
-def test_a_room_has_no_code_in_its_doorway(room):
-    body = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")).body
-    if room in ("baselines", "feature_maps", "model_selection"):  # promised names, fetched when first used
-        return
-    assert all(isinstance(node, ast.Expr) for node in body), f"{room}/__init__.py: a docstring only"
-    assert body, f"{room}/__init__.py: say in a docstring what the room is for"
+def test_a_room_has_no_code_in_its_doorway():
+    for path in PACKAGE.rglob("*/__init__.py"):
+        body = tree_of(path).body
+        if name_of(path) in ("baselines", "feature_maps", "model_selection"):  # names that are fetched when first used
+            continue
+        assert all(isinstance(node, ast.Expr) for node in body), f"{path}: a docstring only"
+        assert body, f"{path}: say in a docstring what the room is for"
 
 
 def modules_after(statement: str) -> set[str]:
@@ -356,11 +323,12 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@cache
 def modules_of_tasks() -> set[str]:
     """The modules of all functions that are sent to workers, and the matrices that they are sent with."""
     found = {"daskfs.store.feature_store", "daskfs.matrix.arrays"}
     for path in MODULES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         home = {
             alias.asname or alias.name: node.module
             for node in ast.walk(tree)
@@ -390,9 +358,8 @@ def test_what_workers_run_is_found():
     assert len(modules_of_tasks()) >= 8
 
 
-@pytest.mark.parametrize("module", sorted(modules_of_tasks()))
-def test_what_a_worker_imports_is_light(module):
-    assert modules_after(f"import {module}") & HEAVY == set()
+def test_what_a_worker_imports_is_light():
+    assert modules_after(f"import {', '.join(sorted(modules_of_tasks()))}") & HEAVY == set()
 
 
 def test_processes_that_encode_columns_of_tables_do_without_numba():
@@ -408,10 +375,10 @@ def test_the_front_door_loads_nothing():
 SLOW_TO_LOAD = {"numba", "llvmlite", "zarr", "dask", "distributed", "matplotlib"}
 
 
-@pytest.mark.parametrize("name", ["Message", "OnlineSubstitution", "AsyncOnlineSubstitution", "FGM", "Mission"])
-def test_a_selectors_class_loads_no_kernels_and_no_dask(name):
+def test_a_selectors_class_loads_no_kernels_and_no_dask():
     """It does load scikit-learn, whose base classes it has."""
-    assert modules_after(f"import daskfs; daskfs.{name}") & SLOW_TO_LOAD == set()
+    names = ("Message", "OnlineSubstitution", "AsyncOnlineSubstitution", "FGM", "Mission")
+    assert modules_after(f"import daskfs; {'; '.join(f'daskfs.{name}' for name in names)}") & SLOW_TO_LOAD == set()
 
 
 @pytest.mark.parametrize("command", ["validate", "plan"])
@@ -433,7 +400,7 @@ def test_every_public_name_can_be_fetched():
 def test_type_checkers_find_the_public_names_where_they_are_fetched_from():
     import daskfs
 
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    tree = tree_of(PACKAGE / "__init__.py")
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
     shown = {alias.asname: f"{node.module}:{alias.name}" for node in block.body for alias in node.names}
     assert shown == daskfs._PLACE_OF

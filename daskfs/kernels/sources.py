@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGES = Path(__file__).parents[2]
@@ -59,6 +60,18 @@ def modules_behind(module: str, packages: Path = PACKAGES) -> set[str]:
     return found
 
 
+def parsed(source: str | bytes) -> ast.Module:
+    """Return the syntax tree of a file.
+
+    Python before 3.11.8 fails (gh-106905) where garbage is collected meanwhile and a finalizer parses too, as one does
+    that logs an exception. What was collected then is gone: the next try passes.
+    """
+    for _ in range(9):
+        with suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
+
+
 @functools.cache
 def _read(module: str, packages: Path) -> tuple[bytes, frozenset[str]]:
     """Return the digest of a module's file and the modules of daskfs that it names in imports, wherever they stand.
@@ -69,7 +82,7 @@ def _read(module: str, packages: Path) -> tuple[bytes, frozenset[str]]:
     assert path is not None, module
     source = path.read_bytes()
     named: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             named.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

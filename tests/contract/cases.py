@@ -225,3 +225,9 @@ def _of_a_selector() -> Iterator[Case]:
 
 
 CASES = [*_selectors(), *_baselines(), *_of_a_selector()]
+
+OF_EACH_KIND = [
+    *("message", "online_substitution", "async_online_substitution", "fgm", "mission", "auto"),
+    *("bolasso", "lasso_cut", "group_lasso", "batch_iht", "stability", "knockoffs", "selection_cv"),
+]
+"""Those that are examined by default: each system, and of the others one that goes each way."""

@@ -4,9 +4,9 @@
 still passes; another algorithm does not.
 
 ``pytest tests/golden -k fgm`` runs those of one method (its name as in a pipeline file), a hundredth of a second for
-each case once the kernels are compiled. ``-m "slow or not slow"`` adds two processes, to which arrays are sent and
-which open the store: they give the bits of one process. `cases.py` says what is fitted; `record.py` writes the results
-anew, where one is meant to change.
+each case once the kernels are compiled. By default arrays are fitted; with ``-m ""`` stores, sparse rows and float32
+too, and two processes, to which arrays are sent and which open the store: they give the bits of one. `cases.py` says
+what is fitted; `record.py` writes the results anew, where one is meant to change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from tests.golden.records import FOLDER, REASONS, read_records
 from tests.tolerances import assert_same_answer, tolerance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
-EVERY = [(case, given) for case in CASES for given in case.inputs]
+EVERY = [
+    pytest.param(case, given, id=f"{case.name}-{given}", marks=[pytest.mark.slow] if given != "dense" else [])
+    for case in CASES
+    for given in case.inputs
+]
 ON_WORKERS = [(case, given) for case in CASES if case.arrives == "at once" for given in ("dense", "store")]
 
 
@@ -40,11 +44,8 @@ def reasons():
     return json.loads(REASONS.read_text(encoding="utf-8"))
 
 
-def names(pairs):
-    return [f"{case.name}-{given}" for case, given in pairs]
-
-
-@pytest.mark.parametrize(("case", "given"), EVERY, ids=names(EVERY))
+@pytest.mark.every_case
+@pytest.mark.parametrize(("case", "given"), EVERY)
 def test_the_answer_is_the_golden_one(case, given, data, folder, reasons):
     expected = read_records(case.method)[f"{case.name}/{given}"] | {"stopped": reasons.get(case.name)}
     rtol = tolerance_of(case.method, "float32" if given == "float32" else "float64")
@@ -52,7 +53,8 @@ def test_the_answer_is_the_golden_one(case, given, data, folder, reasons):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "given"), ON_WORKERS, ids=names(ON_WORKERS))
+@pytest.mark.every_case
+@pytest.mark.parametrize(("case", "given"), ON_WORKERS, ids=[f"{case.name}-{given}" for case, given in ON_WORKERS])
 def test_two_processes_give_the_bits_of_one(case, given, data, folder, processes):
     assert_same_bits(fitted(case, given, data, folder, processes.client), fitted(case, given, data, folder))
 

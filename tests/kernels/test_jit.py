@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ import pytest
 from daskfs import interrupts
 from daskfs.kernels import kept
 from daskfs.kernels.kept import N_STAMPS, choose_cache_directory, make_stamped
-from daskfs.kernels.sources import modules_behind
+from daskfs.kernels.sources import modules_behind, parsed
 from tests.processes import Process
 
 
@@ -238,3 +240,24 @@ def test_imports_are_followed_wherever_they_stand(tmp_path):
     behind = {"daskfs.losses", "daskfs.kernels", *(f"daskfs.kernels.{name}" for name in "abcd")}
     assert modules_behind("daskfs.kernels.a", tmp_path) == behind
     assert modules_behind("daskfs.kernels.e", tmp_path) == {"daskfs.kernels.e"}
+
+
+class Parses:
+    """Garbage in a circle, whose finalizer parses; as an exception does that is logged when it is collected."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        ast.parse("(1 + (2 + (3 + f(x))))")
+
+
+def test_sources_are_read_where_a_finalizer_parses_too():
+    thresholds = gc.get_threshold()
+    Parses()
+    gc.set_threshold(5)  # so that it is collected while the tree is made
+    try:
+        tree = parsed(Path(ast.__file__).read_bytes())
+    finally:
+        gc.set_threshold(*thresholds)
+    assert ast.get_docstring(tree)

@@ -140,6 +140,7 @@ def test_the_plan_is_of_twice_as_many_columns_and_of_the_pass_before():
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks([Knockoffs(OrthogonalMatchingPursuit(), fdr=0.5)])
 def test_scikit_learns_examination(estimator, check):

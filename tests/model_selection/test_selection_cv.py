@@ -264,6 +264,7 @@ def differs(estimator):
     return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks([SelectionCV(FGM(), sizes=[1, 2], cv=3)], expected_failed_checks=differs)
 def test_scikit_learns_examination(estimator, check):

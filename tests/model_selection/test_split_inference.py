@@ -44,6 +44,7 @@ def differs(estimator):
     return dict.fromkeys(weights, "a row of weight 2 is in one part, two rows may be in both")
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks([SplitInference(FGM(loss="squared"))], expected_failed_checks=differs)
 def test_scikit_learns_examination(estimator, check):

@@ -143,6 +143,7 @@ def differs(estimator: BaseSelector) -> dict[str, str]:
     return dict.fromkeys(weights, "a row of weight 2 is in one half, two rows may be in both")
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks([StabilitySelection(OrthogonalMatchingPursuit(), n_pairs=2)], expected_failed_checks=differs)
 def test_scikit_learns_examination(estimator, check):

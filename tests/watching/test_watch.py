@@ -3,16 +3,15 @@
 import ast
 import json
 import threading
-from pathlib import Path
 
 import pytest
 
-import daskfs
 from daskfs.watching.base import Found, Watched, told
 from daskfs.watching.state import State
 from daskfs.watching.terminal import Lines
 from daskfs.watching.watch import Measured, Viewer, Watch, watch_of
 from daskfs.watching.words import STEPS, words_of
+from tests.imports import MODULES, tree_of
 
 
 class Clock:
@@ -239,8 +238,8 @@ def test_the_thread_that_looks_ends_with_the_block_whatever_ended_it():
 
 def steps_in_the_code():
     """The names of steps that are written in the code, where they are words."""
-    for path in sorted(Path(daskfs.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
                 continue
             of_a_run = ast.unparse(node.func.value).endswith("run") or ast.unparse(node.func.value).endswith("progress")

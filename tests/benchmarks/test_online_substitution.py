@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -26,7 +28,6 @@ def test_genotypes_on_disk_are_selected_in_a_process_of_their_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_the_table_of_speeds_has_a_line_for_each_case():
     said = run("online_substitution.py", "--n", 400, "--s", 8, 16, "--megabytes", 1)
     lines = [line for line in said.splitlines() if line.startswith("| 400 ")]
@@ -34,7 +35,6 @@ def test_the_table_of_speeds_has_a_line_for_each_case():
     assert all(float(line.split("|")[7].replace(",", "")) > 0 for line in lines)
 
 
-@pytest.mark.slow
 def test_whole_groups_are_found_oftener_than_by_columns():
     said = run("online_substitution_groups.py", "--planted", "--kinds", "dummies", "--seeds", 2)
     recall = {line.split("|")[2].strip(): float(line.split("|")[3]) for line in said.splitlines() if "|" in line}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "async_online_substitution.py"
 SMALL = ["--n-features", "1024", "--n-informative", "8"]
 
@@ -19,19 +21,16 @@ def run(folder, *arguments):
     return done.stdout
 
 
-@pytest.mark.slow
 def test_the_time_of_workers_is_taken(tmp_path):
     said = run(tmp_path, "speed", "--n-samples", "400", *SMALL, "--repeats", "1", "--one-core-each")
     assert "speed-up of 2 workers over 1" in said
 
 
-@pytest.mark.slow
 def test_processes_are_killed_and_the_runs_end(tmp_path):
     said = run(tmp_path, "faults", "--n-samples", "400", "--kills", "1", "--n-features", "3000", *SMALL[2:])
     assert "nodes lost" in said.splitlines()[-4]
 
 
-@pytest.mark.slow
 def test_calls_are_measured_in_both_precisions(tmp_path):
     said = run(tmp_path, "calls")
     assert [line.split(":")[0].split("=")[-1].strip() for line in said.splitlines()] == [
@@ -43,7 +42,6 @@ def test_calls_are_measured_in_both_precisions(tmp_path):
     ]
 
 
-@pytest.mark.slow
 def test_many_workers_are_modelled(tmp_path):
     said = run(tmp_path, "model", "--n-informative", "32")
     assert said.splitlines()[-1].split()[0] == "10,000,000"

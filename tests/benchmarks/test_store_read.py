@@ -4,6 +4,10 @@ import gc
 import importlib.util
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.nightly
+
 
 def test_the_benchmark_of_reading_runs(monkeypatch):
     monkeypatch.setattr(gc, "collect", int)  # half a second each in a process that holds thousands of tests

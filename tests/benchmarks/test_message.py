@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -39,14 +41,14 @@ def test_the_figures_are_drawn(load, tmp_path, capsys):
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 def test_the_table_of_outliers_is_printed(load, capsys):
     small = ["--n-samples", "2000", "--n-features", "50", "--replicates", "2"]
-    assert load("message_heavy_tails").main(small) in (0, 1)
+    load("message_heavy_tails").main(small)
     printed = capsys.readouterr().out
     for word in ("ten rows", "leverage", "message, huber", "with ten corrupted rows MESSAGE finds"):
         assert word in printed
 
 
 def test_large_data_are_measured_against_one_read(load, tmp_path, capsys):
-    assert load("message_large").main(["power", "--scale", "0.01", "--output", str(tmp_path)]) in (0, 1)
+    load("message_large").main(["power", "--scale", "0.01", "--output", str(tmp_path)])
     assert "power: 20,752 x 74" in capsys.readouterr().out
     results = pd.read_csv(tmp_path / "large.csv").set_index("method")
     assert results.loc["one read", "cpu_s"] > 0

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -28,7 +30,6 @@ def test_the_synthetic_comparison_runs_and_fgm_recovers_what_is_there():
         assert row["accuracy"] > 0.75
 
 
-@pytest.mark.slow
 def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are_relevant(capsys, monkeypatch):
     linear = module("fgm_linear")
     monkeypatch.setattr(linear, "SHIFT_COUNTS", (320,))
@@ -39,14 +40,12 @@ def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are
     assert float(rows[0][6].split("±")[0]) == pytest.approx(with_shift - without, abs=2e-3)
 
 
-@pytest.mark.slow
 def test_every_density_gives_the_selection_of_the_dense_copy(capsys):
     module("fgm_linear").compare_densities(300, 0)
     lines = capsys.readouterr().out.splitlines()[3:]
     assert [line.split("|")[2].strip() for line in lines] == ["True"] * 5
 
 
-@pytest.mark.slow
 def test_the_tables_of_sensitivity_are_printed(capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setattr(sys, "argv", ["fgm_sensitivity.py", "--size", "400x300", "--n-informative", "20"])

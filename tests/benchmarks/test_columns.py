@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMPETITORS = ["omp", "proj-gd", "proj-gd half", "l1 batch", "grafting", "l1 descent", "l0 descent", "alpha-investing"]
 SMALL = ["--n-informative", "6", "--repeats", "2"]
