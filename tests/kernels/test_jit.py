@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import os
 import shutil
 import subprocess
@@ -242,22 +241,15 @@ def test_imports_are_followed_wherever_they_stand(tmp_path):
     assert modules_behind("daskfs.kernels.e", tmp_path) == {"daskfs.kernels.e"}
 
 
-class Parses:
-    """Garbage in a circle, whose finalizer parses; as an exception does that is logged when it is collected."""
+def test_sources_are_read_where_a_finalizer_parses_too(monkeypatch):
+    found, parse = [], ast.parse
 
-    def __init__(self):
-        self.itself = self
+    def fails_first(source):
+        found.append(source)
+        if len(found) == 1:
+            raise SystemError("AST constructor recursion depth mismatch (before=141, after=193)")
+        return parse(source)
 
-    def __del__(self):
-        ast.parse("(1 + (2 + (3 + f(x))))")
-
-
-def test_sources_are_read_where_a_finalizer_parses_too():
-    thresholds = gc.get_threshold()
-    Parses()
-    gc.set_threshold(5)  # so that it is collected while the tree is made
-    try:
-        tree = parsed(Path(ast.__file__).read_bytes())
-    finally:
-        gc.set_threshold(*thresholds)
-    assert ast.get_docstring(tree)
+    monkeypatch.setattr(ast, "parse", fails_first)
+    assert len(parsed("x = 1").body) == 1
+    assert len(found) == 2
