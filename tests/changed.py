@@ -19,12 +19,13 @@ from daskfs.methods import METHODS, MODEL_SELECTION
 from tests.imports import PATH_OF, ROOT, imports_of
 
 METHODS_AND_SELECTORS = METHODS | MODEL_SELECTION
-CLASSES = {place.partition(":")[2]: place for place in METHODS_AND_SELECTORS.values()}
-PLACES = METHODS_AND_SELECTORS | CLASSES | daskfs._PLACE_OF | {"-m daskfs": "daskfs.cli"}
+CLASSES = {place.partition(":")[2]: place for place in METHODS_AND_SELECTORS.values()} | daskfs._PLACE_OF
+PLACES = METHODS_AND_SELECTORS | CLASSES | {"-m daskfs": "daskfs.cli"}
 """What is loaded by name -> its module, or ``module:name``."""
 EVERYTHING = {ROOT / "pyproject.toml", ROOT / "tests" / "conftest.py"}
 
 
+@cache
 def changed_since(revision: str) -> set[Path]:
     """Return the files that differ from a commit, or that git does not know yet."""
     found: set[Path] = set()
@@ -36,6 +37,12 @@ def changed_since(revision: str) -> set[Path]:
             )
         found |= {ROOT / line for line in done.stdout.splitlines()}
     return found
+
+
+def may_be_touched(test_file: Path, changed: set[Path]) -> bool:
+    """Return whether a test of a file can be touched; a file that names `METHODS` or `CASES` may mean any method."""
+    text = test_file.read_text(encoding="utf-8")
+    return re.search(r"\b(METHODS|CASES|find_method)\b", text) is not None or is_touched(test_file, (), changed)
 
 
 def is_touched(test_file: Path, parameters: Iterable[Any], changed: set[Path]) -> bool:
@@ -58,7 +65,8 @@ def _named_in(test_file: Path) -> set[str]:
     """Return what a test's file names, of what is loaded by name."""
     text = test_file.read_text(encoding="utf-8")
     command = {"-m daskfs"} if '"-m", "daskfs"' in text else set()
-    return command | (set(re.findall(r"\w+", text)) & PLACES.keys())
+    texts = set(re.findall(r"[\"'/](\w+)", text))  # a method's name is a text, "message" else a word like others
+    return command | (set(re.findall(r"\w+", text)) & CLASSES.keys()) | (texts & PLACES.keys())
 
 
 def _names(test_file: Path, path: Path) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from daskfs.cluster.open import open_cluster
 from daskfs.cluster.workers import Workers
-from tests.changed import changed_since, is_touched
+from tests.changed import changed_since, is_touched, may_be_touched
 from tests.tiers import without_news
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so shells start what runs in the background, and so would ours
@@ -36,6 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REV",
         help="run the tests that a change since a commit can touch (by default the last one), see tests/changed.py",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import files of tests that a change does not touch."""
+    if (revision := config.getoption("--changed")) is None or not collection_path.name.startswith("test_"):
+        return None
+    return None if may_be_touched(collection_path, changed_since(revision)) else True
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not name
