@@ -493,7 +493,7 @@ def killed_with_all(large: np.ndarray, item: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_that_kills_every_worker_with_what_was_sent_is_named():
     with (
         open_cluster("local", n_workers=1, dashboard_address=None) as workers,
@@ -511,7 +511,7 @@ def test_a_worker_that_takes_long_to_come_back_comes_back():
             time.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_that_kills_every_worker_is_named():
     with (
         open_cluster("local", n_workers=1, dashboard_address=None) as workers,

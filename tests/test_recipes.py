@@ -88,7 +88,7 @@ def test_a_new_loss_is_taken_by_every_method_whose_requirements_it_meets(monkeyp
         daskfs.Mission(loss="cauchy").check_parameters()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_recipe_of_a_loss_makes_one(tmp_path):
     """Applied to a copy of the package: MESSAGE selects with it, robustly."""
     shutil.copytree(ROOT / "daskfs", tmp_path / "daskfs", ignore=shutil.ignore_patterns("__pycache__"))

@@ -18,14 +18,14 @@ CHECKS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
 def test_nothing_is_found_by(command):
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_recipes_that_are_whole_files_pass_mypy(tmp_path):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     files = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL))

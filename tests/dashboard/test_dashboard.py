@@ -195,7 +195,7 @@ def test_several_schedulers_of_a_process_offer_their_gauges_together():
     assert "stars" not in offered()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_browser_finds_live_numbers_on_the_page_of_a_real_run(tmp_path):
     if browser() is None:
         pytest.skip("no chromium is installed")

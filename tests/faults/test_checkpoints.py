@@ -12,7 +12,7 @@ from tests.faults.test_full_disk import METHODS, contents
 from tests.integration.workshop import Workshop
 
 N_SELECTIONS = 3
-SLOW = [pytest.param(name, marks=[] if name == "message" else pytest.mark.slow) for name in METHODS]
+SLOW = [pytest.param(name, marks=[] if name == "message" else pytest.mark.nightly) for name in METHODS]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def test_some_damage_of_each_kind_is_named_or_makes_no_difference():
     assert as_table(outcomes).count("\n") > 15
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_damage_is_named_or_makes_no_difference():
     outcomes = campaign(seed=1)
     assert bad(outcomes) == []

@@ -127,7 +127,7 @@ def test_a_run_whose_disk_is_full_goes_on_to_the_same_bits_when_there_is_room(wo
     assert n_resumed == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_so_does_every_run_however_small_its_disk(workshop, disk, method, monkeypatch):
     n_full, _ = runs_that_fill_the_disk(workshop, disk, method, [k / 8 for k in range(7)], monkeypatch)
@@ -156,6 +156,6 @@ def test_an_ingest_whose_disk_is_full_writes_the_same_bytes_when_there_is_room(w
     assert ingests_that_fill_the_disk(workshop, disk, [0.0, 0.02, 0.6]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_so_does_every_ingest_however_small_its_disk(workshop, disk):
     assert ingests_that_fill_the_disk(workshop, disk, [k / 21 for k in range(20)]) >= 15

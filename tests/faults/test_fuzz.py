@@ -20,7 +20,7 @@ def test_some_mutations_of_each_kind_are_read_or_refused_in_words():
     assert Counter(outcome.verdict for outcome in outcomes)["named"] > 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_thousands_of_mutations_are_read_or_refused_in_words(seed):
     outcomes = campaign(seed=seed, n=2000)

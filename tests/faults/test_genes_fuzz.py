@@ -26,7 +26,7 @@ def test_some_odd_files_are_read_or_refused(kind):
     examine(campaign(kind, n=150), 150)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_thousands_of_odd_files_are_read_or_refused(kind):
     pytest.importorskip("h5py")

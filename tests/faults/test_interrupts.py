@@ -64,7 +64,7 @@ def test_a_fit_is_interrupted_in_a_kernel_and_the_next_is_as_before(case, lab, c
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FITS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in FITS]
 )
 def test_a_process_outlives_a_storm(name):
     """On 795344b: SIGSEGV, SystemError, or minutes without an answer."""
@@ -72,7 +72,7 @@ def test_a_process_outlives_a_storm(name):
     assert (found.end, found.same_bits) == ("whole", True), found.errors
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FITS)
 def test_a_large_fit_is_interrupted(name):
     """How soon is in benchmarks/faults.md: the kernels of these run for minutes."""

@@ -60,8 +60,8 @@ def test_a_run_that_is_whole_is_not_said_to_be_interrupted(of_message):
     assert ends_the_same(of_message)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("moment", ["pandas", pytest.param("write", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moment", ["pandas", pytest.param("write", marks=pytest.mark.nightly)])
 def test_an_ingest_that_is_stopped_leaves_nothing(tmp_path, moment, how):
     """Arrow swallowed what came while it imported pandas: the ingest ended with 0."""
     (tmp_path / "table.csv").write_text(TABLE)
@@ -74,10 +74,10 @@ def test_an_ingest_that_is_stopped_leaves_nothing(tmp_path, moment, how):
     ("moment", "at", "how"),
     [
         ("part", 2, signal.SIGINT),
-        pytest.param("part", 4, signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param("first tiles", 1, signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("other tiles", 2, signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("other tiles", 3, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("part", 4, signal.SIGTERM, marks=pytest.mark.nightly),
+        pytest.param("first tiles", 1, signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("other tiles", 2, signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("other tiles", 3, signal.SIGTERM, marks=pytest.mark.nightly),
     ],
 )
 def test_an_ingest_by_workers_that_is_stopped_leaves_nothing(tmp_path, moment, at, how):
@@ -98,7 +98,7 @@ def test_a_store_that_is_whole_is_not_said_to_be_interrupted(tmp_path):
     assert command(tmp_path, "verify", "s.zarr").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_terminal_s_ctrl_c_ends_a_cluster_of_processes_in_order(of_message):
     """The workers do not hear it; the client ends them, and the run is resumed without them."""
     local = ("cluster.kind=local", "cluster.n_workers=2", "cluster.memory_limit=1GiB", "cluster.dashboard_address=null")
@@ -108,7 +108,7 @@ def test_a_terminal_s_ctrl_c_ends_a_cluster_of_processes_in_order(of_message):
     assert end_of(of_message, done, signal.SIGINT) == "identical"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "message"])
 def test_every_method_is_resumed_to_the_same_bits(tmp_path, method, how):

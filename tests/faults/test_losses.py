@@ -29,7 +29,7 @@ def test_a_job_that_loses_a_part_of_its_cluster_ends_as_it_would_have(campaign, 
     assert trial.end in GOOD_ENDS, trial
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("job", JOBS)
 def test_every_job_survives_every_loss(campaign, job):
     bad = [trial for trial in campaign.run((job,), LOSSES, 20) if trial.end not in GOOD_ENDS]

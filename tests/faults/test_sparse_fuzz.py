@@ -21,7 +21,7 @@ def test_some_odd_texts_are_read_right_or_refused_at_their_line(kind):
     examine(campaign(kind, seed=0, n=1000), 1000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_many_odd_texts_are_read_right_or_refused_at_their_line(kind, seed):

@@ -59,7 +59,7 @@ def steps_of(folder):
     [
         ("sparse step", 6),
         ("sparse chunk", 9),
-        *(pytest.param(*point, marks=pytest.mark.slow) for point in points(16, 20)),
+        *(pytest.param(*point, marks=pytest.mark.nightly) for point in points(16, 20)),
     ],
 )
 def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, monkeypatch, moment, at):

@@ -20,7 +20,7 @@ def test_some_odd_texts_are_read_as_by_arrow():
     examine(campaign(seed=0, n=500), 500)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_thousands_of_odd_texts_are_read_as_by_arrow(seed):
     examine(campaign(seed=seed, n=7000), 7000)

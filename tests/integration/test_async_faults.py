@@ -201,7 +201,7 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
     check(selector.fit_matrix(stored, workers=workers, progress=bar, checkpoint=Kept()), stored, support)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_that_retires_gives_its_columns_back(store):
     """As by walltime, or when an adaptive cluster shrinks: the process does not come back."""
     stored, support = store
@@ -216,13 +216,13 @@ def test_a_worker_that_retires_gives_its_columns_back(store):
         check(selector, stored, support)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_more_workers_than_threads_end_too(store, workers):
     stored, support = store
     check(fit(stored, workers, n_workers=5), stored, support)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_classes_are_told_apart_on_a_cluster(store, workers, loss, tmp_path):
     stored, support = store
@@ -245,7 +245,7 @@ def ask_twice(address, number):
     return [address.answer(number).result() for _ in range(2)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_slow_node_is_not_a_lost_one(workers):
     node = workers.actors.place(SlowNode)
     (result,) = workers.actors.keep_running(ask_twice, [41], name="ask", shared=(ActorAddress(node),)).finished(60.0)

@@ -100,7 +100,7 @@ def test_the_pipeline_and_the_table_schema_of_the_documentation_are_valid():
     assert schema.columns["Carrier"].min_count == 100
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda path: path.stem)
 def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
     if "${DASKFS_DATA}" in pipeline.read_text(encoding="utf-8") and "DASKFS_DATA" not in os.environ:
@@ -110,7 +110,7 @@ def test_every_pipeline_runs_as_it_stands(pipeline, tmp_path):
     keeps_its_memory(tmp_path / "run")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("pipeline", PAPERS, ids=lambda path: path.stem)
 def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
     """Case 3 with correlated features holds a bootstrap sample on which the logistic path once never ended."""
@@ -128,7 +128,7 @@ SPLITS = [  # of flights_houston one is enough; benchmarks/real_data.py takes mo
 
 @needs_data
 @pytest.mark.parametrize(
-    ("name", "seed"), [SPLITS[0], *(pytest.param(*split, marks=pytest.mark.slow) for split in SPLITS[1:])]
+    ("name", "seed"), [SPLITS[0], *(pytest.param(*split, marks=pytest.mark.nightly) for split in SPLITS[1:])]
 )
 def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_percent(name, seed, tmp_path):
     path = ROOT / "pipelines" / f"{name}.yaml"
@@ -144,7 +144,7 @@ def test_the_test_error_on_real_data_is_no_worse_than_lassocv_by_more_than_two_p
     assert ours <= LASSO_CV_RATIO * theirs
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_data
 def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
     minutes = Path(os.environ["DASKFS_DATA"], "power_minute", "household_power_consumption.csv.gz")
@@ -154,7 +154,7 @@ def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
     assert open_store(tmp_path / "store.zarr").shape == (47955, 74)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_gigabyte_on_workers_of_216_mib_keeps_every_promise(tmp_path):
     script = ROOT / "benchmarks" / "out_of_core.py"
     small = ["--size", "1GB", "--n-features", "1000", "--subset-size", "500", "--memory-limit", "216MiB"]
@@ -170,7 +170,7 @@ def test_a_gigabyte_on_workers_of_216_mib_keeps_every_promise(tmp_path):
     assert done.stdout.splitlines()[-1] == "every promise is kept"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["threads", "local", "address"])
 def test_processes_take_no_more_than_promised_where_there_are_few_data(kind, tmp_path):
     """The promise is that of processes alone, ours and those that others have started as Dask's documentation says."""

@@ -137,7 +137,7 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     assert selected[0] == selected[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_worker_is_replaced(at_work, whole):
     at_work.pipeline(source=None, select=SELECTIONS, cluster=LOCAL)
     with at_work.start("run", "pipeline.yaml") as process:

@@ -69,7 +69,7 @@ def test_small_reviews_are_selected_by_their_pairs_of_words(tmp_path, monkeypatc
     assert "not bad" in names[:2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif("DASKFS_DATA" not in os.environ, reason="DASKFS_DATA, the folder of the real files, is not set")
 @pytest.mark.parametrize(
     ("pipeline", "metric", "least", "mark"), [(CRITEO, "auc", 0.72, "="), (TEXT, "accuracy", 0.88, " ")]

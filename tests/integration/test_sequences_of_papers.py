@@ -62,7 +62,7 @@ def test_made_up_splice_sites_are_found_where_they_are(tmp_path, monkeypatch):
     assert "10:CAG" in (tmp_path / "run" / "mission" / "selected.csv").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_data
 def test_four_species_are_told_apart_by_few_kmers_of_each(tmp_path):
     folder = Path(os.environ["DASKFS_DATA"]) / "dna_species_open"
@@ -79,7 +79,7 @@ def test_four_species_are_told_apart_by_few_kmers_of_each(tmp_path):
     assert metrics["mission"]["accuracy"] > 0.78  # .808: with a few of each class, learnt from .6 of a coverage
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_data
 def test_real_splice_sites_are_ranked_as_by_l1_of_all_features_in_memory(tmp_path):
     metrics = metrics_of(SPLICE, tmp_path)

@@ -70,7 +70,7 @@ def running() -> Iterator[Callable[[], Path]]:
 
 @pytest.fixture
 def slurm(running, request) -> Path:
-    if request.node.get_closest_marker("slow") is not None:
+    if request.node.get_closest_marker("nightly") is not None:
         batch_system.install()
     elif batch_system.missing():
         pytest.skip(f"SLURM is not installed (no {batch_system.missing()[0]})")
@@ -152,7 +152,7 @@ def test_a_job_that_dies_at_its_start_ends_the_run_with_its_state_and_the_last_l
     assert jobs() == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_every_selector_gives_the_bits_of_a_run_here(slurm, workshop, method):
     workshop.write("table.csv", many_columns())
@@ -175,7 +175,7 @@ def many_columns(n_rows: int = 1500, n_columns: int = 30) -> str:
     return "\n".join([",".join(names), *(",".join(map(str, [*x, t])) for x, t in zip(X, y, strict=True))]) + "\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_ingest_on_the_workers_of_slurm_writes_the_bytes_of_one_here(opened, tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
     (tmp_path / "table.csv").write_text(many_columns())
@@ -206,7 +206,7 @@ class CancelsAJob(Silent):
                 self.cancelled += len(running)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_a_selector_whose_jobs_are_cancelled_ends_with_the_same_bits(opened, tmp_path, method):
     (tmp_path / "table.csv").write_text(many_columns())
@@ -220,7 +220,7 @@ def test_a_selector_whose_jobs_are_cancelled_ends_with_the_same_bits(opened, tmp
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cancelled_jobs_are_asked_for_again_and_a_run_that_lost_all_goes_on(opened, told):
     workers = opened(n_workers=2)
     first = jobs()
@@ -234,7 +234,7 @@ def test_cancelled_jobs_are_asked_for_again_and_a_run_that_lost_all_goes_on(open
     assert not set(jobs()) & set(first)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs_that_expire_one_after_another_under_adapt_cost_time_alone(opened, told):
     """Lifetimes of four seconds for a work of twenty: results leave workers at once."""
     workers = opened(n_workers=3, adapt=(0, 3), lifetime_s=4.0)
@@ -259,7 +259,7 @@ class Slowly(Silent):
             time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_a_selector_whose_jobs_expire_one_after_another_ends_with_the_same_bits(opened, tmp_path, told, method):
     (tmp_path / "table.csv").write_text(many_columns())
@@ -273,7 +273,7 @@ def test_a_selector_whose_jobs_expire_one_after_another_ends_with_the_same_bits(
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(opened, told):
     workers = opened(n_workers=1, lost_timeout_s=8.0)
     try:
@@ -287,7 +287,7 @@ def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(open
     assert told.has("no worker is left; waiting for another for at most 8 s")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs_that_cannot_start_any_more_end_a_run_that_waits_for_them(opened, tmp_path):
     workers = opened(n_workers=2, prologue=[f"test ! -e {tmp_path}/broken || exit 4"])
     (tmp_path / "broken").touch()
@@ -298,7 +298,7 @@ def test_jobs_that_cannot_start_any_more_end_a_run_that_waits_for_them(opened, t
     assert time.monotonic() - began < 120.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_error_of_such_a_run_is_that_of_its_jobs(slurm, tmp_path, told):
     given = OPTIONS | {"log_directory": str(tmp_path / "jobs"), "tell": told.append, "n_workers": 1}
     prologue = [f"test ! -e {tmp_path}/broken || (echo broken; exit 4) || exit 4"]
@@ -313,14 +313,14 @@ def test_the_error_of_such_a_run_is_that_of_its_jobs(slurm, tmp_path, told):
         run()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_queue_that_makes_wait_is_told_and_waited_for_no_longer_than_asked(opened, told):
     with pytest.raises(RunError, match=r"no worker after 6 s \(waiting for workers: 0 of 1, job \d+ pending"):
         opened(n_workers=1, directives=["--begin=now+1hour"], wait_timeout_s=6.0)
     assert told.has("waiting for workers: 0 of 1", "pending (BeginTime)")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_work_begins_with_the_workers_there_are(opened, told):
     workers = opened(n_workers=40, start_with=2)  # the nodes have sixteen cores
     assert workers.n_threads >= 2
@@ -328,7 +328,7 @@ def test_work_begins_with_the_workers_there_are(opened, told):
     assert told.has("of 40", "pending (Resources)") or told.has("of 40", "pending (Priority)")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -342,7 +342,7 @@ def test_what_jobs_cannot_have_is_named(opened, options, message):
         opened(n_workers=2, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_client_that_is_killed_leaves_no_job_behind(slurm, workshop):
     workshop.write("table.csv", many_columns())
     program = (
@@ -362,7 +362,7 @@ def test_a_client_that_is_killed_leaves_no_job_behind(slurm, workshop):
     assert jobs() == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pipeline_within_one_allocation_gives_the_bits_of_one_here(slurm, workshop: Workshop):
     workshop.write("table.csv", table(400))
     here = workshop.daskfs("run", workshop.pipeline(output="here", store={"path": "here.zarr"}))
@@ -388,7 +388,7 @@ def pbs(slurm) -> dict[str, Any]:
     return IN_YAML | {"kind": "pbs", "prologue": [f"export PYTHONPATH={ENVIRONMENT['PYTHONPATH']}"]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pipeline_through_qsub_gives_the_bits_of_one_here(pbs, workshop):
     workshop.write("table.csv", table(400))
     here = workshop.daskfs("run", workshop.pipeline(output="here"))
@@ -399,7 +399,7 @@ def test_a_pipeline_through_qsub_gives_the_bits_of_one_here(pbs, workshop):
     assert jobs() == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_of_pbs_that_dies_at_its_start_shows_its_log(pbs, workshop):
     workshop.write("table.csv", table())
     bad = pbs | {"prologue": ["echo 'no such module: nothing' >&2", "exit 3"]}

@@ -20,7 +20,7 @@ from daskfs.errors import RunError
 from tests.integration.workshop import ENVIRONMENT
 
 asyncssh = pytest.importorskip("asyncssh", reason="asyncssh is not installed: pip install 'daskfs[ssh]'")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 async def serve(process: Any) -> None:

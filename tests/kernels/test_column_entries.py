@@ -105,7 +105,7 @@ def test_moments_gram_rows_products_and_copies_are_those_of_the_array(dtype):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("solver", ["homotopy", pytest.param("descent", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("solver", ["homotopy", pytest.param("descent", marks=pytest.mark.nightly)])
 def test_the_lasso_path_is_that_of_the_array(seed, solver):
     X, found = block(seed=seed)
     y, weight = targets(X, "squared", seed), np.random.default_rng(seed).uniform(0.5, 2, len(X))

@@ -57,7 +57,7 @@ def test_a_squared_fit_compiles_no_other_loss(tmp_path):
     assert len(names) < 100
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["message", "online_substitution", "async_online_substitution", "fgm", "mission"])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_first_fit_compiles_so_many_functions_at_most(method, loss, tmp_path):

@@ -12,7 +12,7 @@ FEWER = 50
 """Data sets where what is promised is far from reached, or is kept by the same code as on 200."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.6}, {"assumption": "none", "threshold": 0.9}], ids=str)
 def test_false_selections_of_stability_selection_stay_within_the_bound(design, options):
@@ -21,7 +21,7 @@ def test_false_selections_of_stability_selection_stay_within_the_bound(design, o
     assert found.power > 0.2  # by something: the strictest of these finds .29 of equicorrelated signals
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_number_of_false_selections_that_is_asked_for_is_kept(design):
     found = error_control.stability(design, FEWER, inside=OrthogonalMatchingPursuit(), pfer=1.0)
@@ -29,7 +29,7 @@ def test_a_number_of_false_selections_that_is_asked_for_is_kept(design):
     assert found.n_false <= 1.0 + 3 * found.n_false_error
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_false_discovery_rate_of_knockoffs_stays_within_what_was_asked(design):
     found = error_control.knockoffs(design)
@@ -37,7 +37,7 @@ def test_the_false_discovery_rate_of_knockoffs_stays_within_what_was_asked(desig
     assert found.power > {"independent": 0.95, "AR(1)": 0.85, "equicorrelated": 0.55}[design]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize(
     "options",

@@ -115,7 +115,7 @@ def test_narrow_selections_are_covered_too():
     assert np.nanmin(covered[1:]) > 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_intervals_cover_as_promised_whatever_the_strength(loss):
     _, _, covered, of_all = simulated(intervals_of_split(FGM(5)), loss, 100)

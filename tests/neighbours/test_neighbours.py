@@ -43,7 +43,7 @@ def test_functions_of_others_compile_between_fits(tmp_path):
         assert_all_are_right(run(tmp_path, "mission", "between"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("when", ["before", "after", "between"])
 @pytest.mark.parametrize("method", METHODS)
 def test_functions_of_others_compile_beside_every_method(method, when, tmp_path):
@@ -51,7 +51,7 @@ def test_functions_of_others_compile_beside_every_method(method, when, tmp_path)
         assert_all_are_right(run(tmp_path, method, when))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_a_cache_is_whole_whoever_compiles_first(method, tmp_path):
     """A user's function that is compiled first once left files that no later process could load."""
@@ -131,7 +131,7 @@ def test_a_fit_leaves_the_process_as_it_was(end, monkeypatch):
     assert after == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("library", ["skglm", "umap", "pynndescent"])
 def test_libraries_on_numba_work_after_a_fit(library, tmp_path):
     pytest.importorskip(library)

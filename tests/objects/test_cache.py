@@ -195,7 +195,7 @@ def test_statistics_are_asked_for_together(server):
     assert not together.broken
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("with_cache", [False, True])
 def test_worker_processes_select_from_objects_what_one_process_selects_from_files(
     server, tmp_path, monkeypatch, with_cache

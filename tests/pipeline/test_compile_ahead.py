@@ -170,7 +170,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch
     assert len(calls.found) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["quickstart", "fgm", "mission", "online_substitution", "message", "async_online_substitution"]
 )

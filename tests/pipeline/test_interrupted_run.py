@@ -72,8 +72,8 @@ def stop_in_the_middle(pipeline, how):
     ("how", "code"),
     [
         (signal.SIGINT, 130),
-        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.nightly),
     ],
 )
 def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):

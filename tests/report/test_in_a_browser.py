@@ -155,7 +155,7 @@ def test_paper_shows_whole_tables_with_every_line_open(page):
     assert examined(page, look, width=700), "A4 between its margins"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_thousand_features_scroll_to_the_last(tmp_path):
     path = tmp_path / "long.html"
     n = 10_000
@@ -199,7 +199,7 @@ def evil_table():
     return table
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_report_of_each_selector_is_well_and_so_is_their_comparison(tmp_path):
     methods = ("message", "fgm", "online_substitution", "async_online_substitution", "mission")
     asked = [{"method": name} | ({} if name == "message" else {"n_features_to_select": 5}) for name in methods]
@@ -220,7 +220,7 @@ HOW_SURE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", [400, 1280])
 @pytest.mark.parametrize("name", HOW_SURE)
 def test_what_says_how_sure_a_selection_is_is_well_too(tmp_path, name, width):

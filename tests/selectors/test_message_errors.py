@@ -115,7 +115,7 @@ def test_the_variance_of_a_median_is_that_of_draws():
         np.testing.assert_allclose(variance_of_median(m), drawn_variance, rtol=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("average", ["one_step", "median"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber"])
 def test_intervals_of_strong_signals_cover_as_promised(loss, average):

@@ -99,7 +99,7 @@ def test_a_minority_of_subsets_admits_nothing_whatever_their_number(n_subsets, k
         assert set(selector.selected_) == {2, 5}, (seed, selector.selected_)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("kind", KINDS[:4])
 @pytest.mark.parametrize("share", [0.3, 0.4])

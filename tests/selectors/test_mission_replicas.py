@@ -158,7 +158,7 @@ def test_a_model_takes_the_memory_it_says():
         assert held == shape.nbytes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_four_times_the_rows_take_the_same_memory(tmp_path):
     """Measured in a process of its own: the peak is that of the plan, and does not grow with the rows."""
     import subprocess

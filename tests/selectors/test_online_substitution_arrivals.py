@@ -96,7 +96,7 @@ def test_screening_gives_the_same_bits_by_threads_and_processes(screened, worker
     screens_to_the_same_bits(screened, workers)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "n_workers"), [("threads", 3), ("local", 1)])
 def test_screening_gives_the_same_bits_by_any_number_of_workers(screened, kind, n_workers):
     with open_cluster(kind, n_workers=n_workers, dashboard_address=None) as workers:

@@ -211,9 +211,9 @@ def test_tall_data_are_planned_with_the_columns_that_they_have(tmp_path, loss, o
 @pytest.mark.parametrize(
     ("dtype", "is_scattered", "options"),
     [
-        pytest.param("float32", False, {"loss": "squared"}, marks=pytest.mark.slow),
+        pytest.param("float32", False, {"loss": "squared"}, marks=pytest.mark.nightly),
         ("int8", True, {"loss": "logistic", "counts": "features", "n_features_to_select": 100}),
-        pytest.param("float32", False, {"loss": "squared_hinge", "rule": "os"}, marks=pytest.mark.slow),
+        pytest.param("float32", False, {"loss": "squared_hinge", "rule": "os"}, marks=pytest.mark.nightly),
         ("int8", True, {"loss": "squared", "schedule": "screen"}),
     ],
 )
@@ -258,8 +258,8 @@ print(peak_memory_nbytes() - before, selector.result_.memory["promised_nbytes"][
     ("rule", "loss"),
     [
         ("exchange", "squared"),
-        pytest.param("exchange", "logistic", marks=pytest.mark.slow),
-        pytest.param("os", "squared_hinge", marks=pytest.mark.slow),
+        pytest.param("exchange", "logistic", marks=pytest.mark.nightly),
+        pytest.param("os", "squared_hinge", marks=pytest.mark.nightly),
     ],
 )
 def test_the_memory_promised_is_held(tmp_path, rule, loss):

@@ -140,7 +140,7 @@ class Fatal(ParquetSource):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("source", [Killed, pytest.param(Fatal, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("source", [Killed, pytest.param(Fatal, marks=pytest.mark.nightly)])
 def test_a_worker_that_is_killed_is_made_good_or_said(tmp_path, in_parts, source):
     path, schema = written("parquet", tmp_path), {"columns": COLUMNS}
     whole = files_of(ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4)).path)

@@ -219,7 +219,7 @@ def test_numbers_are_those_of_scikit_learn_or_are_refused_by_both(tmp_path, prec
     np.testing.assert_array_equal(rows["data"], X.toarray()[:, 0].astype(np.float32))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["libsvm", "vw", "text"])
 def test_a_line_of_100_megabytes_is_a_row(tmp_path, kind):
     n = 6_000_000

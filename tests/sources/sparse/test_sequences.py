@@ -215,7 +215,7 @@ def test_damaged_sequences_are_read_right_or_refused_at_their_line(tmp_path, mon
     assert 200 < fuzz(0, 1000, tmp_path / "reads.fa", monkeypatch) < 900
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_much_damaged_sequences_are_read_right_or_refused_at_their_line(tmp_path, monkeypatch):
     fuzz(1, 20_000, tmp_path / "reads.fa", monkeypatch)
 
