@@ -30,7 +30,7 @@ COLUMN_BASELINES = [ProjGD, LassoCut, OrthogonalMatchingPursuit, Grafting, Onlin
 
 SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"n_epochs": 20}}
 OF_EACH_KIND = [
-    *("message", "online_substitution", "async_online_substitution", "fgm", "mission", "auto"),
+    *("message", "online_substitution", "async_online_substitution", "fgm", "mission"),
     *("bolasso", "lasso_cut", "batch_iht"),
 ]
 MADE = {method: find_method(method)(**SMALLER.get(method, {})) for method in METHODS}

@@ -85,6 +85,7 @@ def test_a_wrong_command_gets_the_nearest_right_one(run):
     assert "run" in errors
 
 
+@pytest.mark.slow
 def test_run_prints_the_selection_and_where_the_report_is(run, pipeline, tmp_path):
     code, text, errors = run("run", pipeline)
     assert code == 0
@@ -203,6 +204,7 @@ def csv(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_ingest_with_workers_makes_the_same_files(run, csv, tmp_path):
     for store, workers in (("one.zarr", []), ("two.zarr", ["--workers", "2"])):
         code, _, errors = run("ingest", csv, store, "--target", "y", "--delimiter", ";", *workers)
@@ -230,6 +232,7 @@ def test_ingest_is_told_the_kind_of_a_file_whose_name_does_not_say_it(run, tmp_p
     assert left_in(tmp_path) == ["t.zarr", "train"]
 
 
+@pytest.mark.slow
 def test_ingest_info_verify_and_select_work_on_a_table(run, csv, tmp_path):
     code, text, errors = run("ingest", csv, "t.zarr", "--target", "y", "--delimiter", ";", "--dtype", "float64")
     assert code == 0, errors
@@ -248,6 +251,7 @@ def test_ingest_info_verify_and_select_work_on_a_table(run, csv, tmp_path):
     jsonschema.validate(json.loads((tmp_path / "out" / "result.json").read_text()), json_schema("result"))
 
 
+@pytest.mark.slow
 def test_select_has_a_folder_of_its_own_and_may_test_on_nothing(run, tmp_path):
     run("ingest", "sklearn:diabetes", "d.zarr")
     code, text, errors = run("select", "d.zarr", "--test", 0, "--criterion", "bic")
@@ -298,6 +302,7 @@ def test_verify_names_what_is_damaged(run, tmp_path):
     assert errors.endswith("more: daskfs explain damaged-stores\n")
 
 
+@pytest.mark.slow
 def test_report_compares_runs(run, tmp_path):
     run("ingest", "sklearn:diabetes", "d.zarr")
     for k in (1, 3):
@@ -325,6 +330,7 @@ def test_an_interrupt_is_exit_code_130(run, pipeline, monkeypatch):
     assert run("run", pipeline) == (130, "", "interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_keeps_its_traceback_and_exit_code_1(pipeline):
     code = (
         "import daskfs.pipeline.run as r; r.run_pipeline = lambda *a, **k: 1 / 0; from daskfs.cli import main; main()"
@@ -364,6 +370,7 @@ def workplace(run, pipeline, csv):
     return run
 
 
+@pytest.mark.slow
 def test_each_command_prints_one_document_with_the_keys_that_programs_ask_for(workplace):
     for command, keys in KEYS.items():
         code, text, errors = workplace(*command.split(), "--json")
@@ -451,6 +458,7 @@ def test_every_misspelt_word_gets_the_nearest_right_one(run, pipeline, csv, argu
     assert re.search(rf"[Dd]id you mean '{meant}'|Possible options: {meant}", errors), errors
 
 
+@pytest.mark.slow
 def test_quiet_commands_say_nothing_that_was_not_asked_for(workplace, monkeypatch):
     monkeypatch.setattr(Lines.__init__, "__defaults__", (-1.0,))  # every step is worth a line
     assert workplace("run", "quick.yaml", "--force")[2] != ""
@@ -485,6 +493,7 @@ def test_force_replaces_what_is_a_store_and_nothing_else(run, csv, tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_forced_makes_the_store_of_another_source_anew(run, pipeline, csv, tmp_path):
     assert run("run", pipeline, "--set", "store.dtype=float64")[0] == 0
     code, _, errors = run("run", pipeline, "--set", "output=again")
@@ -517,6 +526,7 @@ def test_shells_complete_commands_options_and_names(words, expected):
     assert {*done.stdout.split()} == expected
 
 
+@pytest.mark.slow
 def test_select_takes_any_parameter_of_the_method(run, tmp_path):
     run("ingest", "sklearn:diabetes", "d.zarr")
     assert run("select", "d.zarr", "--set", "criterion=bic", "--set", "n_subsets=3", "--output", "out")[0] == 0
@@ -535,6 +545,7 @@ def people(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_select_takes_a_feature_map_and_shows_what_features_are_made_of(run, people):
     select = ["select", people / "people.zarr", "--method", "fgm", "--n-features", "2", "--output", people / "run"]
     code, shown, said = run(*select, "--map", "{map: pairs, between: [age, [income, debt]]}")

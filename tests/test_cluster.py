@@ -341,6 +341,7 @@ def test_peak_memory_names_every_process(workers):
     assert all(nbytes > 10 * 2**20 for nbytes in peaks.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_behind", [None, "65536"], ids=["alone", "behind another cluster"])
 def test_workers_have_one_thread_for_blas_and_numba_and_keep_their_pages(monkeypatch, left_behind):
     if left_behind is not None:
@@ -376,6 +377,7 @@ def die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_lost_worker_costs_nothing_but_time(tmp_path):
     with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
         results = dict(workers.map_blocks(kill_once, range(8), name="kill", shared=(str(tmp_path / "killed"),)))
@@ -391,6 +393,7 @@ def walked_but_killed_once(marker: str, state: float, item: int) -> float:
     return walked(100, state, item)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_lost_in_the_middle_of_a_chain_costs_nothing_but_time(tmp_path):
     rounds, marker = Round(walked_but_killed_once, add, halved), tmp_path / "killed"
     with open_cluster("local", n_workers=2, dashboard_address=None) as workers:
@@ -433,6 +436,7 @@ def results_of(workers: Workers, shared: Any, markers: list[Path]) -> dict[str, 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message_nbytes", [4 << 20, 1])
 def test_what_was_sent_to_workers_is_sent_again_where_all_that_had_it_die(tmp_path, monkeypatch, message_nbytes):
     monkeypatch.setattr("daskfs.cluster.workers._MESSAGE_NBYTES", message_nbytes)
@@ -502,6 +506,7 @@ def test_a_task_that_kills_every_worker_with_what_was_sent_is_named():
         list(workers.map_blocks(killed_with_all, [0], name="die", shared=(np.arange(100_000.0),)))
 
 
+@pytest.mark.slow
 def test_a_worker_that_takes_long_to_come_back_comes_back():
     with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}), open_cluster("local") as workers:
         before = set(workers.client.nthreads())
@@ -614,6 +619,7 @@ def _assert_asks_for_a_certificate(host: str, port: int) -> None:
         found.recv(1)
 
 
+@pytest.mark.slow
 def test_a_client_with_other_credentials_is_refused():
     with open_cluster("local", n_workers=1, dashboard_address=None) as workers:
         address = workers.client.scheduler.address
@@ -635,6 +641,7 @@ def test_what_is_lazy_is_computed_after_actors_of_another_cluster_have_ended():
         assert da.ones(3, chunks=2).sum().compute() == 3.0
 
 
+@pytest.mark.slow
 def test_nobody_else_writes_where_workers_import_from(tmp_path):
     shared = tmp_path / f"daskfs-{os.getuid()}"
     shared.mkdir()
@@ -692,6 +699,7 @@ with daskfs.open_cluster("threads", 1) as workers:
 """
 
 
+@pytest.mark.slow
 def test_a_script_from_standard_input_starts_no_processes_and_is_told_what_does(tmp_path):
     command, how = (
         [sys.executable, "-W", "ignore"],

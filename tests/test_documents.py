@@ -75,6 +75,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read_yaml(tmp_path / "file" / "below.yaml")
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_an_error_and_not_a_crash():
     with pytest.raises(ConfigError, match="not valid YAML"):
         parse_yaml("[" * 5000 + "]" * 5000, "deep")
@@ -105,6 +106,7 @@ words |= st.sampled_from(["no", "1e-3", "0123", "2006-12-16", "~", "null", "12:3
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | words
 
 
+@pytest.mark.slow
 @given(st.dictionaries(words, st.recursive(scalars, lambda x: st.lists(x) | st.dictionaries(words, x), max_leaves=8)))
 def test_what_is_written_reads_back_equal(document):
     assert parse_yaml(dump_yaml(document), "test") == document

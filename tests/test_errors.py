@@ -43,6 +43,7 @@ def test_errors_of_other_projects_have_the_topic_of_their_class():
     assert set(OF_CLASS.values()) <= set(TOPICS)
 
 
+@pytest.mark.slow
 def test_every_message_of_the_library_has_a_topic_of_its_family():
     """By the place where it is raised, so that none is explained by its class alone."""
     found = messages(ROOT / "daskfs")
@@ -63,6 +64,7 @@ def _is_placed(error: str, module: str) -> bool:
     return f":{error}" in places or any(one in places or f"{one}:{error}" in places for one in prefixes)
 
 
+@pytest.mark.slow
 def test_every_topic_has_messages_and_every_place_of_a_topic_exists():
     used = {topic_of(one.error, one.module) for one in messages(ROOT / "daskfs")}
     assert not set(TOPICS) - used
@@ -81,6 +83,7 @@ def test_topics_name_commands_that_exist():
     assert told <= commands
 
 
+@pytest.mark.slow
 def test_the_command_says_where_more_is_and_explains_it(tmp_path):
     def daskfs(*words):
         command = [sys.executable, "-m", "daskfs", *words]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path for path in (ROOT / "daskfs").rglob("*.py") if ">>>" in path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_every_example_gives_what_it_says(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

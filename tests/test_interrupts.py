@@ -80,6 +80,7 @@ def run(code, **options):
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_that_returns_a_record_survives_a_storm():
     """On 795344b the interpreter dies of SIGSEGV."""
     done = run(STORM)
@@ -311,6 +312,7 @@ def test_a_signal_that_another_thread_was_given_ends_a_wait():
     assert waiting.result() is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_is_interrupted_at_any_bytecode_and_leaves_no_thread_behind(wait):
     done = run(f"from tests.interrupted_waits import main; main({wait!r})", timeout=120)

@@ -96,6 +96,7 @@ def test_a_pipeline_says_how_long_a_worker_is_waited_for(tmp_path):
         assert presence_of(workers.client)._lost_timeout_s == 17.0
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_sent_though_the_scheduler_does_not_know_yet_that_a_worker_died(monkeypatch):
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
@@ -201,6 +202,7 @@ def slow_and_doubled(item: float, running: str) -> float:
     return 2.0 * item
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_is_replaced_and_its_work_done_again(tmp_path):
     pid = tmp_path / "pid"
     with (

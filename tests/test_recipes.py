@@ -51,6 +51,7 @@ def document(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_new_method_is_a_file_and_a_line(line, document):
     """Its check, YAML section, schema, plan, run folder and report are there."""
     with pytest.raises(ConfigError, match=r"select.threshold: expected less than or equal to 1, found 3"):

@@ -180,6 +180,7 @@ def test_columns_that_no_selected_feature_is_made_of_need_not_be_there(tmp_path)
     assert_close(model.predict(frame[["a"]]), model.predict(frame))
 
 
+@pytest.mark.slow
 def test_labels_that_are_texts_and_their_probabilities(tmp_path):
     frame = messy().assign(y=lambda t: np.where(t.y > t.y.median(), "high", "-low"))[["a", "share", "y"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from daskfs.baselines.columns.alpha_investing import AlphaInvesting
 from daskfs.baselines.columns.lasso_cut import LassoCut
 from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatchingPursuit
@@ -15,6 +17,7 @@ BASELINES = [made(5) for made in CLASSES]
 NAMES = [baseline.method for baseline in BASELINES]
 
 
+@pytest.mark.slow
 def test_all_of_them_run_in_a_pipeline(tmp_path):
     source = {"kind": "synthetic", "design": "online_substitution", "n_features": 200, "n_informative": 8}
     document = {

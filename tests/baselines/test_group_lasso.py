@@ -64,6 +64,7 @@ def test_the_conditions_of_the_optimum_hold(data, solver, loss):
     assert violation(selector, X, y, weight, LABELS) < 1e-5  # FISTA's steps are cut by losses equal to 1e-12
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.sampled_from(LOSSES), st.floats(0.2, 2.0))
 @settings(max_examples=15, deadline=None)
 def test_all_solvers_end_at_one_optimum(seed, loss, C):
@@ -109,6 +110,7 @@ def test_skglm_finds_the_same(data, loss):
     np.testing.assert_allclose(ours.coef_ * X.std(axis=0), theirs, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_overlapping_groups_are_groups_of_copies(data, solver):
     X, z, _ = data

@@ -228,5 +228,6 @@ async def two_looks(tab):
     return first, later, tab.errors
 
 
+@pytest.mark.slow
 def test_no_thread_of_a_watch_is_left():
     assert not any(thread.name == "daskfs-watch" for thread in threading.enumerate())

@@ -147,6 +147,7 @@ RUN = {"docs/pipelines.md": "wine.yaml", "docs/editors.md": None}
 """Pages whose commands run as they stand, one after the other, and the file that their first YAML is."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN)
 def test_commands_on_a_page_run(page, tmp_path):
     if RUN[page] is not None:

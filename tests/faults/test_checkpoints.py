@@ -76,6 +76,7 @@ def resumed(workshop):
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", SLOW)
 def test_a_checkpoint_in_another_folder_is_what_a_run_goes_on_from(workshop, method):
     whole, sizes = prepare(workshop, method, path="elsewhere/kept")
@@ -88,6 +89,7 @@ def test_a_checkpoint_in_another_folder_is_what_a_run_goes_on_from(workshop, met
     assert not list(workshop.folder.rglob("*.npz"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", SLOW)
 def test_a_checkpoint_takes_no_more_than_the_user_says_and_serves_all_the_same(workshop, method):
     _, sizes = prepare(workshop, method)

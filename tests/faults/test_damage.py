@@ -14,6 +14,7 @@ def bad(outcomes):
     return [outcome for outcome in outcomes if outcome.verdict in BAD]
 
 
+@pytest.mark.nightly
 def test_some_damage_of_each_kind_is_named_or_makes_no_difference():
     outcomes = campaign(seed=0, n=50)
     assert bad(outcomes) == []
@@ -31,6 +32,7 @@ def test_all_damage_is_named_or_makes_no_difference():
         assert sum(outcome.verdict == "named" for outcome in of_command) > 500
 
 
+@pytest.mark.slow
 def test_every_file_is_damaged_in_every_way(tmp_path):
     stores = build(tmp_path)
     cases = all_cases(stores)

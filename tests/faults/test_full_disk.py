@@ -120,6 +120,7 @@ def runs_that_fill_the_disk(workshop, disk, method, shares, monkeypatch):
     return n_full, n_resumed
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["message"])
 def test_a_run_whose_disk_is_full_goes_on_to_the_same_bits_when_there_is_room(workshop, disk, method, monkeypatch):
     n_full, n_resumed = runs_that_fill_the_disk(workshop, disk, method, [0.02, 0.7], monkeypatch)
@@ -152,6 +153,7 @@ def ingests_that_fill_the_disk(workshop, disk, shares):
     return n_full
 
 
+@pytest.mark.slow
 def test_an_ingest_whose_disk_is_full_writes_the_same_bytes_when_there_is_room(workshop, disk):
     assert ingests_that_fill_the_disk(workshop, disk, [0.0, 0.02, 0.6]) == 3
 

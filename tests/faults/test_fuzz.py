@@ -13,6 +13,7 @@ def bad(outcomes):
     return [outcome for outcome in outcomes if outcome.verdict in BAD]
 
 
+@pytest.mark.nightly
 def test_some_mutations_of_each_kind_are_read_or_refused_in_words():
     outcomes = campaign(seed=0, n=120)
     assert bad(outcomes) == []

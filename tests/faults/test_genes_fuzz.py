@@ -20,6 +20,7 @@ def examine(outcomes, n):
     assert min(counts[verdict] for verdict in GOOD) > n / 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_odd_files_are_read_or_refused(kind):
     pytest.importorskip("h5py")

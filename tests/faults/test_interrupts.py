@@ -47,6 +47,7 @@ def bits(fitted):
     return fitted.selected_.tobytes(), np.asarray(fitted.coef_).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fit_is_interrupted_in_a_kernel_and_the_next_is_as_before(case, lab, calls):
@@ -63,6 +64,7 @@ def test_a_fit_is_interrupted_in_a_kernel_and_the_next_is_as_before(case, lab, c
     assert interrupts.STOP.value == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in FITS]
 )

@@ -29,17 +29,20 @@ def continued(folder):
     return f"interrupted\ncontinue with --resume {folder / 'trial'}\n"
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_same_bits(of_message):
     done = run(of_message, at=2, how=signal.SIGKILL)
     assert end_of(of_message, done, signal.SIGKILL) == "identical", done.stderr
 
 
+@pytest.mark.nightly
 def test_a_run_terminated_in_a_kernel_is_resumed_to_the_same_bits(of_message):
     done = run(of_message, moment="kernel", at=AFTER_THE_FIRST, how=signal.SIGTERM)
     assert done.stderr.endswith(continued(of_message)), done.stderr
     assert end_of(of_message, done, signal.SIGTERM) == "identical"
 
 
+@pytest.mark.nightly
 def test_a_second_ctrl_c_while_things_are_put_in_order_changes_nothing(of_message):
     """It ended the process without a word."""
     done = run(of_message, at=2, twice=True)
@@ -47,6 +50,7 @@ def test_a_second_ctrl_c_while_things_are_put_in_order_changes_nothing(of_messag
     assert end_of(of_message, done, signal.SIGINT) == "identical"
 
 
+@pytest.mark.nightly
 def test_an_interrupt_while_matplotlib_is_imported_leaves_a_run_to_be_resumed(of_message):
     """It ended with the traceback of a RuntimeError."""
     done = run(of_message, moment="matplotlib", at=1)
@@ -54,6 +58,7 @@ def test_an_interrupt_while_matplotlib_is_imported_leaves_a_run_to_be_resumed(of
     assert end_of(of_message, done, signal.SIGINT) == "identical"
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_whole_is_not_said_to_be_interrupted(of_message):
     done = run(of_message, moment="rename", at=1)
     assert (done.returncode, "interrupted" in done.stderr) == (0, False), done.stderr
@@ -70,6 +75,7 @@ def test_an_ingest_that_is_stopped_leaves_nothing(tmp_path, moment, how):
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "at", "how"),
     [
@@ -91,6 +97,7 @@ def test_an_ingest_by_workers_that_is_stopped_leaves_nothing(tmp_path, moment, a
     assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
+@pytest.mark.slow
 def test_a_store_that_is_whole_is_not_said_to_be_interrupted(tmp_path):
     (tmp_path / "table.csv").write_text(TABLE)
     done = command(tmp_path, "ingest", "table.csv", "s.zarr", "--target", "y", moment="rename", at=1)

@@ -12,6 +12,7 @@ def campaign(tmp_path_factory):
     return Campaign(tmp_path_factory.mktemp("losses"), seed=18)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "loss"),
     [

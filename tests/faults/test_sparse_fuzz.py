@@ -16,6 +16,7 @@ def examine(outcomes, n):
     assert counts["refused"] > n / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_some_odd_texts_are_read_right_or_refused_at_their_line(kind):
     examine(campaign(kind, seed=0, n=1000), 1000)

@@ -54,6 +54,7 @@ def steps_of(folder):
     return {path.name for path in (folder / "rows").glob("ingest-encode-*.json")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "at"),
     [
@@ -186,6 +187,7 @@ def test_two_ingests_to_one_path_do_not_meet(source, tmp_path, monkeypatch):
     np.testing.assert_array_equal(store.target.shape, 1500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [2_000, 20_000])
 def test_files_that_may_not_grow_are_told_as_a_full_disk(source, tmp_path, most):
     limit = f"import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); n = {most}"

@@ -16,6 +16,7 @@ def examine(outcomes, n):
     assert sum(outcome.n_read > 0 for outcome in outcomes) > n / 3
 
 
+@pytest.mark.slow
 def test_some_odd_texts_are_read_as_by_arrow():
     examine(campaign(seed=0, n=500), 500)
 

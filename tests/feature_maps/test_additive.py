@@ -96,6 +96,7 @@ def test_products_of_a_map_are_its_kernel(feature_map: AdditiveMap, error: float
     assert np.sqrt(((found - exact) ** 2).mean() / (exact**2).mean()) < error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [5, 20, 100])
 def test_the_unary_code_errs_within_a_level_alone(levels: int) -> None:
     a, b = np.random.default_rng(1).random((2, 200_000))
@@ -132,6 +133,7 @@ def test_a_score_is_the_sum_of_squares_of_its_columns(
         np.testing.assert_allclose(np.delete(of_unit.sum(axis=1), 3), 1.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     which=st.sampled_from(range(len(MAPS))),

@@ -97,6 +97,7 @@ def trees(draw, n_columns):
     return draw(st.permutations(lists))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_pruned_tree_gives_what_a_scan_of_all_groups_gives(data):
@@ -111,6 +112,7 @@ def test_a_pruned_tree_gives_what_a_scan_of_all_groups_gives(data):
     assert n_visited <= groups.n_groups
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_tree_pruned_with_what_chance_gives_is_a_scan_of_all_groups_too(data):
@@ -176,6 +178,7 @@ def make(n_samples=600, n_features=60, seed=0):
     return X, (y > 0.0).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["apg", "exact"])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_overlapping_groups_are_what_copies_of_their_columns_are(solver, loss):
@@ -242,6 +245,7 @@ def test_the_score_of_a_group_may_be_the_mean_of_its_columns():
         assert selector.groups_.tolist() == [first]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*constant")
 def test_a_group_is_not_taken_for_its_size():
     """Of 400 dummies that say nothing the sum of scores is larger than of two that matter, over many draws."""

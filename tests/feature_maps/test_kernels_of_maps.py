@@ -82,6 +82,7 @@ def test_the_score_of_a_column_is_that_of_its_kernel(feature_map, error, is_spar
     np.testing.assert_allclose(scores_of(implicit, v), [v @ kernel @ v for kernel in kernels], rtol=3.0 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature_map", ["histogram_intersection", "additive_chi2", "splines", "pairs"])
 @pytest.mark.parametrize("n_samples", [2_000, 8_000])
 def test_the_columns_of_a_map_that_are_kept_take_what_was_promised(feature_map, n_samples):

@@ -68,6 +68,7 @@ def make(seed, n_classes=1, signed=True, share=1.0, n_samples=600, n_features=19
     return X, weight, v - takes_part * (v.sum(axis=1) / takes_part.sum())[:, None]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @drawn(
     seed=st.integers(0, 10**6),

@@ -103,6 +103,7 @@ class LostWhenDone:
         return call
 
 
+@pytest.mark.slow
 def test_a_central_node_that_is_lost_when_all_is_done_costs_nothing(workers, store, monkeypatch):
     stored, support = store
     address, finished = ActorsOnDask.address, LastingTasks.finished
@@ -156,6 +157,7 @@ def test_workers_beside_a_central_node_find_the_features(store, workers):
     assert selector.result_.communication["n_calls"] >= len(history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["worker", "node"])
 def test_a_killed_process_costs_nothing_but_time(store, workers, victim):
     stored, support = store
@@ -295,6 +297,7 @@ def test_a_run_leaves_no_node_behind(store, workers):
     assert not workers.actors._futures
 
 
+@pytest.mark.nightly
 def test_tasks_that_last_need_a_cluster():
     with pytest.raises(RunError, match="need a cluster"):
         Here().actors.keep_running(print, [1], name="nothing")

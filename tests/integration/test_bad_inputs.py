@@ -162,6 +162,7 @@ def ingest(workshop, asked):
     return workshop.daskfs("ingest", asked["path"], "store.zarr", *options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD_HEADERS)
 def test_a_bad_header_is_refused_by_every_command(workshop, case):
     files, options, expected = BAD_HEADERS[case]
@@ -288,6 +289,7 @@ BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD_PIPELINES)
 def test_a_bad_pipeline_is_refused_with_its_place_and_executes_nothing(workshop, monkeypatch, case):
     monkeypatch.delenv("DASKFS_UNSET", raising=False)
@@ -327,6 +329,7 @@ def test_a_bad_override_is_refused(workshop, override):
     assert workshop.contents() == before
 
 
+@pytest.mark.slow
 def test_a_plan_over_the_limit_is_refused_and_its_remedies_work(workshop):
     source = {"kind": "synthetic", "n_samples": 4000, "n_features": 500}
     workshop.pipeline(source=source, select={"method": "message", "n_subsets": 1}, cluster={"memory_limit": "414MiB"})
@@ -374,6 +377,7 @@ ODD_TABLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ODD_TABLES)
 def test_odd_tables_run(workshop, case):
     workshop.write("table.csv", ODD_TABLES[case])

@@ -70,6 +70,7 @@ def test_the_readme_has_two_commands_that_set_up_and_go():
     assert test == ".venv-test/bin/python -m pytest -n 2"
 
 
+@pytest.mark.slow
 def test_the_quickstart_ends_with_the_path_of_its_report(tmp_path):
     done = run_elsewhere(ROOT / "pipelines" / "quickstart.yaml", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -126,6 +127,7 @@ SPLITS = [  # of flights_houston one is enough; benchmarks/real_data.py takes mo
 ]
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize(
     ("name", "seed"), [SPLITS[0], *(pytest.param(*split, marks=pytest.mark.nightly) for split in SPLITS[1:])]

@@ -147,6 +147,7 @@ INTRUDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", INTRUDERS)
 def test_what_does_not_belong_there_is_named_by_verify_and_by_a_fit(workshop, store, case):
     damage, expected = INTRUDERS[case]
@@ -284,6 +285,7 @@ def test_a_full_disk_ends_a_run_in_one_line(workshop, store, small_disk):
         assert workshop.contents() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["selected.csv", "metrics.json", "history.parquet", "report.html", "pipeline.yaml"])
 def test_a_disk_that_fills_up_late_leaves_a_run_that_can_be_resumed(workshop, store, monkeypatch, file):
     write_text, replace = Path.write_text, Path.replace

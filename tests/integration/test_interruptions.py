@@ -91,6 +91,7 @@ def scheduler(tmp_path):
         yield process, address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [20_000, 200_000])
 def test_ctrl_c_during_ingest_leaves_nothing(workshop, rows):
     lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(rows)]
@@ -109,6 +110,7 @@ def test_ctrl_c_during_ingest_leaves_nothing(workshop, rows):
     assert workshop.contents() == before
 
 
+@pytest.mark.slow
 def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
     lines = [f"{i % 17},{i * 7 % 13},{i * i % 11},{i % 5}" for i in range(200_000)]
     workshop.write("table.csv", "\n".join(["a,b,c,y", *lines, ""]))
@@ -120,6 +122,7 @@ def test_a_killed_ingest_is_cleared_away_by_the_next(workshop):
     assert sorted(path.name for path in workshop.folder.iterdir()) == ["store.zarr", "table.csv"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
     shutil.copytree(whole / "trial.zarr", workshop.folder / "s.zarr")
     options = ("s.zarr", "--n-subsets", 800, "--memory-limit", "480MiB", "--output")
@@ -152,6 +155,7 @@ def test_a_killed_worker_is_replaced(at_work, whole):
     same_bits(at_work, whole)
 
 
+@pytest.mark.nightly
 def test_a_scheduler_started_elsewhere_gives_the_same_bits(at_work, whole, scheduler):
     _, address = scheduler
     ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
@@ -160,6 +164,7 @@ def test_a_scheduler_started_elsewhere_gives_the_same_bits(at_work, whole, sched
     assert (at_work.folder / "trial" / "dask.html").stat().st_size > 0
 
 
+@pytest.mark.nightly
 def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler):
     central, address = scheduler
     with at_work.start("run", "pipeline.yaml", "--scheduler", address) as process:
@@ -181,6 +186,7 @@ def test_an_address_where_nobody_answers_is_named(at_work, address):
     assert at_work.contents() == before
 
 
+@pytest.mark.nightly
 def test_of_two_runs_into_one_folder_one_is_refused(at_work, whole):
     with at_work.start("run", "pipeline.yaml") as one, at_work.start("run", "pipeline.yaml") as other:
         ended = sorted(map(at_work.finish, (one, other)), key=lambda run: run.code)

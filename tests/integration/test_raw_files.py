@@ -50,6 +50,7 @@ def write_reviews(path: Path, n_rows: int) -> None:
     path.write_text("".join(rows), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_small_click_log_is_learnt_from_as_it_is_read_and_its_fields_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("DASKFS_DATA", str(tmp_path))
     write_clicks(tmp_path / "clicks.tsv", 3000)
@@ -60,6 +61,7 @@ def test_a_small_click_log_is_learnt_from_as_it_is_read_and_its_fields_are_named
     assert "loss" in said, "the progressive loss"
 
 
+@pytest.mark.nightly
 def test_small_reviews_are_selected_by_their_pairs_of_words(tmp_path, monkeypatch):
     monkeypatch.setenv("DASKFS_DATA", str(tmp_path))
     write_reviews(tmp_path / "reviews.jsonl", 800)

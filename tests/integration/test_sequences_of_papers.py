@@ -27,6 +27,7 @@ def metrics_of(pipeline: Path, folder: Path, *overrides: str) -> dict[str, dict[
     return json.loads((folder / "run" / "metrics.json").read_text())
 
 
+@pytest.mark.nightly
 def test_species_of_made_up_genomes_are_told_apart_by_the_kmers_of_each(tmp_path, monkeypatch):
     monkeypatch.setenv("DASKFS_DATA", str(tmp_path))
     rng = random.Random(0)
@@ -46,6 +47,7 @@ def test_species_of_made_up_genomes_are_told_apart_by_the_kmers_of_each(tmp_path
     assert "No feature is listed" in report
 
 
+@pytest.mark.nightly
 def test_made_up_splice_sites_are_found_where_they_are(tmp_path, monkeypatch):
     monkeypatch.setenv("DASKFS_DATA", str(tmp_path))
     rng, lines = random.Random(0), []

@@ -135,6 +135,7 @@ def test_a_folder_with_a_file_and_its_packed_copy_is_refused(workshop, kind, fil
     assert workshop.daskfs("ingest", "rows", "s.zarr", *command).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst"])
 def test_a_packed_file_that_was_cut_is_refused(workshop, kind, file, ending):
     from tests.faults.sparse_fuzz import PACKERS
@@ -181,6 +182,7 @@ def large(workshop, kind):
     return workshop.write(name, content_of(kind, lines * 10_000))
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_text_is_read_leaves_nothing(workshop, kind, large):
     before = workshop.contents()
     with workshop.start("ingest", large.name, "s.zarr", *OPTIONS.get(kind, [])) as process:
@@ -194,6 +196,7 @@ def test_ctrl_c_while_a_text_is_read_leaves_nothing(workshop, kind, large):
     assert workshop.contents() == before
 
 
+@pytest.mark.slow
 def test_of_two_that_write_one_store_one_does_and_the_other_is_refused(workshop, kind, large):
     command = ("ingest", large.name, "s.zarr", *OPTIONS.get(kind, []))
     with workshop.start(*command) as one, workshop.start(*command) as other:
@@ -205,6 +208,7 @@ def test_of_two_that_write_one_store_one_does_and_the_other_is_refused(workshop,
     assert not list(workshop.folder.glob("*.unfinished"))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_nothing_is_left(workshop, kind, large):
     """As a limit of files' sizes, which every write hears of."""
     if kind == "text":
@@ -231,6 +235,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lines", STREAMS)
 def test_a_pipe_that_gives_what_it_should_not_is_refused_in_a_line(workshop, lines):
     command = ["select", "-", "--method", "mission", "--n-features", "1", "--format", lines]

@@ -27,6 +27,7 @@ def until_it_runs(workshop):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_run_elsewhere_is_watched_to_its_end(workshop):
     with workshop.start("run", workshop.pipeline()) as run:
         until_it_runs(workshop)
@@ -39,6 +40,7 @@ def test_a_run_elsewhere_is_watched_to_its_end(workshop):
     assert json.loads(once.output)["kind"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
     with workshop.start("run", workshop.pipeline()) as run:
         until_it_runs(workshop)

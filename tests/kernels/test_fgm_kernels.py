@@ -114,6 +114,7 @@ def test_multiple_kernel_learning_finds_the_same_optimum(loss, solve):
     assert gap_of(groups, rows, other.coef, other.shift)[0] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_active_groups_share_the_largest_norm_and_the_weights_are_their_shares(loss):
     groups, rows = a_problem(loss)

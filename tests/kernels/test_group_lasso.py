@@ -89,6 +89,7 @@ def block_of(X, kind):
     return column_entries(rows.indptr.astype(np.int64), rows.indices, rows.data, X.shape[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "entries"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("loss", LOSSES)

@@ -317,6 +317,7 @@ def test_of_more_columns_than_are_kept_a_gram_made_whole_leaves_those_that_enter
         np.testing.assert_array_equal(found.coef, least_squares_from_cache(whole.gram, columns).coef)
 
 
+@pytest.mark.slow
 def test_another_process_computes_the_same_bits():
     code = (
         "import numpy as np\nfrom daskfs.kernels.lasso.path import lasso_path\n"

@@ -109,6 +109,7 @@ print(*[len(kernel.stats.cache_hits) for kernel in (scaled, doubled)])
 """
 
 
+@pytest.mark.slow
 def test_a_change_compiles_what_depends_on_it_and_nothing_else(package):
     """numba alone would run the old `factor`: it looks at the file of the caller only."""
     assert run_in(package, CALLS) == ["10.0", "10.0", "0", "0"]
@@ -130,6 +131,7 @@ OF_A_RECORD = (
 )
 
 
+@pytest.mark.slow
 def test_a_record_whose_fields_change_places_compiles_again(package):
     (package / "records.py").write_text(RECORD)
     (package / "kernels" / "other.py").write_text(OF_A_RECORD)
@@ -140,6 +142,7 @@ def test_a_record_whose_fields_change_places_compiles_again(package):
     assert run_in(package, code) == ["2.0", "1"]
 
 
+@pytest.mark.slow
 def test_a_record_that_the_kernels_file_does_not_import_is_warned_of(package):
     """Else machine code on disk would outlive a change of its fields."""
     (package / "records.py").write_text(RECORD)
@@ -151,6 +154,7 @@ def test_a_record_that_the_kernels_file_does_not_import_is_warned_of(package):
     assert "Pair," in run_in(package, code)
 
 
+@pytest.mark.slow
 def test_two_processes_compile_at_once_and_both_are_kept(package):
     """An index that both read, change and write would lose one, or give one's machine code to the other's types."""
     code = "from daskfs.kernels.other import doubled; import sys; input(); print(doubled({}))"
@@ -165,6 +169,7 @@ def test_two_processes_compile_at_once_and_both_are_kept(package):
     assert run_in(package, "print(doubled(5.0), doubled(2**62), len(doubled.stats.cache_hits))")[-1] == "2"
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_need_the_same_one_compiles_it(package):
     """Whoever comes second waits, and loads what the first has kept."""
     code = "from daskfs.kernels.caller import scaled; input(); print(scaled(5.0), len(scaled.stats.cache_hits))"
@@ -177,6 +182,7 @@ def test_of_two_processes_that_need_the_same_one_compiles_it(package):
         assert sorted(process.communicate()[0] for process in both) == ["10.0 0\n", "10.0 1\n"]
 
 
+@pytest.mark.slow
 def test_who_cannot_compile_is_not_waited_for(package):
     (package / "kernels" / "other.py").write_text(
         "from daskfs.kernels.jit import kernel\n\n@kernel\ndef inner(x):\n    return x.nothing\n\n"
@@ -186,6 +192,7 @@ def test_who_cannot_compile_is_not_waited_for(package):
     assert run_in(package, code + "\n" + code) == ["failed", "failed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_a_file_cut_short_is_compiled_again(package, ending):
     """A machine that goes down as a file is written may leave part of it."""
@@ -196,6 +203,7 @@ def test_a_file_cut_short_is_compiled_again(package, ending):
     assert run_in(package, CALLS) == ["10.0", "10.0", "1", "1"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_no_error(package):
     """A disk that is full as numba writes: it raises, after it has compiled."""
     code = """

@@ -50,6 +50,7 @@ def of(words, names):
     return [name for name in names if any(word in name.rpartition(".")[2] for word in words)]
 
 
+@pytest.mark.nightly
 def test_a_squared_fit_compiles_no_other_loss(tmp_path):
     names = compiled_by("online_substitution", "squared", tmp_path)
     assert of(["huber_values"], names), "the squared loss is Huber's without a threshold"

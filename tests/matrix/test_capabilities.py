@@ -374,6 +374,7 @@ def test_every_capability_is_forwarded(view):
     assert CAPABILITIES - own == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

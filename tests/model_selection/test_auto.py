@@ -124,6 +124,7 @@ def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how
     assert selector.result_.parameters["method"] == selector.selector_.method
 
 
+@pytest.mark.slow
 def test_cv_says_the_same():
     X, y = data()
     np.testing.assert_array_equal(Auto("cv").fit(X, y).coef_, Auto().fit(X, y).coef_)
@@ -137,6 +138,7 @@ def polygenic(seed, n=400, p=300):
     return X[:n], mean[:n] + rng.standard_normal(n), X[n:], mean[n:]
 
 
+@pytest.mark.nightly
 def test_where_many_weak_features_count_many_are_kept_and_predict_better_than_thirty():
     gains, sizes = [], []
     for seed in range(5):
@@ -148,6 +150,7 @@ def test_where_many_weak_features_count_many_are_kept_and_predict_better_than_th
     assert np.mean(gains) > 0.1
 
 
+@pytest.mark.slow
 def test_the_classes_of_sparse_rows_are_compared_on_two_scales():
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((400, 1_200), density=0.02, rng=rng, format="csr")
@@ -166,6 +169,7 @@ def means_but_mission(selector):
     return found["mean_test_score"][found["method"] != "mission"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.9])
 def test_how_columns_are_kept_does_not_decide_on_which_scales_they_are_compared(share):
     X, y = data(300, 90)
@@ -177,6 +181,7 @@ def test_how_columns_are_kept_does_not_decide_on_which_scales_they_are_compared(
     assert scalings == ({None, "unit", "none"} if share > 0.5 else {None, "unit"})
 
 
+@pytest.mark.slow
 def test_folds_are_those_of_the_same_rows_in_memory(tmp_path):
     X, y = data(200, 60)
     ingest(X, tmp_path / "X.zarr", y=y, random_state=0)
@@ -184,6 +189,7 @@ def test_folds_are_those_of_the_same_rows_in_memory(tmp_path):
     np.testing.assert_allclose(means_but_mission(stored), means_but_mission(given), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_several_classes_are_compared_without_online_substitution():
     X, y = data(450, 12)
     label = np.digitize(y, [-1.0, 1.0]).astype(str)
@@ -204,6 +210,7 @@ def test_a_class_of_a_single_row_that_a_fold_lacks_says_nothing_there(made):
     assert selector.score(X, label) > 0.6
 
 
+@pytest.mark.slow
 def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
     X, y = data(600, 1_500)
     shape = (600, 1_500, "float64")
@@ -222,6 +229,7 @@ def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
     assert Auto().plan(*shape, fault.value.needed_nbytes)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_a_limit_that_all_keep_gives_the_same_answer(is_sparse):
     X, y = data(300, 120)
@@ -264,6 +272,7 @@ def test_more_than_can_be_compared_is_the_recommended_methods_alone():
     assert plan.n_passes == FGM("cv").plan(2_000_000, 74, "float32", None).n_passes
 
 
+@pytest.mark.slow
 def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
     X, y = data()
     header = ",".join([*(f"f{j}" for j in range(20)), "y"])
@@ -290,6 +299,7 @@ def bent(n=1_200, seed=0):
     return X, 2.0 * np.abs(X[:, 1]) + np.sin(2.0 * X[:, 3]) + 0.5 * X[:, 5] + 0.5 * rng.standard_normal(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["numbers", "two classes", "three classes"])
 def test_effects_that_are_no_straight_line_are_curves(target):
     X, y = bent(2_000)
@@ -311,6 +321,7 @@ def test_effects_that_are_no_straight_line_are_curves(target):
     assert pickle.loads(pickle.dumps(selector)).predict(X[:5]).tolist() == selector.predict(X[:5]).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_straight_lines_stay_columns(seed):
     rng = np.random.default_rng(seed)
@@ -321,6 +332,7 @@ def test_straight_lines_stay_columns(seed):
     assert "fgm over curves" in selector.result_.notes[0]
 
 
+@pytest.mark.slow
 def test_few_rows_and_sparse_ones_have_no_curves():
     X, y = bent(1_000)
     sparse = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
@@ -347,6 +359,7 @@ def test_curves_are_taken_where_they_are_clearly_better(metric, sign):
     assert chosen([curves])[0] is curves
 
 
+@pytest.mark.nightly
 def test_a_run_with_curves_is_applied_to_other_rows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X, y = bent(2_000)

@@ -50,6 +50,7 @@ RESUMED = [(toy, "a_fit_resumed_after_any_save_ends_with_the_same_bits") for toy
 EXAMINED = [(toy, name) for toy in TOYS for name in QUICK] + RESUMED
 
 
+@pytest.mark.slow
 @pytest.mark.every_case
 @pytest.mark.parametrize(("toy", "name"), EXAMINED, ids=[f"{toy.name}-{name}" for toy, name in EXAMINED])
 def test_it_passes_the_examination_of_every_method(toy, name, lab):

@@ -54,6 +54,7 @@ def test_the_body_fat_example_of_stabs_has_its_bounds():
     assert expected_false_selections(0.96, 3, 10, 50, "unimodal") == pytest.approx(0.176, rel=3e-3)
 
 
+@pytest.mark.slow
 def test_any_two_give_the_third_as_in_stabs():
     assert largest_n_selected(0.6, 0.2, 200) == 6
     assert largest_n_selected(0.6, 0.2, 200, assumption="unimodal") == 3
@@ -73,6 +74,7 @@ def test_what_cannot_be_had_is_refused():
         error_control(100, threshold=0.6)
 
 
+@pytest.mark.slow
 def test_bounds_fall_with_what_is_supposed_and_with_the_threshold_and_rise_with_q():
     for q, p, n_pairs in itertools.product((1, 2.5, 8), (60, 1000), (25, 50)):
         thresholds = np.arange(n_pairs + 3, 2 * n_pairs + 1, 7) / (2 * n_pairs)

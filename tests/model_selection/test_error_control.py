@@ -58,6 +58,7 @@ def test_on_the_same_draws_as_knockpy_the_same_features_are_selected(design):
     assert found.distance < 1e-3
 
 
+@pytest.mark.slow
 def test_a_few_data_sets_keep_what_is_promised():
     few = error_control.knockoffs("AR(1)", 12, fdr=0.2)
     assert few.share <= 0.2 + 3 * few.share_error

@@ -46,6 +46,7 @@ def test_quantiles_are_those_of_the_normal_distribution():
         assert normal_quantile(u) == pytest.approx(norm.ppf(u), rel=1e-14, abs=1e-15)
 
 
+@pytest.mark.slow
 def test_noise_is_normal_and_of_rows_columns_and_draws_that_do_not_go_together():
     def table(key, rows, columns):
         return np.array([[noise(np.uint64(key), np.uint64(i), np.uint64(j)) for j in columns] for i in rows])

@@ -223,6 +223,7 @@ def stand_in(seed, n=200, p=60):
     return X, X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selector", [LassoCut(3), OrthogonalMatchingPursuit(3), FGM(3)], ids=lambda one: one.method)
 def test_a_stand_in_is_selected_less_often_and_what_it_stands_for_is_not(selector):
     frequencies = {}

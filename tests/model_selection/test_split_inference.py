@@ -32,6 +32,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("name", QUICK)

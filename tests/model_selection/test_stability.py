@@ -73,6 +73,7 @@ def test_frequencies_are_those_of_fits_on_the_halves():
     assert selector.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_a_bound_that_is_asked_for_says_how_many_are_selected_or_raises_the_threshold():
     X, y = data()
     told = StabilitySelection(OrthogonalMatchingPursuit(), n_pairs=20, pfer=0.5).fit(X, y)

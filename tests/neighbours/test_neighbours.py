@@ -37,6 +37,7 @@ def assert_all_are_right(printed):
     assert printed[-1] == f"{len(user_functions.PLAIN)} functions, 0 wrong", "\n".join(printed)
 
 
+@pytest.mark.slow
 def test_functions_of_others_compile_between_fits(tmp_path):
     """The first process compiles our kernels, the second loads them; each has functions before, between and after."""
     for _ in range(2):

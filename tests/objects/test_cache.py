@@ -41,6 +41,7 @@ def n_asked(server, read):
     return found, len(asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "lz4", "sharded", "sparse"])
 def test_what_was_fetched_once_is_not_asked_for_again(server, folder, kind):
     url = f"s3://bucket/{kind}.zarr"
@@ -118,6 +119,7 @@ def test_what_lies_in_the_object_store_is_verified_and_not_its_copy(server, fold
     assert len(copies_in(folder)) == n_copies
 
 
+@pytest.mark.slow
 def test_the_bound_holds_and_what_is_idle_makes_room(server, folder, monkeypatch):
     nbytes = DENSE.nbytes // 2
     monkeypatch.setenv(cache.SIZE, str(nbytes / 2**30))

@@ -110,6 +110,7 @@ def root(request, monkeypatch, tmp_path):
     return f"{request.param}/{request.param.partition(':')[0]}"
 
 
+@pytest.mark.slow
 def test_a_store_is_written_and_read(root, tmp_path, monkeypatch):
     y = X[:, 0] + rng.normal(size=3000)
     local = daskfs.ingest(X, tmp_path / "x.zarr", y=y, tile_shape=(512, 16))

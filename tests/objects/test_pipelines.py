@@ -42,6 +42,7 @@ def everything_in(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_pipeline_from_objects_to_objects(write, tmp_path, server):
     pipeline = load_pipeline(write(document()))
     outcome = run_pipeline(pipeline)
@@ -123,6 +124,7 @@ def test_errors_show_no_secret(write, server, monkeypatch):
     assert "kept-dark" not in f"{caught.value!r} {caught.value}"
 
 
+@pytest.mark.slow
 def test_commands_take_urls(write, server, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     store = "s3://bucket/out/x.zarr"

@@ -77,6 +77,7 @@ def left_in(folder):
     return [name for name, content in found.items() if MARKER.encode() in content or MARKER in name]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_no_secret_behind(pipeline, tmp_path, heard, capfd, server):
     path = pipeline(cluster={"kind": "local", "n_workers": 1, "memory_limit": "1GiB"})
     output = said("plan", path) + said("plan", path, "--json") + said("run", path)

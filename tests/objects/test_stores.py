@@ -43,6 +43,7 @@ def sharded(path):
     return daskfs.open_store(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "lz4", "sharded", "sparse"])
 def test_a_store_of_objects_is_the_local_one_bit_for_bit(server, tmp_path, kind):
     make = (lambda path: sharded(path)) if kind == "sharded" else (lambda path: made(path, kind))
@@ -100,6 +101,7 @@ def test_a_selection_from_objects_is_that_from_files(server, tmp_path, kind, sel
     np.testing.assert_array_equal(remote.coef_, local.coef_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["dense", "lz4", "sparse"])
 def test_a_server_that_fails_now_and_then_changes_no_bit(server, kind, seed, monkeypatch):

@@ -255,6 +255,7 @@ def test_every_option_of_a_source_can_be_written(kind):
     assert set(model["properties"]) - {"kind", "names"} == set(options_of(kind)) - {"names"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", ["select: 3", "cluster: {kind: loca}", "extra: 1", "version: '1'"])
 def test_the_json_schema_refuses_what_the_model_refuses(document, bad):
     schema = json_schema("pipeline")
@@ -285,6 +286,7 @@ def test_a_refit_is_by_what_there_is_and_a_ridge_goes_with_it(document, write):
     assert "refit.ridge" in fault_of(path, "refit={by: ridge, ridge: -1}")
 
 
+@pytest.mark.nightly
 def test_an_error_of_many_places_stays_readable(document, write):
     document["select"] = [{"method": "message", f"wrong{k}": "x" * 5000} for k in range(200)]
     fault = fault_of(write(document))

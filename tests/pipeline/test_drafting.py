@@ -163,6 +163,7 @@ def test_names_of_several_lines_and_signs_of_yaml_are_kept(tmp_path: Path) -> No
     assert list(read_yaml(drafted.schema)["columns"]) == [*names, "y"]
 
 
+@pytest.mark.slow
 def test_a_number_too_large_for_float32_is_stored_as_the_error_says(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("a,b,y\n" + "".join(f"{k}e37,{k % 5},{k + 0.5}\n" for k in range(60)))

@@ -31,6 +31,7 @@ def doubts(one, **metrics):
     return [*doubts_of_test(one, record_of_test(one, float(one.y.mean()), metrics), metrics)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [60, 8_000])
 def test_intervals_hold_the_truth_nearly_always(n):
     """Of 100 samples of residuals of variance 4: 95 are expected, and at least 85 in all but one of 10,000 cases."""
@@ -143,6 +144,7 @@ def test_what_a_selector_remarks_is_a_warning_of_the_report(document, write, tmp
     assert {*remarks} <= {*result.evidence.warnings}
 
 
+@pytest.mark.slow
 def test_selections_of_one_run_are_compared_on_its_test_rows_and_the_refits_too(document, write, tmp_path):
     wrong = {"method": "online_substitution", "n_features_to_select": 1, "label": "one"}
     document["select"] = [{"method": "message", "n_subsets": 1}, wrong]

@@ -68,6 +68,7 @@ def stop_in_the_middle(pipeline, how):
     return process.returncode, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "code"),
     [
@@ -118,6 +119,7 @@ def test_a_run_interrupted_before_anything_was_computed_leaves_nothing(document,
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_run_whose_report_fails_can_be_resumed(document, write, tmp_path, monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("no ink")

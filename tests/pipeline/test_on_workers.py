@@ -23,6 +23,7 @@ def files_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_running_cluster_makes_the_store_and_predicts_the_rows_for_testing(document, write, running, monkeypatch):
     """The same store byte for byte, the same numbers bit for bit."""
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 1 << 14)

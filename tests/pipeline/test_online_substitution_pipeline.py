@@ -29,6 +29,7 @@ def outcome(tmp_path_factory):
     return folder, run_pipeline(load_pipeline(PIPELINE, overrides))
 
 
+@pytest.mark.slow
 def test_the_pipeline_that_ships_finds_the_true_features_by_every_rule(outcome):
     folder, found = outcome
     for label in ("exchange", "os", "paper", "svm"):
@@ -48,6 +49,7 @@ def test_the_report_shows_how_the_objective_fell(outcome):
     assert max(widths) == 100.0
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_every_parameter(outcome):
     folder, _ = outcome
     parameters = ["--n-features", "20", "--set", "rule=os", "--set", "always_include=[7, x3]", "--test", "0.2"]

@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parents[2] / "pipelines"
 PIPELINES = sorted(path for path in FOLDER.rglob("*.yaml") if "runs" not in path.relative_to(FOLDER).parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
 def test_every_pipeline_is_valid(path, monkeypatch):
     monkeypatch.setenv("DASKFS_DATA", "/data")
@@ -32,6 +33,7 @@ def test_the_first_thing_to_run_finds_the_body_mass_index(tmp_path):
     assert outcome.results["message"].metrics["r2"] > 0.3
 
 
+@pytest.mark.slow
 def test_mission_runs_as_it_stands(tmp_path):
     overrides = [f"store.path={tmp_path / 'store.zarr'}", f"output={tmp_path / 'run'}"]
     outcome = run_pipeline(load_pipeline(FOLDER / "mission.yaml", overrides))

@@ -186,6 +186,7 @@ def test_the_client_of_small_workers_has_a_limit_of_its_own():
 IN_PIPELINES = [case for case in CASES if "runs_in_a_pipeline" not in case.unfit]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", IN_PIPELINES, ids=lambda case: case.name)
 def test_the_limit_that_a_refusal_names_is_accepted(case, write):
     """And not refused again for what the client holds beside the tasks, which took all that was left to them."""

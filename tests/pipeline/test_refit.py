@@ -54,6 +54,7 @@ def test_the_refit_is_the_ridge_fit_of_the_selected_columns_on_the_training_rows
     assert result.metrics["r2"] != result.metrics["refit_r2"]
 
 
+@pytest.mark.slow
 def test_it_stands_in_every_file_of_the_run(document, write):
     folder, *_ = run_with(document, write)
     record = json.loads((folder / "result.json").read_text())

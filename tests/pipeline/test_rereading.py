@@ -56,6 +56,7 @@ def test_tiles_that_a_plan_names_end_the_reading_again(write, select):
     assert not planned(pipeline_of(write, WIDE, select, tile_shape=tiles)).rereadings
 
 
+@pytest.mark.nightly
 def test_a_run_with_the_tiles_that_were_named_decodes_each_about_once(write, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "TOLD_NBYTES", 0)
     counted, strips = Counter(), TileReader._strips

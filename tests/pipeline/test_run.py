@@ -110,6 +110,7 @@ def test_two_classes_are_measured_by_accuracy_and_auc(two_classes, write, tmp_pa
     assert result.metrics["auc"] == pytest.approx(auc(y, log_odds), rel=1e-12)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("bounds", [[0.0], [-2.0, 2.0]], ids=["two classes", "three"])
 def test_labels_are_measured_as_scikit_learn_measures_them(document, write, tmp_path, bounds):
     table = pd.read_csv(tmp_path / "table.csv")

@@ -67,6 +67,7 @@ def k_support_norm_squared(w, k):
     raise AssertionError("no r fits")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("k", [2, 5])
 def test_run_to_the_end_it_is_the_optimum_of_the_k_support_norm(loss, k):
@@ -88,6 +89,7 @@ def test_run_to_the_end_it_is_the_optimum_of_the_k_support_norm(loss, k):
     assert objective == pytest.approx(selector.result_.history["objective"].iloc[-1], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_gap_of_an_early_stop_is_wide_and_is_said():
     X, y = make()
     selector = FGM(5, C=10.0, certify=True).fit(X, y)
@@ -177,6 +179,7 @@ def dummies(seed, n_samples=1000, n_rare=3000):
     return X, z - np.median(z) + rng.logistic(size=n_samples) > 0.0
 
 
+@pytest.mark.slow
 def test_categories_of_few_rows_are_not_selected_by_chance():
     found = []
     for seed in range(8):
@@ -200,6 +203,7 @@ def test_dummies_beside_measured_columns_in_any_unit_are_found_as_before():
     assert any("none is of dummies" in note for note in FGM(6).fit(X, y).result_.notes)
 
 
+@pytest.mark.slow
 def test_dummies_as_arrays_entries_and_stores_are_scaled_alike(tmp_path):
     X, y = dummies(0, 600, 200)
     X = X.astype(np.float32)

@@ -68,6 +68,7 @@ def test_the_first_pass_takes_the_columns_of_the_largest_sums_over_the_classes()
     assert sorted(selector.selected_) == sorted(np.argsort(-scores)[:5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_run_to_the_end_it_is_the_optimum_of_the_k_support_norm_of_the_columns_norms(loss):
     X, y = make(n_samples=150, n_features=70)
@@ -113,6 +114,7 @@ def test_sparse_columns_give_the_answer_of_dense_ones(density):
     assert_same_answer(*(FGM(15, loss="squared_hinge").fit(view) for view in views), FLOAT32)
 
 
+@pytest.mark.slow
 def test_a_weight_of_two_is_a_row_twice_and_one_of_zero_none():
     X, y = make()
     weight = np.random.default_rng(0).integers(0, 3, len(y))

@@ -40,6 +40,7 @@ def store(data, tmp_path_factory):
     return ingest(X, tmp_path_factory.mktemp("fgm") / "p.zarr", y=y, tile_shape=(256, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])

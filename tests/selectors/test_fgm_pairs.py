@@ -75,6 +75,7 @@ def test_each_product_is_shown_with_what_its_columns_do_alone(kind):
         assert [parent.rank for parent in parents] == [ranks[j] for j in numbers]
 
 
+@pytest.mark.slow
 def test_what_columns_do_alone_is_what_fgm_sees_of_them_without_a_map(tmp_path):
     """Of three classes, dummies, weights and rows held out, in a store: the same ranks as in the first pass."""
     rng = np.random.default_rng(2)
@@ -153,6 +154,7 @@ def sparse_data():
     return X, (z > 0.3).astype(int)
 
 
+@pytest.mark.slow
 def test_workers_change_no_bit(sparse_data, workers, tmp_path):
     X, y = sparse_data
     options = {"n_features_to_select": 15, "n_features_per_pass": 3, "feature_map": Polynomial(gamma=2.0)}

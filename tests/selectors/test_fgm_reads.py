@@ -55,6 +55,7 @@ def fit_of(store, **more):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile_shape", TILES)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
 def test_the_plan_tells_what_is_decoded(tmp_path, decoded, asked, tile_shape, dtype):

@@ -318,6 +318,7 @@ def make_rows(k):
     return rng.standard_normal((2000, 100)), rng.standard_normal(2000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["columns", "promises of columns", "columns in files", "rows"])
 def test_four_times_the_blocks_have_the_same_peak(kind):
     y = np.random.default_rng(0).standard_normal(4000)

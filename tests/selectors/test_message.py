@@ -41,6 +41,7 @@ def test_planted_truth_is_found_with_the_default_subsets(correlation):
         np.testing.assert_array_equal(np.flatnonzero(Message().fit(X, y).support_), true)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_planted_truth_is_found_in_19_of_20_seeds(correlation):
     n_right, error = 0, 0.0

@@ -95,6 +95,7 @@ def test_a_lasso_for_numbers_knows_no_classes(trees):
     assert votes.coef_.shape == (4, 15)
 
 
+@pytest.mark.nightly
 def test_many_classes_are_fitted_without_the_hessian_of_all_coefficients():
     """30 classes and 40 features or so: 1,200 unknowns, and words that most classes lack."""
     rng = np.random.default_rng(0)

@@ -92,6 +92,7 @@ def test_a_category_brings_all_of_its_dummies(loss, kind):
     assert selector.score(given, y) > daskfs.Message(n_subsets=3, loss=loss).fit(given, y).score(given, y) - 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 4, 20])
 def test_planted_groups_are_found_and_groups_of_noise_left_out(size):
     found, false = [], []

@@ -42,6 +42,7 @@ def test_a_subset_size_gives_the_number_of_subsets():
     assert choose_n_subsets(200, 10, None, 300) == 1
 
 
+@pytest.mark.slow
 @given(st.integers(2, 10**7), st.integers(1, 500))
 def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
     n_subsets = min(n_subsets, n_samples // 2)

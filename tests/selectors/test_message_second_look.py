@@ -194,6 +194,7 @@ def _in_order(X: np.ndarray, y: np.ndarray) -> ArrayMatrix:
     return ArrayMatrix(X, y, shuffled=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_subsets", [5, 10, 20])
 def test_the_second_vote_lets_no_noise_in(n_subsets):
     rng = np.random.default_rng(3)

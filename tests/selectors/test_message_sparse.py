@@ -71,6 +71,7 @@ def test_the_same_bits_in_threads_and_the_same_answer_within_a_limit(threads):
     np.testing.assert_array_equal(there.coef_, here.coef_)
 
 
+@pytest.mark.slow
 def test_many_columns_take_the_memory_of_their_entries():
     """100,000 columns: as dense rows a subset of 400 would take 320 MB."""
     X, y = text("squared", n_features=1000)

@@ -123,6 +123,7 @@ def test_models_are_averaged_entry_by_entry():
     assert (np.count_nonzero(found.weights, axis=0) == 3).all()
 
 
+@pytest.mark.slow
 def test_replicas_and_a_refit_keep_features_of_each_class():
     X, y = rows_and_classes(2000)
     settings = {"loss": "multinomial", "per_class": True, "random_state": 0, "block_rows": 200, "n_epochs": 3}

@@ -70,6 +70,7 @@ def test_constant_columns_are_not_selected():
             assert Mission(3).fit(make(X), X[:, 4]).selected_.tolist() == [4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_features_to_select", [10, 30, None])
 def test_in_short_data_its_own_predictions_are_those_of_a_ridge(n_features_to_select):
     """Columns of ten factors, many times more than rows."""

@@ -88,6 +88,7 @@ def rows(n_classes, seed=0, n_samples=300, n_features=80):
     return X, z[:, 0] + 0.1 * rng.standard_normal(n_samples) if n_classes == 0 else z.argmax(axis=1).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_hashes", [0, 1, 3, 5])
 @pytest.mark.parametrize(
     ("loss", "n_classes"),

@@ -77,6 +77,7 @@ def test_a_mean_of_three_weighs_each_the_same():
     assert merged(shape, merged(shape, parts[0], parts[1]), parts[2]).weights[0, 0] == pytest.approx(6.0)
 
 
+@pytest.mark.slow
 def test_replicas_lose_little_and_are_told_of(store):
     alone, together = selector().fit(store), selector(n_replicas=4, sync_every=50).fit(store)
     np.testing.assert_array_equal(np.sort(together.selected_), np.sort(alone.selected_))
@@ -85,6 +86,7 @@ def test_replicas_lose_little_and_are_told_of(store):
     assert together.result_.history["rows_seen"].iloc[-1] == alone.result_.history["rows_seen"].iloc[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_replicas", "refit"), [(1, "sgd"), (2, "sgd"), (3, None), (5, None)])
 def test_chains_of_any_length_on_any_workers_give_the_bits_of_rounds_one_by_one(
     store, processes, n_replicas, refit, monkeypatch
@@ -101,6 +103,7 @@ def test_chains_of_any_length_on_any_workers_give_the_bits_of_rounds_one_by_one(
         assert found.result_.history.equals(expected.result_.history)
 
 
+@pytest.mark.nightly
 def test_a_run_that_ends_in_the_middle_of_a_chain_goes_on_from_its_last_report(store, processes):
     options = {"n_replicas": 2, "sync_every": 50, "n_epochs": 2, "client": processes.client}
     expected = selector(**options).fit_matrix(store)

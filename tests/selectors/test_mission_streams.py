@@ -261,6 +261,7 @@ def test_files_are_learnt_from_one_after_the_other(tmp_path):
     assert selector.score(LibsvmSource(paths, feature_ids=True)) > 0.9
 
 
+@pytest.mark.slow
 def test_four_times_the_rows_of_a_source_have_the_same_peak():
     class Many(Words):
         """The same block over and over."""

@@ -103,6 +103,7 @@ def test_true_features_are_found(rule):
     assert selector.intercept_ == pytest.approx(7.0, abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("engine", ["gram", "naive"])
 def test_with_the_check_every_step_keeps_inequality_11(checks, engine):
@@ -296,6 +297,7 @@ def short(seed, n=60, p=1000):
     return X[:n], y[:n], X[n:], y[n:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("s", [10, 30, 100])
 def test_in_few_rows_the_ridge_that_the_data_choose_keeps_the_predictions(s):
     """The same columns with the ridge of least cross-validated error are not better; without a ridge all is lost."""

@@ -33,6 +33,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
 @pytest.mark.parametrize(
     ("options", "dtype"),

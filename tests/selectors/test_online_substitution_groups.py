@@ -147,6 +147,7 @@ def test_the_model_after_an_exchange_is_that_of_the_members_solved_anew(seed):
     np.testing.assert_allclose(values[keep], np.linalg.solve(M[np.ix_(keep, keep)], c[keep]), atol=1e-10)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10_000), loss=st.sampled_from(["squared", "logistic"]), n_wanted=st.integers(1, 9),
@@ -212,6 +213,7 @@ def planted(seed, kind, n=300, n_groups=40, size=5, n_true=6):
     return X, signal + signal.std() * rng.standard_normal(n), true
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "correlated", "dummies"])
 def test_planted_groups_are_found_as_often_as_by_group_matching_pursuit_and_oftener_than_by_columns(kind):
     hits = np.zeros(3)

@@ -154,6 +154,7 @@ def test_the_block_never_dominates():
     assert OnlineSubstitution(100).plan(500_000, 2_000_000, "int8", 700_000_000).client_nbytes < 700_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "options"),

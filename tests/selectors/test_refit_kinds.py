@@ -161,6 +161,7 @@ def test_a_selector_about_a_selector_has_the_refit_of_the_one_inside():
     assert "refit" not in found.get_params(deep=False)
 
 
+@pytest.mark.slow
 def test_penalties_lose_less_to_noise_than_least_squares():
     """On 60 data sets of 40 rows, of which 20 columns of noise are fitted beside one of signal."""
     errors = []

@@ -96,6 +96,7 @@ def many_weak(seed, n=600, p=500, size=0.06):
     return X, X[:, 0] + X @ np.full(p, size) * rng.choice([-1, 1]) + rng.standard_normal(n)
 
 
+@pytest.mark.nightly
 def test_many_weak_features_are_told_and_nothing_is_told_where_there_are_none():
     told, false_alarms = 0, 0
     for seed in range(6):
@@ -106,6 +107,7 @@ def test_many_weak_features_are_told_and_nothing_is_told_where_there_are_none():
     assert (told, false_alarms) == (6, 0)
 
 
+@pytest.mark.slow
 def test_what_lies_beyond_is_at_most_what_the_weak_features_carry():
     X, y = many_weak(3)
     found = Message(n_subsets=1).fit(X, y).signal_beyond(X, y)
@@ -114,6 +116,7 @@ def test_what_lies_beyond_is_at_most_what_the_weak_features_carry():
     assert "many weak features carry signal. n_features_to_select='cv'" in str(found)
 
 
+@pytest.mark.slow
 def test_a_projection_of_many_columns_says_nearly_what_all_say(monkeypatch):
     X, y = many_weak(5, n=300, p=600)
     exact = OnlineSubstitution(1).fit(X, y).signal_beyond(X, y)
@@ -123,6 +126,7 @@ def test_a_projection_of_many_columns_says_nearly_what_all_say(monkeypatch):
     assert near.beyond == pytest.approx(exact.beyond, abs=2 * exact.std_error)
 
 
+@pytest.mark.nightly
 def test_labels_and_classes_have_a_share_too():
     X, y = many_weak(2)
     for labels in (np.where(y > 0, "b", "a"), np.digitize(y, [-1.0, 1.0])):

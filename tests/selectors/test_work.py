@@ -137,6 +137,7 @@ def test_no_core_is_asked_for_what_nobody_has_measured(method, loss, n_entries):
         assert MEASURED.seconds(method.method, added(work.by_tasks, work.in_client)) > 0.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("n_rows", [1, 100, 300, 2000])
 def test_mission_decodes_as_often_as_its_limit_says_and_finds_the_same(number, n_rows, stores, decoded, monkeypatch):

@@ -153,6 +153,7 @@ def test_the_shape_can_be_told_from_the_head(write):
     assert CsvSource(write(TABLE, "small.csv"), target="y").estimate_shape() == (3, 3)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(write, monkeypatch):
     monkeypatch.setattr("daskfs.sources.csv.MIN_BLOCK_NBYTES", 2**16)  # Arrow reads 32 blocks ahead
     line = ",".join(["1.25"] * 20)
@@ -213,6 +214,7 @@ def test_a_bad_file_is_refused_with_place_and_remedy(write, case):
     assert caught.value.remedy or case == "blank"
 
 
+@pytest.mark.slow
 def test_a_value_that_does_not_parse_is_named_with_line_and_column(write):
     rows = "".join(f'{k},"a\nb",{k}\n' for k in range(200_000))
     path = write("a,b,y\n" + rows + "oops,c,1\n")
@@ -308,6 +310,7 @@ def test_a_file_that_is_missing_is_named_with_the_nearest(write, tmp_path):
         CsvSource(tmp_path / "q*.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_compressed_file_cut_in_the_middle_is_named(write, ending):
     rng = np.random.default_rng(0)

@@ -66,6 +66,7 @@ def test_a_number_is_what_python_reads(both, form):
     np.testing.assert_array_equal(found.view(np.int64), np.array([float(text) for text in texts]).view(np.int64))
 
 
+@pytest.mark.slow
 def test_what_is_settled_is_rounded_to_the_nearest():
     rng = np.random.default_rng(1)
     n_settled = 0

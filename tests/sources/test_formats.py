@@ -66,6 +66,7 @@ WRITTEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITTEN)
 def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, ending):
     path = tmp_path / f"my table's{ending}"
@@ -91,6 +92,7 @@ def run_command(text, folder):
     subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True)
 
 
+@pytest.mark.slow
 def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_that_converts_them(tmp_path):
     FRAME.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
     for refused in (lambda: look_at(tmp_path / "t.jsonl"), lambda: ingest(tmp_path / "t.jsonl", tmp_path / "x.zarr")):

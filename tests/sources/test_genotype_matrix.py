@@ -107,6 +107,7 @@ def pipeline(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
     planned = plan_pipeline(load_pipeline(pipeline), facts_of(load_pipeline(pipeline)))
     assert "read where they lie" in planned.to_text()
@@ -123,6 +124,7 @@ def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
     assert again.metrics == result.metrics
 
 
+@pytest.mark.slow
 def test_vcf_zarr_runs_without_a_store_on_workers(pipeline, tmp_path):
     asked = ["source.kind=vcf_zarr", "source.path=set.vcz", "cluster={kind: threads, n_workers: 2}"]
     result = run_pipeline(load_pipeline(pipeline, asked)).results["online_substitution"]

@@ -16,6 +16,7 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 DATA = os.environ.get("DASKFS_DATA")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="DASKFS_DATA names the folder of the real data sets")
 @pytest.mark.parametrize("name", SETS)
 def test_every_road_leads_to_one_store_and_one_selection(tmp_path, name):
@@ -37,6 +38,7 @@ def test_every_road_leads_to_one_store_and_one_selection(tmp_path, name):
     assert_same_answer(found, expected, tolerance_of(selector.method, table.dtype))
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(DATA is None, reason="DASKFS_DATA names the folder of the real data sets")
 @pytest.mark.parametrize("name", ["genotypes_plink", "genotypes_vcf_zarr"])
 def test_the_pipelines_of_genotypes_run_as_they_stand(tmp_path, name, monkeypatch):

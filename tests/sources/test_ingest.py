@@ -156,6 +156,7 @@ REAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", REAL)
 def test_the_schemas_fit_the_real_files(file, tmp_path):
     if "DASKFS_DATA" not in os.environ:
@@ -271,6 +272,7 @@ def test_a_value_in_memory_that_cannot_be_stored_is_named(tmp_path, value, dtype
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_numbers_are_ingested_without_pandas(tmp_path, kind):
     """Arrow loads it, which takes as long as a small table, to make numpy arrays."""

@@ -102,6 +102,7 @@ def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, o
     assert not [left for left in tmp_path.iterdir() if "unfinished" in left.name]
 
 
+@pytest.mark.slow
 def test_processes_make_the_same_store(tmp_path, in_parts):
     path, schema = written("csv", tmp_path), {"columns": COLUMNS}
     ingest(path, tmp_path / "whole.zarr", schema=schema, tile_shape=(300, 4))
@@ -140,6 +141,7 @@ class Fatal(ParquetSource):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [Killed, pytest.param(Fatal, marks=pytest.mark.nightly)])
 def test_a_worker_that_is_killed_is_made_good_or_said(tmp_path, in_parts, source):
     path, schema = written("parquet", tmp_path), {"columns": COLUMNS}
@@ -170,6 +172,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_named_with_its_line(tmp_path, client, case):
     name, text, error, message = FAULTS[case]

@@ -11,6 +11,7 @@ from daskfs.store.chunks import cuts, normalise
 from daskfs.store.layout import choose_layout, n_files, store_nbytes
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 49), max_size=80), st.integers(1, 60))
 @settings(deadline=None)  # a busy machine is not a fault
 def test_cuts_put_every_number_where_it_belongs(numbers, tile):

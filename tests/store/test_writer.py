@@ -270,6 +270,7 @@ def run_writer(path, what):
     )
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
     path = tmp_path / "s.zarr"
     with run_writer(path, "kill") as process:
@@ -287,6 +288,7 @@ def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
     assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_two_writers_do_not_meet(tmp_path):
     path = tmp_path / "s.zarr"
     with run_writer(path, "wait") as process:

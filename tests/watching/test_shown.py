@@ -44,6 +44,7 @@ def on_a_terminal(code):
     return b"".join(written).decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_has_a_bar_that_leaves_nothing_behind():
     text = on_a_terminal(FIT)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
@@ -53,6 +54,7 @@ def test_a_terminal_has_a_bar_that_leaves_nothing_behind():
     assert text.rstrip().endswith(("\x1b[2K", "\x1b[?25h")), "the bar is removed, the cursor is back"
 
 
+@pytest.mark.slow
 def test_a_pipe_has_no_bar():
     done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, env=ENVIRONMENT, check=True)
     assert done.stdout == ""

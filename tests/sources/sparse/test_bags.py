@@ -92,6 +92,7 @@ def test_bags_of_records_and_delayed_files_are_read_too(file_of, tmp_path):
         assert_same_rows(rows_of(source), rows_of(file))
 
 
+@pytest.mark.slow
 def test_workers_make_the_same_store_of_partitions(file_of, tmp_path, processes, in_parts):
     options = OPTIONS["clicks"]
     of_file = ingest(file_of("clicks"), tmp_path / "file.zarr", kind="clicks", **options)
@@ -138,6 +139,7 @@ def test_models_learn_from_bags_without_a_store():
     assert len(model.predict(source)) == len(ROWS)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused_with_a_remedy():
     with pytest.raises(ConfigError, match=r"found kind 'csv'; kind: one of libsvm.*bag\.to_dataframe"):
         BagSource(dask.bag.from_sequence(LINES["vw"]), "csv")

@@ -78,6 +78,7 @@ def test_a_file_becomes_a_store(write, tmp_path):
 values = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
 )

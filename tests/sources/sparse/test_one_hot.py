@@ -55,6 +55,7 @@ def frame():
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(data=st.data())
 def test_rows_are_those_of_scikit_learns_encoder(data):
@@ -71,6 +72,7 @@ def test_rows_are_those_of_scikit_learns_encoder(data):
     assert counts_of(source, block_rows=data.draw(st.integers(1, 12))) == expected
 
 
+@pytest.mark.slow
 def test_every_form_of_a_table_has_the_same_rows(frame, tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     frame.to_parquet(tmp_path / "table.parquet", row_group_size=90)
@@ -185,6 +187,7 @@ def test_dates_targets_weights_and_labels_are_those_of_the_dense_table(tmp_path)
     assert sparse.namespaces == ["day.month", "day.weekday", "word"]
 
 
+@pytest.mark.slow
 def test_a_million_levels_are_a_store_that_a_dense_one_refuses(tmp_path):
     n = 100_000
     rng = np.random.default_rng(0)
@@ -282,6 +285,7 @@ def test_a_table_is_learnt_from_as_it_is_read_and_new_levels_have_no_weight(tmp_
     np.testing.assert_array_equal(model.predict(source_of(later)), [1, 1, 0])
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_a_block_whatever_the_number_of_levels_and_rows():
     def peak_of(n_rows):
         users = pa.array(np.random.default_rng(0).integers(0, 10**9, n_rows)).cast(pa.string())

@@ -99,6 +99,7 @@ SOME_ROWS = st.lists(st.dictionaries(SPACES, FEATURES, min_size=1), min_size=1, 
 SOME_PAIRS = st.just("all") | st.lists(st.tuples(SPACES, SPACES).map(list), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(rows=SOME_ROWS, interactions=SOME_PAIRS, block_rows=st.integers(1, 9), block_nnz=st.integers(1, 200))
 def test_pairs_are_those_of_names_in_python(rows, interactions, block_rows, block_nnz):

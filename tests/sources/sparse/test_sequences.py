@@ -87,12 +87,14 @@ BOUNDS = st.tuples(st.integers(1, 9), st.integers(1, 300), st.sampled_from([1, 1
 EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(texts(), patterns(), st.sampled_from([*PACKED]), BOUNDS)
 def test_kmers_of_any_file_are_those_of_plain_python(case, options, packed, bounds):
     check(case, *options, packed, bounds)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(texts(), st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True), st.integers(90, 5000), BOUNDS)
 def test_kmers_of_windows_are_those_of_plain_python(case, k, window, bounds):
@@ -211,6 +213,7 @@ def fuzz(seed, n_cases, path, monkeypatch):
     return n_read
 
 
+@pytest.mark.slow
 def test_damaged_sequences_are_read_right_or_refused_at_their_line(tmp_path, monkeypatch):
     assert 200 < fuzz(0, 1000, tmp_path / "reads.fa", monkeypatch) < 900
 

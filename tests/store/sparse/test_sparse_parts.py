@@ -32,6 +32,7 @@ def test_parts_give_the_bytes_of_the_whole(tmp_path, monkeypatch, shuffle):
     np.testing.assert_array_equal(parted.target, whole.target)
 
 
+@pytest.mark.slow
 def test_workers_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 20_000)
     (tmp_path / "a.vw").write_text(TEXT)

@@ -118,6 +118,7 @@ def test_statistics_are_those_of_the_values(tmp_path):
     assert any("2 constant feature(s)" in note for note in store.notes)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("has_ids", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_neither_blocks_nor_memory_change_a_byte(tmp_path, has_ids, shuffle):
@@ -222,6 +223,7 @@ def test_zeros_are_no_entries(tmp_path):
     np.testing.assert_array_equal(store.read(slice(None)), X.toarray())
 
 
+@pytest.mark.slow
 def test_a_matrix_of_zeros_and_a_row_of_many_entries_are_stored(tmp_path):
     store = written(tmp_path / "zeros.zarr", blocks_of(sp.csr_array((30, 5), dtype=np.float32)), 5)
     assert not store.read(slice(None)).any()
