@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, Union
@@ -467,9 +468,15 @@ def _written_keys(document: Any, loc: tuple[Any, ...]) -> tuple[list[Any], bool]
     return keys, found
 
 
+@lru_cache(maxsize=4)
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a model's JSON schema, which takes a fifth of a second and is asked for once for each wrong word."""
+    return model.model_json_schema()
+
+
 def _known_keys(model: type[BaseModel], document: Any, keys: list[Any]) -> list[str]:
     """Names that the mapping at `keys` may have: the model's JSON schema walked along the document."""
-    schema = model.model_json_schema()
+    schema = _schema_of(model)
     definitions = schema.get("$defs", {})
 
     def branches(node: Any, value: Any) -> list[dict[str, Any]]:

@@ -286,7 +286,6 @@ def test_a_refit_is_by_what_there_is_and_a_ridge_goes_with_it(document, write):
     assert "refit.ridge" in fault_of(path, "refit={by: ridge, ridge: -1}")
 
 
-@pytest.mark.nightly
 def test_an_error_of_many_places_stays_readable(document, write):
     document["select"] = [{"method": "message", f"wrong{k}": "x" * 5000} for k in range(200)]
     fault = fault_of(write(document))
