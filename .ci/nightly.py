@@ -34,7 +34,7 @@ def pieces() -> dict[str, list[str]]:
 
 
 OTHER_PYTHON = """
-for candidate in "python$1" "$(pyenv prefix "$1" 2> /dev/null || true)/bin/python"; do
+for candidate in "python$1" "$(pyenv prefix "$1" 2> /dev/null || true)/bin/python$1"; do
     "$candidate" -c 'import ensurepip, venv' 2> /dev/null && found="$candidate" && break
 done
 [ -n "${found:-}" ] || { echo "python $1 was not found"; exit 77; }
