@@ -52,9 +52,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep_touched(config, items, changed_since(revision))
     cases = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and item.get_closest_marker("every_case") is None:
+        if not hasattr(item, "callspec"):
+            continue
+        slow = {part for marker in item.iter_markers("slow_cases") for part in marker.args}
+        if not slow.isdisjoint({item.callspec.id, *item.callspec.id.split("-")}):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("every_case") is None:
             cases[item.nodeid.partition("[")[0]].append(item)
     for of_test in cases.values():
+        of_test.sort(key=lambda item: item.get_closest_marker("slow") is not None)  # what is tried by default is tried
         for item, is_old in zip(of_test, without_news(item.callspec.params for item in of_test), strict=True):
             if is_old:
                 item.add_marker(pytest.mark.nightly)

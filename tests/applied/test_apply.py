@@ -228,6 +228,7 @@ def test_lines_of_entries_get_the_predictions_of_the_run(sparse, more):
         assert_close(model.predict(X.astype(float)), expected)
 
 
+@pytest.mark.slow_cases("0", "3")
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_what_mission_learnt_from_a_stream_is_applied(sparse, n_classes):
     folder, X = sparse

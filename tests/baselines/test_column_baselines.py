@@ -219,6 +219,7 @@ def test_enough_epochs_end_at_the_lasso(baseline, Z, targets):
     assert found.n_active_ == np.count_nonzero(lasso.coef_)
 
 
+@pytest.mark.slow_cases("grafting-logistic")
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 @pytest.mark.parametrize(
     "baseline", [Grafting(5, n_epochs=40), OnlineL1(5, n_epochs=300)], ids=["grafting", "online_l1"]
@@ -300,6 +301,7 @@ def test_alpha_investing_is_its_definition(Z, targets):
     assert found.result_.history["wealth"].iloc[-1] > 0
 
 
+@pytest.mark.slow
 def test_alpha_investing_tests_classes_by_raos_score(Z, targets):
     from scipy.stats import chi2
 

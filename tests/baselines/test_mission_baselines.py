@@ -49,6 +49,7 @@ def test_the_heap_keeps_the_largest(n_hashes):
         assert dict(zip(heaps[0][:n_held].tolist(), heaps[1][:n_held].tolist(), strict=True)) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_hard_thresholding_by_rows_is_that_of_its_formula():
     rng = np.random.default_rng(0)
     X, k, rate = rng.standard_normal((60, 10)), 3, 0.05
@@ -63,6 +64,7 @@ def test_hard_thresholding_by_rows_is_that_of_its_formula():
     np.testing.assert_allclose(selector.coef_, coef, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_greed_loses_what_sums_of_gradients_keep(sparse):
     X, y, relevant = sparse
     found = {
@@ -98,6 +100,7 @@ def test_hashed_features_take_several_classes(sparse):
     assert hashed.score(X, several) > 0.4
 
 
+@pytest.mark.slow
 def test_hard_thresholding_by_rows_keeps_the_largest_of_each_class(sparse):
     X, y, _ = sparse
     thresholded = StochasticIHT(10, "multinomial", refit=None).fit(X, y + 2 * (np.arange(len(y)) % 2))

@@ -17,6 +17,7 @@ def standardised(X):
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("seed", range(5))
 def test_of_numbers_it_is_scikit_learns(share, seed):
@@ -30,6 +31,7 @@ def test_of_numbers_it_is_scikit_learns(share, seed):
     np.testing.assert_array_equal(found.support_, found.coef_ != 0.0)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_of_two_classes_it_is_scikit_learns(share, is_sparse):
@@ -55,6 +57,7 @@ def test_several_classes_are_each_told_from_the_rest():
     assert set(found.selected_) == set(np.flatnonzero(found.coef_.any(axis=0)))
 
 
+@pytest.mark.slow
 def test_weights_count_as_rows():
     X, y = data()
     weight = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
@@ -63,6 +66,7 @@ def test_weights_count_as_rows():
     np.testing.assert_allclose(found.coef_, again.coef_, atol=1e-5)
 
 
+@pytest.mark.slow_cases("False-False", "False-True")
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("is_logistic", [False, True])
 def test_a_path_has_the_models_of_its_penalties(is_sparse, is_logistic):
@@ -80,6 +84,7 @@ def test_a_path_has_the_models_of_its_penalties(is_sparse, is_logistic):
         assert abs(len(one.selected_) - models.n_selected[k]) <= 1
 
 
+@pytest.mark.slow
 def test_a_path_ends_where_it_has_many_columns():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((900, 400))
@@ -91,6 +96,7 @@ def test_a_path_ends_where_it_has_many_columns():
     assert len(ShrunkLasso(share=0.001).fit(X, y).selected_) == models.n_selected[-1]
 
 
+@pytest.mark.slow
 def test_columns_that_say_nothing_are_not_selected():
     X = np.tile([[1.0, 1.0], [1.0, -1.0]], (20, 1))
     y = np.repeat([1.5, 2.25], 20)

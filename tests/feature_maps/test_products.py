@@ -119,6 +119,7 @@ def extreme_pair(kind):
     return np.column_stack([first, second, others]), weight, (weight * v)[None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["standardized", "not standardized", "signed"])
 def test_a_pair_whose_score_is_its_bound_is_found_with_a_floor_just_below(kind):
     X, weight, v = extreme_pair(kind)

@@ -12,6 +12,7 @@ what is fitted; `record.py` writes the results anew, where one is meant to chang
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -21,8 +22,15 @@ from tests.golden.records import FOLDER, REASONS, read_records
 from tests.tolerances import assert_same_answer, tolerance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
+COMPILED_FOR_THEM = re.compile("poisson|huber|groups-(logistic|multinomial)|identity|hashes|iht_sgd|grafting-logistic")
+"""Dense cases whose kernels hardly any other default test needs: they are slow, too."""
 EVERY = [
-    pytest.param(case, given, id=f"{case.name}-{given}", marks=[pytest.mark.slow] if given != "dense" else [])
+    pytest.param(
+        case,
+        given,
+        id=f"{case.name}-{given}",
+        marks=[pytest.mark.slow] if given != "dense" or COMPILED_FOR_THEM.search(case.name) else [],
+    )
     for case in CASES
     for given in case.inputs
 ]

@@ -118,6 +118,7 @@ def test_the_lasso_path_is_that_of_the_array(seed, solver):
     np.testing.assert_allclose(path.intercept(path.best), expected.intercept(expected.best), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
 def test_the_path_of_a_loss_is_that_of_the_array(loss):
     X, found = block()
@@ -155,6 +156,7 @@ def test_entered_columns_are_where_their_entries_are(density):
         np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "poisson"])
 def test_the_refit_takes_what_the_deviance_falls_to_where_words_tell_rows_without_error(loss):
     rng = np.random.default_rng(5)

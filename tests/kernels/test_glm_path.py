@@ -133,6 +133,7 @@ def test_the_logistic_path_is_that_of_scikit_learn(design, seed):
         np.testing.assert_allclose(path.centred_intercepts[step], peer.intercept_[0], atol=1e-6)
 
 
+@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize(("n_samples", "n_features"), [(300, 30), (80, 120)])
 @pytest.mark.parametrize("design", DESIGNS)
@@ -146,6 +147,7 @@ def test_every_solution_of_a_path_is_optimal(loss, design, n_samples, n_features
     assert largest_violation(path, X, y, weight) < 1e-7
 
 
+@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.parametrize(("n_samples", "n_features"), [(300, 30), (80, 120)])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_column_of_less_weight_has_to_say_more(loss, n_samples, n_features):
@@ -160,6 +162,7 @@ def test_a_column_of_less_weight_has_to_say_more(loss, n_samples, n_features):
     np.testing.assert_array_equal(same.gic, plain.gic)
 
 
+@pytest.mark.slow
 def test_the_squared_loss_gives_the_lasso():
     X, y = make_block("squared", 200, 40, seed=2, correlated=True)
     path = whole_path("squared", X, y, np.ones(200))
@@ -183,6 +186,7 @@ def test_of_two_twins_the_first_stands_for_both(sign):
     assert not all_coefficients(path, 22)[:, 20:].any()
 
 
+@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_is_the_row_twice(loss):
     X, y = make_block(loss, 80, 20, seed=6)
@@ -193,6 +197,7 @@ def test_a_weight_of_two_is_the_row_twice(loss):
     np.testing.assert_allclose(weighted.gic, twice.gic, rtol=1e-6, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_float32_blocks_are_summed_in_float64():
     X, y = make_block("logistic", 300, 50, seed=5, correlated=True)
     single, ones = X.astype(np.float32), np.ones(300)
@@ -214,6 +219,7 @@ def fitted_deviance(path, Z, y, weight):
     return 2 * minimize(value, start, jac=True, method="BFGS", options={"gtol": 1e-7}).fun
 
 
+@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's line search tries large steps
 @pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -234,6 +240,7 @@ def test_the_criterion_is_that_of_fits_by_scipy(loss, gic_rss):
     assert path.dispersion == 1.0 or loss in ("squared", "huber")
 
 
+@pytest.mark.slow
 def test_the_dispersion_of_the_squared_loss_is_the_residual_variance_of_the_largest_model():
     X, y = make_block("squared", 200, 30, seed=1)
     path = whole_path("squared", X, y, np.ones(200), gic_rss="refit", max_features=10)
@@ -245,6 +252,7 @@ def test_the_dispersion_of_the_squared_loss_is_the_residual_variance_of_the_larg
     np.testing.assert_allclose(given.gic, given.deviance / 7.0 + 3.0 * given.df)
 
 
+@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])  # squares do not see through noise of t(2)
 def test_the_signals_are_found_and_the_early_stop_changes_nothing(loss):
     X, y = make_block(loss, 800, 300, seed=9)
@@ -258,6 +266,7 @@ def test_the_signals_are_found_and_the_early_stop_changes_nothing(loss):
     np.testing.assert_array_equal(early.selected(), whole.selected())
 
 
+@pytest.mark.slow
 def test_huber_finds_signals_among_outliers_where_squares_do_not():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((500, 100))
@@ -270,6 +279,7 @@ def test_huber_finds_signals_among_outliers_where_squares_do_not():
     assert set(squares.selected()) != {0, 1, 2}
 
 
+@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_coefficients_predict_on_the_scale_of_the_data(loss):
     X, y = make_block(loss, 100, 15, seed=2, odd=True)
@@ -291,6 +301,7 @@ def test_perfectly_told_apart_classes_have_a_path_and_refits_are_counted():
     np.testing.assert_allclose(path.deviance[path.best], 0.0, atol=1e-6)
 
 
+@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_constant_target_or_constant_columns_have_no_path(loss):
     X, y = make_block(loss, 20, 10, seed=1)
@@ -316,6 +327,7 @@ def test_rows_of_weight_zero_are_not_looked_at():
     np.testing.assert_array_equal(path.coef, expected.coef)
 
 
+@pytest.mark.slow
 def test_counts_that_are_large_or_rare_converge():
     rng = np.random.default_rng(5)
     X = rng.standard_normal((200, 10))
@@ -361,6 +373,7 @@ def test_a_feature_that_enters_long_after_the_others_is_fitted(seed):
     assert largest_violation(path, X, y, np.ones(500)) < 1e-5
 
 
+@pytest.mark.slow_cases("glm_path")
 @pytest.mark.parametrize("follow", [glm_path, lsa_path])
 @pytest.mark.parametrize("loss", ["huber", "squared"])
 def test_a_target_without_noise_has_a_criterion(loss, follow):

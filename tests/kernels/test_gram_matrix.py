@@ -17,6 +17,7 @@ def correlations(X, weight):
     return covariances / np.outer(deviations, deviations)
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_features", [1, 4, 7, 74])
 @pytest.mark.parametrize("n_samples", [5, 8, BAND_ROWS, BAND_ROWS + 1, 3 * BAND_ROWS - 3])
@@ -79,6 +80,7 @@ def dummies(n_samples, rng, sizes=(5, 12, 31, 24), n_dense=6):
     return np.column_stack(parts).astype(float)
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_dense", [0, 1, 6])
 @pytest.mark.parametrize("n_samples", [BAND_ROWS - 1, BAND_ROWS + 1, 3 * BAND_ROWS - 3])

@@ -160,6 +160,7 @@ def test_the_criterion_with_a_known_variance_is_the_penalised_residual():
         np.testing.assert_allclose(path.gic, 200 * path.rss / 1.5 + 3.0 * path.df, rtol=1e-12)
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_weights_are_repeated_rows(dtype):
     X, y = make_block(1, "correlated", 120, 60)

@@ -95,6 +95,7 @@ def test_of_two_twins_the_first_stands_for_both(sign):
     assert not all_coefficients(path, 42)[:, 40:].any()
 
 
+@pytest.mark.slow
 def test_float32_blocks_are_summed_in_float64():
     X, y = make_block(300, 50, seed=5, correlated=True)
     single = X.astype(np.float32)

@@ -51,6 +51,7 @@ def rows():
     return X, X @ rng.standard_normal(8), rng.random(40) + 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_paper", [False, True])
 def test_with_room_for_all_it_is_stochastic_gradient_descent(rows, is_paper):
     X, y, weight = rows
@@ -61,6 +62,7 @@ def test_with_room_for_all_it_is_stochastic_gradient_descent(rows, is_paper):
     assert model.intercept[0] == pytest.approx(intercept, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
     X, y, _ = rows
     model = learnt(X[:20], y[:20], n_selected=2)

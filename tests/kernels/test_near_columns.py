@@ -94,6 +94,7 @@ def test_correlations_are_made_of_what_two_columns_have_in_common():
     np.testing.assert_allclose(found, expected[:, near], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_path_that_is_given_up_descends_over_the_whole_block(monkeypatch):
     X, y, weight = texts(1, n_features=400)
     monkeypatch.setattr("daskfs.kernels.lasso.path.knot_capacity", lambda max_features: 5)

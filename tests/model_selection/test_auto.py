@@ -104,6 +104,7 @@ def test_few_rows_of_many_columns_are_missions():
     assert len(selector.selected_) == 3
 
 
+@pytest.mark.slow
 def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how():
     X, y = data()
     selector = Auto().fit(X, y)
@@ -198,6 +199,7 @@ def test_several_classes_are_compared_without_online_substitution():
     assert selector.score(X, label) > 0.7
 
 
+@pytest.mark.slow_cases("auto")
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("made", [Auto(), FGM("cv")], ids=["auto", "cv"])
 def test_a_class_of_a_single_row_that_a_fold_lacks_says_nothing_there(made):

@@ -74,6 +74,7 @@ def test_coefficients_and_errors_are_those_of_the_rows_that_did_not_select():
     np.testing.assert_array_equal(selector.selected_, selector.selector_.selected_)
 
 
+@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber", "squared_hinge", "classes"])
 def test_every_loss_has_intervals(loss):
     X, eta = data()

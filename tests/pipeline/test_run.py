@@ -99,6 +99,7 @@ def two_classes(document, tmp_path):
     return document
 
 
+@pytest.mark.slow
 def test_two_classes_are_measured_by_accuracy_and_auc(two_classes, write, tmp_path):
     result = run_pipeline(load_pipeline(write(two_classes))).results["message"]
     assert list(result.table["name"]) == ["f1", "f6"]
@@ -142,6 +143,7 @@ def test_the_former_names_of_metrics_of_selections_are_read_with_a_warning(docum
     assert pipeline.evaluate.metrics == ["r2", "selection_recall"]
 
 
+@pytest.mark.slow
 def test_each_selection_is_measured_by_what_suits_its_loss(two_classes, write):
     squared = {"method": "message", "n_subsets": 2, "label": "squared", "loss": "squared"}
     two_classes["select"] = [squared, squared | {"loss": "logistic", "label": "logistic"}]

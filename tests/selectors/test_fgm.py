@@ -249,6 +249,7 @@ def test_rows_of_a_sparse_matrix_are_scored_as_rows_of_a_dense_one():
     np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_weight_of_two_is_a_row_twice_and_one_of_zero_none():
     X, y = make()
     weight = np.random.default_rng(0).integers(0, 3, len(y))

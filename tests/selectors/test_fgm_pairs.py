@@ -178,6 +178,7 @@ def test_a_hierarchy_selects_products_of_what_is_selected():
     assert all(columns & {*of.tolist()} for of in made)
 
 
+@pytest.mark.slow
 def test_of_sparse_columns_products_of_selected_ones_alone_are_summed(sparse_data, monkeypatch):
     """A weak hierarchy costs what the selected columns cost, not a pass over all pairs."""
     counts = []

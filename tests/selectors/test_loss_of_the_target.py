@@ -85,6 +85,7 @@ def test_two_classes_are_not_regressed(X, z, selector):
     assert fitted.score(X, label) > 0.9
 
 
+@pytest.mark.slow_cases("iht_sgd")
 @pytest.mark.filterwarnings("ignore:.*the target takes 3 whole values")
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_method_takes_three_classes_or_says_what_does(X, z, method):

@@ -47,6 +47,7 @@ def one_by_one(X, y, weight, settings) -> Choices:
     return Choices.of([choose(*part, settings, is_first=k == 0) for k, part in enumerate(parts)])
 
 
+@pytest.mark.slow_cases("1", "int8")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "kind",

@@ -34,6 +34,7 @@ def textbook(X, y, weight, curvature, dispersion):
     return np.sqrt(dispersion * np.diag(np.linalg.inv(A.T @ (A * (weight * curvature)[:, None]))))[1:]
 
 
+@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_standard_errors_are_those_of_the_fit_of_all_rows(loss, is_weighted):
@@ -51,6 +52,7 @@ def test_standard_errors_are_those_of_the_fit_of_all_rows(loss, is_weighted):
     assert np.isnan(selector.std_errors_[~selector.support_]).all()
 
 
+@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("std_errors", ["information", "subsets"])
 @pytest.mark.parametrize("average", ["one_step", "mean", "median"])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -83,6 +85,7 @@ def test_a_separable_target_has_no_standard_error_and_the_result_says_so():
     assert "1 coefficient(s) have no standard error" in result.notes
 
 
+@pytest.mark.slow
 def test_counts_more_scattered_than_poissons_are_told():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((4_000, 8))

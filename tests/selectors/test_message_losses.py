@@ -157,6 +157,7 @@ def test_no_related_column_leaves_the_log_odds():
     assert selector.predict_proba(np.zeros((1, 4)))[0, 1] == pytest.approx(y.mean())
 
 
+@pytest.mark.slow
 def test_counts_are_explained_by_the_logarithm_of_their_mean():
     rng = np.random.default_rng(5)
     X = rng.standard_normal((3000, 15))
@@ -170,6 +171,7 @@ def test_counts_are_explained_by_the_logarithm_of_their_mean():
         Message(loss="poisson").fit(X, y - 1.0)
 
 
+@pytest.mark.slow
 def test_gross_errors_do_not_move_the_huber_fit():
     rng = np.random.default_rng(6)
     X = rng.standard_normal((3000, 15))
@@ -183,6 +185,7 @@ def test_gross_errors_do_not_move_the_huber_fit():
     assert abs(huber.intercept_ - 2.0) < 0.2 < abs(Message(n_subsets=5).fit(X, y).intercept_ - 2.0)
 
 
+@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
 def test_weight_two_is_the_row_twice(loss):
     rng = np.random.default_rng(7)

@@ -26,6 +26,7 @@ def targets(loss, X, seed=0):
     return rng.poisson(np.exp(0.5 * eta)).astype(float) if loss == "poisson" else eta + rng.standard_normal(len(X))
 
 
+@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("average", ["one_step", "mean"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_two_calls_are_one_fit_over_the_same_subsets(problem, loss, average):
@@ -41,6 +42,7 @@ def test_two_calls_are_one_fit_over_the_same_subsets(problem, loss, average):
     assert set(whole.support_.nonzero()[0]) == {2, 5}
 
 
+@pytest.mark.slow_cases("logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "multinomial"])
 @pytest.mark.parametrize("n_subsets", [1, 3, 5])
 def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subsets(n_subsets, loss, tmp_path):
@@ -68,6 +70,7 @@ def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subse
         assert {3, 20} <= set(whole.selected_)
 
 
+@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_many_calls_with_stores_are_one_fit(loss, tmp_path):
     rng = np.random.default_rng(5)
@@ -95,6 +98,7 @@ def test_a_fit_may_be_continued_and_a_new_fit_forgets(problem):
     np.testing.assert_array_equal(again.coef_, Message(n_subsets=2).fit(first).coef_)
 
 
+@pytest.mark.slow
 def test_rows_of_one_class_may_follow_a_fit_of_a_store(problem, tmp_path):
     X = problem[0]
     y = targets("logistic", X)
@@ -135,6 +139,7 @@ def test_a_fit_keeps_no_arrays_and_says_so_where_they_are_needed(problem, loss):
         assert_close(selector.coef_, Message(n_subsets=3, loss=loss, average="mean").fit(*given).coef_)
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_store_may_be_continued_with_any_loss(problem, tmp_path):
     X = problem[0]
     y = targets("logistic", X)
@@ -145,6 +150,7 @@ def test_a_fit_of_a_store_may_be_continued_with_any_loss(problem, tmp_path):
     assert continued.n_subsets_ == 4
 
 
+@pytest.mark.slow
 def test_classes_may_be_named_before_rows_of_a_store_have_them_all(problem, tmp_path):
     X = problem[0]
     y = targets("logistic", X)

@@ -33,6 +33,7 @@ def text(loss: str, n_features: int = P) -> tuple[sp.csr_matrix, np.ndarray]:
     return X, z + rng.standard_normal(N)
 
 
+@pytest.mark.slow_cases("huber", "logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "poisson", "multinomial"])
 def test_entries_give_what_dense_rows_give(loss):
     X, y = text(loss)
@@ -62,6 +63,7 @@ def test_weights_and_later_rows():
     assert set(parts.selected_) == {2, 9}
 
 
+@pytest.mark.slow
 def test_the_same_bits_in_threads_and_the_same_answer_within_a_limit(threads):
     X, y = text("logistic")
     here = Message(n_subsets=5, loss="logistic").fit(X, y)

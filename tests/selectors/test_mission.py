@@ -44,6 +44,7 @@ def test_it_finds_the_features_that_decide(sparse, loss, variant):
     assert np.mean((z > 0) == y) > 0.76  # the labels' own noise leaves .79
 
 
+@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", ["multinomial", "logistic", "hinge"])
 def test_several_classes_share_their_features(loss):
     X, y = sparse_problem(6000, 2000, n_classes=4)
@@ -56,6 +57,7 @@ def test_several_classes_share_their_features(loss):
         np.testing.assert_allclose(selector.predict_proba(X[:5]).sum(axis=1), 1.0)
 
 
+@pytest.mark.slow
 def test_cells_far_more_than_ids_lose_nothing_against_dense_descent(sparse):
     X, y = sparse
     found = {
@@ -74,6 +76,7 @@ def test_a_sketch_that_is_too_small_loses_recall(sparse):
     assert recalls[0] < recalls[1] - 0.2
 
 
+@pytest.mark.slow
 def test_exact_weights_withstand_small_sketches_better_than_the_papers(sparse):
     X, y = sparse
     recalls = {

@@ -50,6 +50,7 @@ def slowly(X, y, k, rate, block_rows, intercept, half_life):
     return active, b
 
 
+@pytest.mark.slow
 def test_the_table_learns_as_a_slow_loop_with_a_cell_for_each_weight():
     X, y = rows_and_classes()
     found = fit(X, y, tail="identity")
@@ -79,6 +80,7 @@ def test_two_classes_have_one_set_of_features():
     assert_same_answer(one, other, tolerance_of("mission"))
 
 
+@pytest.mark.slow_cases("1", "5")
 @pytest.mark.parametrize("n_hashes", [1, 3, 5])
 def test_pieces_and_resumed_models_are_the_same(n_hashes):
     """What a model is when it travels does not depend on the layout of its table."""

@@ -118,6 +118,7 @@ def test_several_passes_go_on_in_the_same_sketch():
     np.testing.assert_allclose(selector.coef_, coef, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_it_has_the_papers_settings_unless_it_is_told_of_others():
     X, y = rows(2)
     result = Mission(4, loss="logistic", variant="paper").fit(X, y).result_
@@ -129,6 +130,7 @@ def test_it_has_the_papers_settings_unless_it_is_told_of_others():
     assert told.intercept_ != 0.0
 
 
+@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("heap", [False, True])
 @pytest.mark.parametrize("loss", ["multinomial", "logistic", "hinge"])
 def test_it_tells_ten_digits_apart_without_a_refit(loss, heap):

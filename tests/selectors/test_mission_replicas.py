@@ -37,6 +37,7 @@ def test_sparse_rows_stay_sparse_and_give_the_answer_of_dense_ones(problem, monk
         assert_same_answer(found, expected, tolerance_of("mission"))
 
 
+@pytest.mark.slow
 def test_ids_of_64_bits_are_ids(problem):
     X, y = problem
     wide = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))

@@ -74,6 +74,7 @@ def make(**more):
     return Mission(**{"n_features_to_select": 5, "block_rows": 500, "n_buckets": 4096, **more})
 
 
+@pytest.mark.slow
 def test_a_source_is_learnt_from_as_its_rows_in_memory_are():
     source = Words(4000, is_id=False, with_names=False)
     for options in ({}, {"variant": "paper"}, {"loss": "squared_hinge"}):
@@ -116,6 +117,7 @@ def test_two_names_of_one_id_are_said():
     assert "w10" in set(selector.result_.table["name"])
 
 
+@pytest.mark.slow
 def test_a_saved_model_goes_on_as_the_one_that_was_saved(tmp_path):
     path = tmp_path / "model"
     for selector, more in (
@@ -157,6 +159,7 @@ class Interrupted(Words):
             yield block
 
 
+@pytest.mark.slow_cases("options1", "options2", "options4")
 @pytest.mark.parametrize(
     "options",
     [{}, {"variant": "paper"}, {"loss": "squared"}, {"n_features_to_select": 200}, {"variant": "paper", "heap": True}],

@@ -105,6 +105,7 @@ def test_a_chunk_of_another_store_that_comes_while_one_reads_is_named(make, layo
         store.read(slice(None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["first read", "last read"])
 def test_a_store_that_is_replaced_while_a_run_reads_ends_it(make, monkeypatch, when):
     store, other = make("raw"), make("raw", seed=1)
