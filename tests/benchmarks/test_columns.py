@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.nightly
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMPETITORS = ["omp", "proj-gd", "proj-gd half", "l1 batch", "grafting", "l1 descent", "l0 descent", "alpha-investing"]
 SMALL = ["--n-informative", "6", "--repeats", "2"]
-
-
-@pytest.fixture
-def load(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
 
 
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.nightly
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 
-
-def module(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[name] = found
-    spec.loader.exec_module(found)
-    return found
-
-
-def test_the_synthetic_comparison_runs_and_fgm_recovers_what_is_there():
-    linear = module("fgm_linear")
+def test_the_synthetic_comparison_runs_and_fgm_recovers_what_is_there(load):
+    linear = load("fgm_linear")
     for method in ("fgm", "gomp", "l1-lr"):
         row = linear.measure(method, (300, 200), 12, 0)
         assert row["recovered"] >= row["selected"] - 2 >= 4
         assert row["accuracy"] > 0.75
 
 
-def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are_relevant(capsys, monkeypatch):
-    linear = module("fgm_linear")
+def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are_relevant(load, capsys, monkeypatch):
+    linear = load("fgm_linear")
     monkeypatch.setattr(linear, "SHIFT_COUNTS", (320,))
     linear.compare_shift(300, 0, n_seeds=2)
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| 320")]
@@ -40,21 +28,20 @@ def test_the_shift_is_worth_a_tenth_of_the_accuracy_with_as_many_features_as_are
     assert float(rows[0][6].split("±")[0]) == pytest.approx(with_shift - without, abs=2e-3)
 
 
-def test_every_density_gives_the_selection_of_the_dense_copy(capsys):
-    module("fgm_linear").compare_densities(300, 0)
+def test_every_density_gives_the_selection_of_the_dense_copy(load, capsys):
+    load("fgm_linear").compare_densities(300, 0)
     lines = capsys.readouterr().out.splitlines()[3:]
     assert [line.split("|")[2].strip() for line in lines] == ["True"] * 5
 
 
-def test_the_tables_of_sensitivity_are_printed(capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
+def test_the_tables_of_sensitivity_are_printed(load, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fgm_sensitivity.py", "--size", "400x300", "--n-informative", "20"])
-    assert module("fgm_sensitivity").main() == 0
+    assert load("fgm_sensitivity").main() == 0
     assert "inner_tol" in capsys.readouterr().out
 
 
-def test_an_l1_path_is_asked_by_the_number_of_features():
-    real = module("fgm_real")
+def test_an_l1_path_is_asked_by_the_number_of_features(load):
+    real = load("fgm_real")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 50))
     y = np.where(X[:, :5].sum(axis=1) + rng.standard_normal(200) > 0.0, 1.0, -1.0)

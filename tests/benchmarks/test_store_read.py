@@ -1,20 +1,15 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.nightly
 
 
-def test_the_benchmark_of_reading_runs(monkeypatch):
+def test_the_benchmark_of_reading_runs(load, monkeypatch):
     monkeypatch.setattr(gc, "collect", int)  # half a second each in a process that holds thousands of tests
-    path = Path(__file__).parents[2] / "benchmarks" / "store_read.py"
-    specification = importlib.util.spec_from_file_location("store_read", path)
-    benchmark = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(benchmark)
+    benchmark = load("store_read")
     results = benchmark.run(1, repeats=1)
     for codec in ("raw", "lz4"):
         assert {"daskfs, dense block", "zarr-python"} <= set(results[codec])
