@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
+from typing import Literal, NamedTuple
 
 from daskfs.errors import ConfigError, did_you_mean
 
@@ -27,9 +25,8 @@ class Loss:
     """A loss, and what is true of it."""
 
     name: str
-    code: Any
-    """A whole number. Its type says whether it is the logistic loss, Poisson's, or neither: kernels are compiled for
-    types, and so without the formulas of those that are not meant."""
+    code: int
+    """By which kernels choose a formula, for many rows at once: what is compiled for one loss serves all."""
     formula: str
     target: Literal["number", "count", "two classes", "classes"]
     """What y is. Two classes are -1 and +1 to the kernels, several are numbered."""
@@ -52,9 +49,6 @@ class Loss:
     """Default in one pass of stochastic gradient descent, times the mean squared norm of a row; 0: none."""
     longest_step: float = math.inf
     """Largest learning rate times the squared norm of the row itself: a step beyond would grow, not fall."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "code", {LOGISTIC: np.uint16, POISSON: np.uint32}.get(self.code, np.uint8)(self.code))
 
     @property
     def is_classifier(self) -> bool:

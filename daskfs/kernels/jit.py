@@ -29,9 +29,6 @@ from daskfs import interrupts
 from daskfs.kernels.kept import kept_alone, source_file
 from daskfs.kernels.sources import modules_behind, stamp_of
 
-ELEMENTWISE = {"contract"}
-"""The fastmath of `elementwise`."""
-
 _COMPILING = threading.RLock()
 _n_compiling = 0
 
@@ -156,13 +153,11 @@ class Choice:
     ----------
     choose : callable
         Given the class of each argument, as `type` has it, returns the kernel. All of them take the same arguments.
-    fastmath : bool or set of str
-        With which all of them are compiled.
     """
 
-    def __init__(self, choose: Callable[..., Any], fastmath: bool | set[str] = False) -> None:
+    def __init__(self, choose: Callable[..., Any]) -> None:
         functools.update_wrapper(self, choose)
-        self._choose, self._fastmath = choose, fastmath
+        self._choose = choose
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the kernel that is meant."""
@@ -175,7 +170,7 @@ class Choice:
         def meant(*arguments: Any) -> Any:
             raise NotImplementedError
 
-        return _overloaded(meant, self._fastmath, lambda *kinds: self._choose(*map(_class_of, kinds)).for_numba)
+        return _overloaded(meant, False, lambda *kinds: self._choose(*map(_class_of, kinds)).for_numba)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,7 +193,7 @@ def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
-    return Kernel(function, fastmath=ELEMENTWISE)
+    return Kernel(function, fastmath={"contract"})
 
 
 def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -239,13 +234,11 @@ def _overloaded(
 
 
 def _class_of(kind: Any) -> Any:
-    """Return the class of what has a type of numba's: of an array, a record or a number."""
+    """Return the class of what has a type of numba's: of an array or a record."""
     from numba import types
 
     if isinstance(kind, types.Array):
         return np.ndarray
-    if isinstance(kind, types.Number):
-        return np.dtype(str(kind)).type
     return getattr(kind, "instance_class", type(kind))
 
 

@@ -22,12 +22,11 @@ A test holds the two together.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from daskfs.kernels.jit import ELEMENTWISE, Choice, elementwise, kernel
-from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
+from daskfs.kernels.jit import elementwise, kernel
+from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
@@ -89,9 +88,9 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
         if loss == LOGISTIC:
-            logistic_values(loss, z[start:stop], y[start:stop], value[start:stop], bits)
+            _logistic_values(z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == POISSON:
-            poisson_values(loss, z[start:stop], y[start:stop], value[start:stop], bits)
+            _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_values(z[start:stop], y[start:stop], value[start:stop])
         elif loss == EPSILON_INSENSITIVE:
@@ -106,11 +105,9 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
         if loss == LOGISTIC:
-            logistic_derivatives(
-                loss, z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits
-            )
+            _logistic_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
         elif loss == POISSON:
-            poisson_derivatives(loss, z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+            _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
         elif loss == SQUARED_HINGE:
             _squared_hinge_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop])
         elif loss == EPSILON_INSENSITIVE:
@@ -173,7 +170,7 @@ def _log1p(e):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _logistic_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
+def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = max(-abs(z[i]), _LOWEST)
     _exponentials(value, bits)
@@ -182,7 +179,7 @@ def _logistic_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _logistic_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     """With e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0, e / (1 + e) on the right side."""
     for i in range(z.shape[0]):
         curvature[i] = max(-abs(z[i]), _LOWEST)
@@ -196,7 +193,7 @@ def _logistic_derivatives(loss, z, y, derivative, curvature, bits):  # type: ign
 
 
 @elementwise
-def _poisson_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
+def _poisson_values(z, y, value, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         value[i] = min(max(z[i], _LOWEST), _HIGHEST)
     _exponentials(value, bits)
@@ -206,7 +203,7 @@ def _poisson_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
 
 
 @elementwise
-def _poisson_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
+def _poisson_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
     for i in range(z.shape[0]):
         curvature[i] = min(max(z[i], _LOWEST), _HIGHEST)
     _exponentials(curvature, bits)
@@ -258,28 +255,6 @@ def _insensitive_derivatives(z, y, derivative, curvature, threshold):  # type: i
         difference = z[i] - y[i]
         derivative[i] = difference - min(max(difference, -threshold), threshold)
         curvature[i] = 1.0 if abs(difference) > threshold else 0.0
-
-
-@elementwise
-def _no_values(loss, z, y, value, bits):  # type: ignore[no-untyped-def]
-    return
-
-
-@elementwise
-def _no_derivatives(loss, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
-    return
-
-
-def _of_loss(loss: str, formulas: Any, nothing: Any) -> Choice:
-    """Return the formulas of a loss, and nothing for codes of others by their type, see `daskfs.losses.Loss.code`."""
-    meant = (type(find_loss(loss).code), np.int64, int)
-    return Choice(lambda code, *_: formulas if code in meant else nothing, ELEMENTWISE)
-
-
-logistic_values = _of_loss("logistic", _logistic_values, _no_values)
-logistic_derivatives = _of_loss("logistic", _logistic_derivatives, _no_derivatives)
-poisson_values = _of_loss("poisson", _poisson_values, _no_values)
-poisson_derivatives = _of_loss("poisson", _poisson_derivatives, _no_derivatives)
 
 
 @kernel

@@ -75,6 +75,40 @@ def test_functions_of_others_compile_in_threads(threads):
     assert threads.client.submit(wrong_there, "online_substitution", pure=False).result() == []
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_of_others_compile_on_workers_of_others(method, tmp_path):
+    for _ in range(2):
+        assert_all_are_right(run(tmp_path, method, "workers"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("method", METHODS)
+def test_functions_of_others_compile_in_a_notebook(method, tmp_path, monkeypatch):
+    """A cell of theirs, a fit, and the cells again; then once more in a new kernel, with what is on disk."""
+    pytest.importorskip("ipykernel")
+    manager_of_kernels = pytest.importorskip("jupyter_client.manager")
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    cells = [
+        "from tests.neighbours.user_functions import PLAIN, fit, wrong",
+        "assert wrong(PLAIN[::2]) == [], wrong(PLAIN[::2])",
+        f"fit({method!r})",
+        "assert wrong(PLAIN) == [], wrong(PLAIN)",
+        "assert wrong(PLAIN[:6], cache=True) == []",
+    ]
+    for _ in range(2):
+        manager, client = manager_of_kernels.start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+        try:
+            for cell in cells:
+                reply = client.execute_interactive(cell, timeout=550, output_hook=lambda _: None)
+                assert reply["content"]["status"] == "ok", reply["content"]
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+
+
 def what_others_use():
     """What a fit might change and others in the process would feel."""
     import matplotlib as mpl

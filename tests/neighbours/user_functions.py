@@ -164,7 +164,7 @@ PLAIN = [
 ]
 
 
-def fit(method: str, dtype: type = np.float32) -> None:
+def fit(method: str, dtype: type = np.float32, **options: Any) -> None:
     """Fit a selector of ours to some noise."""
     from daskfs.methods import find_method
 
@@ -173,7 +173,7 @@ def fit(method: str, dtype: type = np.float32) -> None:
     size = {"n_subsets": 3} if method == "message" else {"n_features_to_select": 3}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        find_method(method)(**size).fit(X, X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(120))
+        find_method(method)(**size, **options).fit(X, X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(120))
 
 
 def wrong(functions: list[Callable[..., Any]], **options: Any) -> list[str]:
@@ -215,5 +215,21 @@ def main(method: str, when: str) -> None:
     print("\n".join([*found, f"{len(PLAIN)} functions, {len(found)} wrong"]))
 
 
+def on_workers_of_others(method: str) -> None:
+    """Run the functions and a fit on processes that a user started without us, on each before and after the fit."""
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        on_each = [client.run(wrong, PLAIN[::2])]
+        fit(method, client=client)
+        on_each += [client.run(wrong, PLAIN), client.run(wrong, PLAIN[:6], cache=True)]
+    found = [line for workers in on_each for lines in workers.values() for line in lines]
+    found += wrong(PLAIN)  # and in the client process
+    print("\n".join([*found, f"{len(PLAIN)} functions, {len(found)} wrong"]))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[2] == "workers":
+        on_workers_of_others(sys.argv[1])
+    else:
+        main(*sys.argv[1:])

@@ -290,5 +290,6 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
             if square < NEAR or _value(columns, code, share, trial, ridge, z) <= value - 0.1 * length * square:
                 break
             length *= 0.5
-        copy_into(trial, coef)
+        for c in range(n_free):
+            copy_into(trial[c], coef[c])
     return False, first_rank

@@ -181,7 +181,8 @@ def _solve(columns, members, share, ridge, z, factors, gradient, step):  # type:
     if size <= 0.0:
         return 0.0, 0
     exact = min(0.25, math.sqrt(size)) ** 2 * first
-    direction[:] = better
+    for c in range(n_free):
+        copy_into(better[c], direction[c])
     while size > exact and n_products < MAX_PRODUCTS and not is_stopped():
         _multiply(columns, members, share, ridge, z, direction, moved, image)
         n_products += 1

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
+from daskfs.kernels.linear.columns import copy_into
 
 BAND_ROWS = 264  # no power of two: columns of a band must not share the lines of the cache
 GROUP = 8  # rows transposed together
@@ -55,7 +56,7 @@ def fill_band(X, y, weight, y_mean, origin, rows, out):  # type: ignore[no-untyp
     for i in range(n_rows):
         share[i] = math.sqrt(weight[rows[i]])
         out[n_features, i] = share[i] * (y[rows[i]] - y_mean)
-    out[n_features + 1] = share
+    copy_into(share, out[n_features + 1])
     for i in range(0, BAND_ROWS, GROUP):
         if i >= n_rows:
             out[:, i:] = 0.0

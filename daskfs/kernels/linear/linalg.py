@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.columns import dot_of_first
+from daskfs.kernels.linear.columns import copy_into, dot_of_first
 
 MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
 MAX_JACOBI_SWEEPS = 60
@@ -124,7 +124,7 @@ def invert_independent(matrix):  # type: ignore[no-untyped-def]
         if not is_dependent[q]:
             unit[q] = 1.0
             solve_cholesky(factor, n, unit, column)
-            inverse[:, q] = column
+            copy_into(column, inverse[:, q])
             unit[q] = 0.0
     return inverse, is_dependent
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
-from daskfs.kernels.linear.columns import squared_norm_between
+from daskfs.kernels.linear.columns import copy_into, squared_norm_between
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, step_of
@@ -136,7 +136,7 @@ def train_by_class(rows, first, last, rule, sketch, table, full, scalars, interc
         if not math.isfinite(norm):
             return row, False
         # The predictions z_c = intercept_c + Σ w_jc x_j over the features j that are active for class c.
-        z[:] = intercept
+        copy_into(intercept, z)
         for i in range(start, stop):
             key, x = np.uint64(indices[i]), np.float64(data[i])
             words[i - start] = hash_word(key, seed, hashes)

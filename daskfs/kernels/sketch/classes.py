@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
-from daskfs.kernels.linear.columns import squared_norm_between
+from daskfs.kernels.linear.columns import copy_into, squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import fetch, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
@@ -79,7 +79,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             return row, False
         # The predictions z_c = intercept_c + Σ w_jc x_j over the active features; `places` holds these from the front,
         # the other features from the back.
-        z[:] = intercept
+        copy_into(intercept, z)
         n_found, n_other = 0, stop - start
         for i in range(start, stop):
             slot = slot_of(keys, np.uint64(indices[i]))

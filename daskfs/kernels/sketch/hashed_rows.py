@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
-from daskfs.kernels.linear.columns import squared_norm_between
+from daskfs.kernels.linear.columns import copy_into, squared_norm_between
 from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.sketch.classes import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
@@ -70,7 +70,7 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
         norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
-        z[:] = intercept
+        copy_into(intercept, z)
         for i in range(start, stop):
             h = hash_word(np.uint64(indices[i]), seed, ONE_ROW)
             words[i - start] = h

@@ -114,6 +114,12 @@ def _free(keys, places, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _is_small(ids, ranks, heap, n_active, size):  # type: ignore[no-untyped-def]
+    """Whether a feature of this size, not active, stays out: asked before `push`, whose call costs more than this."""
+    return n_active[0] == ids.shape[0] and size < ranks[heap[0]]
+
+
+@kernel
 def push(  # type: ignore[no-untyped-def]
     ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, hysteresis
 ):
@@ -309,6 +315,8 @@ def _step_freshly(  # type: ignore[no-untyped-def]
             continue
         is_full = n_active[0] == ids.shape[0]
         weight = updated(cells, n_buckets, hashes, words[i], np.float32(0.0)) * scale
+        if _is_small(ids, ranks, heap, n_active, abs(weight)):
+            continue
         place = push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
         if place >= 0:
             if is_full:
@@ -361,4 +369,6 @@ def _step_forgetfully(  # type: ignore[no-untyped-def]
         slot = slot_of(keys, key)
         if keys[slot] != EMPTY:  # the id stands twice in this row
             weight += weights[places[slot]]
+        elif _is_small(ids, ranks, heap, n_active, abs(weight)):
+            continue
         push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)

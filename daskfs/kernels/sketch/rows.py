@@ -93,14 +93,15 @@ def slot_of(keys, key):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fill_table(new_keys, new_weights, new_touches, keys, weights, touches):  # type: ignore[no-untyped-def]
-    """Empty the table and put these ids in, with their weights and touches."""
+def place_keys(new_keys, keys):  # type: ignore[no-untyped-def]
+    """Empty the table's keys and put these ids in; return the slot of each."""
     keys[:] = EMPTY
+    slots = np.empty(new_keys.shape[0], np.int64)
     for j in range(new_keys.shape[0]):
         slot = slot_of(keys, new_keys[j])
         keys[slot] = new_keys[j]
-        weights[slot] = new_weights[j]
-        touches[slot] = new_touches[j]
+        slots[j] = slot
+    return slots
 
 
 @kernel

@@ -23,7 +23,7 @@ from daskfs.kernels.sketch.rows import (
     StepRule,
     Table,
     Work,
-    fill_table,
+    place_keys,
     train_rows,
 )
 from daskfs.matrix.blocks import SparseRows
@@ -381,7 +381,8 @@ class MissionModel:
                 heap = (*(array[c] for array in of_classes), n_active[c : c + 1], heads[c], nexts[c], buckets[c])
                 fill_heap(keys, np.ascontiguousarray(weights[:, c]), touches, n_buckets, seed, *heap)
             return
-        fill_table(keys, weights, touches, self.keys, self.weights, self.touches)
+        slots = place_keys(keys, self.keys)
+        self.weights[slots], self.touches[slots] = weights, touches
         self.n_active[0] = len(keys)
 
     def state(self, sums: np.ndarray | None = None) -> ModelState:
