@@ -99,7 +99,8 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     add_predictions(groups, 0, n_members, coef, z)
     copy_into(z, z_before)
     _keep(groups, kept, coef, kept.now)
-    copy_into(kept.now, kept.before)
+    for k in range(kept.now.shape[0]):
+        copy_into(kept.now[k], kept.before[k])
     group_norms(groups, coef, norms)
     objective = 0.5 * norms.sum() ** 2 + total_loss(rows, z, shift)
     momentum_before, momentum = 1.0, 1.0
