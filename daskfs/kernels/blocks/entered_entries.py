@@ -79,6 +79,7 @@ def take_entered(columns, q, others, r):  # type: ignore[no-untyped-def]
 def add_entered(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
     """Add ``factor * step`` times the members to z; see `daskfs.kernels.glm.newton.advance`."""
     constant = 0.0
+    starts, rows, values = columns.block.starts, columns.block.rows, columns.block.values
     for k in range(n_members):
         if k % 16 == 0 and is_stopped():
             break
@@ -86,9 +87,8 @@ def add_entered(columns, members, n_members, step, factor, z):  # type: ignore[n
             q = members[k]
             constant += factor * step[k + 1] * columns.constant[q]
             j = columns.feature[q]
-            first, last = columns.block.starts[j], columns.block.starts[j + 1]
             _scatter(
-                columns.block.rows[first:last], columns.block.values[first:last], columns.centre[q],
+                rows, values, np.uintp(starts[j]), np.uintp(starts[j + 1]), columns.centre[q],
                 factor * step[k + 1] * columns.inverse[q], z,
             )  # fmt: skip
     for i in range(z.shape[0]):
@@ -96,15 +96,16 @@ def add_entered(columns, members, n_members, step, factor, z):  # type: ignore[n
 
 
 @inner_loop
-def _scatter(rows, values, centre, factor, out):  # type: ignore[no-untyped-def]
-    for e in range(values.shape[0]):
+def _scatter(rows, values, first, last, centre, factor, out):  # type: ignore[no-untyped-def]
+    """Add entries `first` to `last`: of a view of them the references would be counted, which costs as much as a few."""
+    for e in range(first, last):
         out[rows[e]] += factor * (values[e] - centre)
 
 
 @inner_loop
-def _gather(rows, values, centre, vector):  # type: ignore[no-untyped-def]
+def _gather(rows, values, first, last, centre, vector):  # type: ignore[no-untyped-def]
     total = 0.0
-    for e in range(values.shape[0]):
+    for e in range(first, last):
         total += vector[rows[e]] * (values[e] - centre)
     return total
 
@@ -113,13 +114,13 @@ def _gather(rows, values, centre, vector):  # type: ignore[no-untyped-def]
 def entered_products(columns, members, n_members, vector, out):  # type: ignore[no-untyped-def]
     """Write the products of the members with a vector; see `daskfs.kernels.linear.weighted_gram.member_products`."""
     whole = sum_of(vector)
+    starts, rows, values = columns.block.starts, columns.block.rows, columns.block.values
     for k in range(n_members):
         if k % 16 == 0 and is_stopped():
             break
         q = members[k]
         j = columns.feature[q]
-        first, last = columns.block.starts[j], columns.block.starts[j + 1]
-        product = _gather(columns.block.rows[first:last], columns.block.values[first:last], columns.centre[q], vector)
+        product = _gather(rows, values, np.uintp(starts[j]), np.uintp(starts[j + 1]), columns.centre[q], vector)
         out[k + 1] = product * columns.inverse[q] + columns.constant[q] * whole
 
 
@@ -180,7 +181,7 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
         if i % 1024 == 0 and is_stopped():
             break
         if weight[i] > 0.0:
-            _add_products(places[starts[i] : starts[i + 1]], parts[starts[i] : starts[i + 1]], weight[i], hessian)
+            _add_products(places, parts, np.uintp(starts[i]), np.uintp(starts[i + 1]), weight[i], hessian)
     whole, sums = sum_of(weight), hessian[: n_members + 1, 0].copy()
     hessian[0, 0] = whole
     for a in range(1, n_members + 1):
@@ -193,24 +194,26 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
 
 
 @inner_loop
-def _add_products(places, parts, weight, hessian):  # type: ignore[no-untyped-def]
+def _add_products(places, parts, first, last, weight, hessian):  # type: ignore[no-untyped-def]
     """Add the products of one row's entries below the diagonal, two entries at a time, their sums into column 0."""
-    n = places.shape[0]
-    for p in range(0, n - n % 2, 2):
-        a, b = places[p], places[p + 1]
-        at_a, at_b = weight * parts[p], weight * parts[p + 1]
+    one = np.uintp(1)
+    p = first
+    while p + one < last:
+        a, b = places[p], places[p + one]
+        at_a, at_b = weight * parts[p], weight * parts[p + one]
         hessian[a, 0] += at_a
         hessian[b, 0] += at_b
-        for r in range(p + 1):
+        for r in range(first, p + one):
             c, x = places[r], parts[r]
             hessian[a, c] += at_a * x
             hessian[b, c] += at_b * x
-        hessian[b, b] += at_b * parts[p + 1]
-    if n % 2 == 1:
-        a = places[n - 1]
-        at_a = weight * parts[n - 1]
+        hessian[b, b] += at_b * parts[p + one]
+        p += one + one
+    if p < last:
+        a = places[p]
+        at_a = weight * parts[p]
         hessian[a, 0] += at_a
-        for r in range(n):
+        for r in range(first, last):
             hessian[a, places[r]] += at_a * parts[r]
 
 

@@ -96,11 +96,10 @@ def add_scores(flat, stride, lines, first, n_rows, n_columns, v, active, numbers
                     n_active += 1
             q = 0
             while q + 8 <= n_active:
-                _add_eight(flat, stride, left, width, numbers[q : q + 8], active[q : q + 8], part)
+                _add_eight(flat, stride, left, active, numbers, q, part)
                 q += 8
             while q < n_active:
-                line = active[q] * stride + left
-                _add_one(flat[line : line + width], numbers[q], part)
+                _add_one(flat, np.uintp(active[q] * stride + left), numbers[q], part)
                 q += 1
             if (first + stop) % GRANULE == 0:
                 for j in range(width):
@@ -110,38 +109,33 @@ def add_scores(flat, stride, lines, first, n_rows, n_columns, v, active, numbers
 
 
 @kernel
-def _add_eight(flat, stride, left, width, v, lines, sums):  # type: ignore[no-untyped-def]
-    a, b, c, d, e, f, g, h = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], lines[6], lines[7]
-    _add_rows(
-        flat[a * stride + left : a * stride + left + width], flat[b * stride + left : b * stride + left + width],
-        flat[c * stride + left : c * stride + left + width], flat[d * stride + left : d * stride + left + width],
-        flat[e * stride + left : e * stride + left + width], flat[f * stride + left : f * stride + left + width],
-        flat[g * stride + left : g * stride + left + width], flat[h * stride + left : h * stride + left + width],
-        v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], sums,
-    )  # fmt: skip
-
-
-@kernel
-def _add_rows(x0, x1, x2, x3, x4, x5, x6, x7, v0, v1, v2, v3, v4, v5, v6, v7, sums):  # type: ignore[no-untyped-def]
+def _add_eight(flat, stride, left, lines, numbers, q, sums):  # type: ignore[no-untyped-def]
+    """Add the rows at places q to q + 7, by where they start: each view of one would be counted, by an atomic sum."""
+    start0, start1 = np.uintp(lines[q] * stride + left), np.uintp(lines[q + 1] * stride + left)
+    start2, start3 = np.uintp(lines[q + 2] * stride + left), np.uintp(lines[q + 3] * stride + left)
+    start4, start5 = np.uintp(lines[q + 4] * stride + left), np.uintp(lines[q + 5] * stride + left)
+    start6, start7 = np.uintp(lines[q + 6] * stride + left), np.uintp(lines[q + 7] * stride + left)
+    v0, v1, v2, v3 = numbers[q], numbers[q + 1], numbers[q + 2], numbers[q + 3]
+    v4, v5, v6, v7 = numbers[q + 4], numbers[q + 5], numbers[q + 6], numbers[q + 7]
     number = sums.dtype.type
-    for j in range(sums.shape[0]):
+    for j in range(np.uintp(sums.shape[0])):
         total = sums[j]
-        total += v0 * number(x0[j])
-        total += v1 * number(x1[j])
-        total += v2 * number(x2[j])
-        total += v3 * number(x3[j])
-        total += v4 * number(x4[j])
-        total += v5 * number(x5[j])
-        total += v6 * number(x6[j])
-        total += v7 * number(x7[j])
+        total += v0 * number(flat[start0 + j])
+        total += v1 * number(flat[start1 + j])
+        total += v2 * number(flat[start2 + j])
+        total += v3 * number(flat[start3 + j])
+        total += v4 * number(flat[start4 + j])
+        total += v5 * number(flat[start5 + j])
+        total += v6 * number(flat[start6 + j])
+        total += v7 * number(flat[start7 + j])
         sums[j] = total
 
 
 @kernel
-def _add_one(x, v, sums):  # type: ignore[no-untyped-def]
+def _add_one(flat, start, v, sums):  # type: ignore[no-untyped-def]
     number = sums.dtype.type
-    for j in range(sums.shape[0]):
-        sums[j] += v * number(x[j])
+    for j in range(np.uintp(sums.shape[0])):
+        sums[j] += v * number(flat[start + j])
 
 
 @kernel

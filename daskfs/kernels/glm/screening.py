@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns
-from daskfs.kernels.blocks.any_columns import column_product, enter_columns, take_column, weigh_column
+from daskfs.kernels.blocks.any_columns import column_product, column_products, enter_columns, take_column, weigh_column
 from daskfs.kernels.glm.curvatures import extend_hessians
 from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
@@ -42,16 +42,15 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
             n_doubtful += 1
             if near_slot[j] < 0:
                 n_unknown += 1
-    sizes = np.empty(n_doubtful)
     room = n_near - state.counts[NEARBY]
     if not is_narrow and (n_unknown * 4 > n_features or n_unknown > room):
         _refresh(X, problem, mean, scale, left, state)
-        for d in range(n_doubtful):
-            sizes[d] = state.reference[doubtful[d]]
+        sizes = state.reference[doubtful[:n_doubtful]]
     else:
         _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
-        for d in range(n_doubtful):
-            sizes[d] = column_product(state.near, state.near_slot[doubtful[d]], at.residual)
+        products = np.empty(1 + n_doubtful)
+        column_products(state.near, near_slot[doubtful[:n_doubtful]], n_doubtful, at.residual, products)
+        sizes = products[1:]
     violators = _largest(doubtful[:n_doubtful], sizes, limit)
     if state.counts[ENTERED] + violators.shape[0] > state.entered.shape[0]:
         return -1

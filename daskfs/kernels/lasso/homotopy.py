@@ -307,8 +307,8 @@ def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
     copy_into(cross, segment.base)
     segment.slope[:] = 0.0
     for q in range(n_active):
-        gram_row = state.gram[state.row_of[state.entered[state.factored[q]]]]
-        _add_active(gram_row, segment.refit[q], segment.direction[q], segment.base, segment.slope)
+        row = state.row_of[state.entered[state.factored[q]]]
+        _add_active(state.gram, row, segment.refit[q], segment.direction[q], segment.base, segment.slope)
     _meet(lam, segment.base, segment.slope, segment.is_open, segment.meets)
     tolerance = (OPTIMALITY - 1.0) * lam
     for q in range(n_active):
@@ -324,10 +324,10 @@ def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
-def _add_active(gram_row, refit, direction, base, slope):  # type: ignore[no-untyped-def]
+def _add_active(gram, row, refit, direction, base, slope):  # type: ignore[no-untyped-def]
     for j in range(base.shape[0]):
-        base[j] -= refit * gram_row[j]
-        slope[j] += direction * gram_row[j]
+        base[j] -= refit * gram[row, j]
+        slope[j] += direction * gram[row, j]
 
 
 @inner_loop

@@ -61,40 +61,37 @@ def fill_band(X, y, weight, y_mean, origin, rows, out):  # type: ignore[no-untyp
         if i >= n_rows:
             out[:, i:] = 0.0
             break
-        last = n_rows - 1
-        _transpose(
-            X[rows[i]], X[rows[min(i + 1, last)]], X[rows[min(i + 2, last)]], X[rows[min(i + 3, last)]],
-            X[rows[min(i + 4, last)]], X[rows[min(i + 5, last)]], X[rows[min(i + 6, last)]], X[rows[min(i + 7, last)]],
-            origin, share, i, out,
-        )  # fmt: skip
+        _transpose(X, rows, i, origin, share, out)
 
 
 @inner_loop
-def _transpose(row0, row1, row2, row3, row4, row5, row6, row7, origin, share, i, out):  # type: ignore[no-untyped-def]
+def _transpose(X, rows, i, origin, share, out):  # type: ignore[no-untyped-def]
+    """Write eight rows of a band, named by their numbers: each view of one would be counted, by an atomic sum."""
+    last = rows.shape[0] - 1
+    i0, i1, i2, i3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
+    i4, i5, i6, i7 = rows[min(i + 4, last)], rows[min(i + 5, last)], rows[min(i + 6, last)], rows[min(i + 7, last)]
     share0, share1, share2, share3 = share[i], share[i + 1], share[i + 2], share[i + 3]
     share4, share5, share6, share7 = share[i + 4], share[i + 5], share[i + 6], share[i + 7]
     for j in range(origin.shape[0]):
         o = origin[j]
-        out[j, i] = (row0[j] - o) * share0
-        out[j, i + 1] = (row1[j] - o) * share1
-        out[j, i + 2] = (row2[j] - o) * share2
-        out[j, i + 3] = (row3[j] - o) * share3
-        out[j, i + 4] = (row4[j] - o) * share4
-        out[j, i + 5] = (row5[j] - o) * share5
-        out[j, i + 6] = (row6[j] - o) * share6
-        out[j, i + 7] = (row7[j] - o) * share7
+        out[j, i] = (X[i0, j] - o) * share0
+        out[j, i + 1] = (X[i1, j] - o) * share1
+        out[j, i + 2] = (X[i2, j] - o) * share2
+        out[j, i + 3] = (X[i3, j] - o) * share3
+        out[j, i + 4] = (X[i4, j] - o) * share4
+        out[j, i + 5] = (X[i5, j] - o) * share5
+        out[j, i + 6] = (X[i6, j] - o) * share6
+        out[j, i + 7] = (X[i7, j] - o) * share7
 
 
 @inner_loop
 def add_tile(left, a, right, b, zero, sums):  # type: ignore[no-untyped-def]
     """Add the dot products of rows a to a + 3 with rows b to b + 3 of `right`; `zero` is of the type to sum in."""
-    a0, a1, a2, a3 = left[a], left[a + 1], left[a + 2], left[a + 3]
-    b0, b1, b2, b3 = right[b], right[b + 1], right[b + 2], right[b + 3]
     s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
     s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
     for i in range(left.shape[1]):
-        x0, x1, x2, x3 = a0[i], a1[i], a2[i], a3[i]
-        y0, y1, y2, y3 = b0[i], b1[i], b2[i], b3[i]
+        x0, x1, x2, x3 = left[a, i], left[a + 1, i], left[a + 2, i], left[a + 3, i]
+        y0, y1, y2, y3 = right[b, i], right[b + 1, i], right[b + 2, i], right[b + 3, i]
         s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
         s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
         s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3

@@ -102,23 +102,20 @@ def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  
             take[r] = i
             w[r] = weight[i] if top + r < n_rows else 0.0
             residual[r] = w[r] * (y[i] - y_mean)
-        _add_moments(
-            X[take[0]], X[take[1]], X[take[2]], X[take[3]], X[take[4]], X[take[5]], X[take[6]], X[take[7]],
-            w, residual, origin, mean, square, cross,
-        )  # fmt: skip
+        _add_moments(X, take, w, residual, origin, mean, square, cross)
 
 
 @inner_loop
-def _add_moments(  # type: ignore[no-untyped-def]
-    row0, row1, row2, row3, row4, row5, row6, row7, w, residual, origin, mean, square, cross
-):
+def _add_moments(X, take, w, residual, origin, mean, square, cross):  # type: ignore[no-untyped-def]
+    """Add the moments of eight rows, named by their numbers: each view of one would be counted, by an atomic sum."""
+    i0, i1, i2, i3, i4, i5, i6, i7 = take[0], take[1], take[2], take[3], take[4], take[5], take[6], take[7]
     w0, w1, w2, w3, w4, w5, w6, w7 = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
     a0, a1, a2, a3 = residual[0], residual[1], residual[2], residual[3]
     a4, a5, a6, a7 = residual[4], residual[5], residual[6], residual[7]
     for j in range(mean.shape[0]):
         o = origin[j]
-        d0, d1, d2, d3 = row0[j] - o, row1[j] - o, row2[j] - o, row3[j] - o
-        d4, d5, d6, d7 = row4[j] - o, row5[j] - o, row6[j] - o, row7[j] - o
+        d0, d1, d2, d3 = X[i0, j] - o, X[i1, j] - o, X[i2, j] - o, X[i3, j] - o
+        d4, d5, d6, d7 = X[i4, j] - o, X[i5, j] - o, X[i6, j] - o, X[i7, j] - o
         e0, e1, e2, e3, e4, e5, e6, e7 = w0 * d0, w1 * d1, w2 * d2, w3 * d3, w4 * d4, w5 * d5, w6 * d6, w7 * d7
         cross[j] += ((a0 * d0 + a1 * d1) + (a2 * d2 + a3 * d3)) + ((a4 * d4 + a5 * d5) + (a6 * d6 + a7 * d7))
         mean[j] += ((e0 + e1) + (e2 + e3)) + ((e4 + e5) + (e6 + e7))
@@ -168,18 +165,11 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
         for k in range(far.shape[0]):
             left, right = k * PANEL_COLUMNS, min((k + 1) * PANEL_COLUMNS, n_features)
             if far[k]:
-                width = right - left
                 for r, i in enumerate((a, b, c, d)):
                     _centre(X[i, left:right], mean[left:right], panel[r])
-                _add_rows(
-                    panel[0, :width], panel[1, :width], panel[2, :width], panel[3, :width],
-                    factors, top % BAND_ROWS, sums, left, right,
-                )  # fmt: skip
+                _add_rows(panel, 0, 1, 2, 3, 0, factors, top % BAND_ROWS, sums, left, right)
             else:
-                _add_rows(
-                    X[a, left:right], X[b, left:right], X[c, left:right], X[d, left:right],
-                    factors, top % BAND_ROWS, sums, left, right,
-                )  # fmt: skip
+                _add_rows(X, a, b, c, d, left, factors, top % BAND_ROWS, sums, left, right)
     for f in range(n_rows):
         for j in range(n_features):
             out[f, j] = sums[f, j] / scale[j] if scale[j] > 0.0 else 0.0
@@ -218,24 +208,30 @@ def _centre(row, mean, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _add_rows(row0, row1, row2, row3, factors, top, sums, left, right):  # type: ignore[no-untyped-def]
+def _add_rows(rows, i0, i1, i2, i3, first, factors, top, sums, left, right):  # type: ignore[no-untyped-def]
+    """Add four rows, from column `first` on, to columns `left` to `right` of the sums of all features."""
     for f in range(0, factors.shape[0], 4):
         _add_four_rows(
-            row0, row1, row2, row3, factors, f, top,
-            sums[f, left:right], sums[f + 1, left:right], sums[f + 2, left:right], sums[f + 3, left:right],
-        )  # fmt: skip
+            rows, i0, i1, i2, i3, np.uintp(first), factors, f, top, sums, np.uintp(left), np.uintp(right - left)
+        )
 
 
 @inner_loop
-def _add_four_rows(row0, row1, row2, row3, factors, f, top, sum0, sum1, sum2, sum3):  # type: ignore[no-untyped-def]
-    """Add four rows to the sums of four features: sixteen products for eight loads and four stores."""
+def _add_four_rows(  # type: ignore[no-untyped-def]
+    rows, i0, i1, i2, i3, first, factors, f, top, sums, left, width
+):
+    """Add four rows to the sums of four features: sixteen products for eight loads and four stores.
+
+    Rows are named by their numbers, for views of them would be counted, by an atomic sum each; numbers of columns have
+    no sign, which numba would else look at in every step.
+    """
     a0, a1, a2, a3 = factors[f, top], factors[f, top + 1], factors[f, top + 2], factors[f, top + 3]
     b0, b1, b2, b3 = factors[f + 1, top], factors[f + 1, top + 1], factors[f + 1, top + 2], factors[f + 1, top + 3]
     c0, c1, c2, c3 = factors[f + 2, top], factors[f + 2, top + 1], factors[f + 2, top + 2], factors[f + 2, top + 3]
     d0, d1, d2, d3 = factors[f + 3, top], factors[f + 3, top + 1], factors[f + 3, top + 2], factors[f + 3, top + 3]
-    for j in range(sum0.shape[0]):
-        x0, x1, x2, x3 = row0[j], row1[j], row2[j], row3[j]
-        sum0[j] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
-        sum1[j] += (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
-        sum2[j] += (c0 * x0 + c1 * x1) + (c2 * x2 + c3 * x3)
-        sum3[j] += (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)
+    for j in range(width):
+        x0, x1, x2, x3 = rows[i0, first + j], rows[i1, first + j], rows[i2, first + j], rows[i3, first + j]
+        sums[f, left + j] += (a0 * x0 + a1 * x1) + (a2 * x2 + a3 * x3)
+        sums[f + 1, left + j] += (b0 * x0 + b1 * x1) + (b2 * x2 + b3 * x3)
+        sums[f + 2, left + j] += (c0 * x0 + c1 * x1) + (c2 * x2 + c3 * x3)
+        sums[f + 3, left + j] += (d0 * x0 + d1 * x1) + (d2 * x2 + d3 * x3)
