@@ -45,7 +45,6 @@ def path_of(X, y, loss, weight=None):
     return glm_path(np.ascontiguousarray(X), y, weight, loss=loss, penalty=penalty, tol=TOLERANCE)
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
 def test_every_baseline_finds_the_planted_features_with_every_loss(baseline, loss, X):
@@ -59,7 +58,6 @@ def test_every_baseline_finds_the_planted_features_with_every_loss(baseline, los
     assert {"lambda", "df", "deviance", "gic", "chosen"} == set(selector.result_.history.columns)
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson"])
 def test_full_data_is_the_path_of_all_rows(X, loss):
     y = targets_of(X)[loss]

@@ -103,7 +103,6 @@ def test_the_descent_closes_the_duality_gap_of_the_subproblem(loss, n_kept):
     assert abs(v.sum()) < 1e-9 * np.abs(v).sum()
 
 
-@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("solve", [alternate, simple_mkl])
 def test_multiple_kernel_learning_finds_the_same_optimum(loss, solve):
@@ -127,7 +126,6 @@ def test_active_groups_share_the_largest_norm_and_the_weights_are_their_shares(l
     assert np.sqrt(squares.max()) <= norms.sum() * (1.0 + 1e-4)
 
 
-@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_problems_that_share_their_columns_are_solved_alike_by_all(loss):
     """A group has each of its columns once for each problem; one problem alone is what it always was."""

@@ -56,7 +56,6 @@ def fit_by_scipy(loss, X, y, weight):
     return minimize(value, np.zeros(design.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}).x
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's line search tries large steps
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("loss", LOSSES)
@@ -70,7 +69,6 @@ def test_a_fit_is_that_of_scipy(loss, seed):
     assert not fit.is_separable
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_scale_and_offset_of_columns_change_nothing(loss):
     X, y, weight = make_block(loss, 200, 1)
@@ -81,7 +79,6 @@ def test_scale_and_offset_of_columns_change_nothing(loss):
     np.testing.assert_allclose(odd.intercept + odd.coef @ offset, plain.intercept, atol=1e-6)
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_weights_are_repeated_rows_and_rows_of_weight_zero_are_not_looked_at(loss):
     X, y, _ = make_block(loss, 120, 2)
@@ -106,7 +103,6 @@ def test_the_deviance_of_counts_is_counted_from_the_saturated_model():
     np.testing.assert_allclose(fit.deviance, expected)
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_combinations_of_columns_get_the_shortest_solution_and_constant_ones_none(loss):
     X, y, weight = make_block(loss, 150, 4)
@@ -129,7 +125,6 @@ def test_classes_that_can_be_told_apart_get_finite_coefficients_and_are_told():
     assert (y * (X @ fit.coef + fit.intercept) > 0).mean() > 0.95
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson"])
 def test_a_category_of_one_class_or_without_counts_is_separable_too(loss):
     X, y, weight = make_block(loss, 150, 6)
@@ -162,7 +157,6 @@ def test_one_class_alone_or_no_counts_at_all():
         assert 2 < sign * fit.intercept < 10
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_without_columns_the_intercept_is_fitted(loss):
     X, y, weight = make_block(loss, 100, 8)
@@ -181,7 +175,6 @@ def test_fits_to_a_constant_number():
         np.testing.assert_allclose(fit.intercept, 3.5)
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_newton_terms_are_derivatives_add_up_over_blocks_and_vanish_at_the_fit(loss):
     X, y, weight = make_block(loss, 150, 9)

@@ -133,7 +133,6 @@ def test_the_logistic_path_is_that_of_scikit_learn(design, seed):
         np.testing.assert_allclose(path.centred_intercepts[step], peer.intercept_[0], atol=1e-6)
 
 
-@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize(("n_samples", "n_features"), [(300, 30), (80, 120)])
 @pytest.mark.parametrize("design", DESIGNS)
@@ -147,7 +146,6 @@ def test_every_solution_of_a_path_is_optimal(loss, design, n_samples, n_features
     assert largest_violation(path, X, y, weight) < 1e-7
 
 
-@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.parametrize(("n_samples", "n_features"), [(300, 30), (80, 120)])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_column_of_less_weight_has_to_say_more(loss, n_samples, n_features):
@@ -186,7 +184,6 @@ def test_of_two_twins_the_first_stands_for_both(sign):
     assert not all_coefficients(path, 22)[:, 20:].any()
 
 
-@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_is_the_row_twice(loss):
     X, y = make_block(loss, 80, 20, seed=6)
@@ -219,7 +216,6 @@ def fitted_deviance(path, Z, y, weight):
     return 2 * minimize(value, start, jac=True, method="BFGS", options={"gtol": 1e-7}).fun
 
 
-@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's line search tries large steps
 @pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -252,7 +248,6 @@ def test_the_dispersion_of_the_squared_loss_is_the_residual_variance_of_the_larg
     np.testing.assert_allclose(given.gic, given.deviance / 7.0 + 3.0 * given.df)
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])  # squares do not see through noise of t(2)
 def test_the_signals_are_found_and_the_early_stop_changes_nothing(loss):
     X, y = make_block(loss, 800, 300, seed=9)
@@ -279,7 +274,6 @@ def test_huber_finds_signals_among_outliers_where_squares_do_not():
     assert set(squares.selected()) != {0, 1, 2}
 
 
-@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_coefficients_predict_on_the_scale_of_the_data(loss):
     X, y = make_block(loss, 100, 15, seed=2, odd=True)
@@ -301,7 +295,6 @@ def test_perfectly_told_apart_classes_have_a_path_and_refits_are_counted():
     np.testing.assert_allclose(path.deviance[path.best], 0.0, atol=1e-6)
 
 
-@pytest.mark.slow_cases("huber", "poisson", "squared")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_constant_target_or_constant_columns_have_no_path(loss):
     X, y = make_block(loss, 20, 10, seed=1)

@@ -126,7 +126,6 @@ def _own(path, step, g):
     return path.coefficients(step)[path.groups.members[path.groups.bounds[g] : path.groups.bounds[g + 1]]]
 
 
-@pytest.mark.slow_cases("huber", "logistic", "poisson")
 @pytest.mark.parametrize("gic_rss", ["refit", "lasso"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -149,7 +148,6 @@ def test_groups_of_one_column_each_are_the_lasso(loss, shape, gic_rss):
         assert abs(found.intercept(step) - lasso.intercept(step)) < 1e-7
 
 
-@pytest.mark.slow_cases("logistic", "poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_does_not_matter_by_which_columns_a_group_is_given(loss):
     X, y, weight = problem_of(loss, 300, 24)

@@ -48,7 +48,6 @@ def test_for_the_squared_loss_it_is_the_path(gic_rss):
     np.testing.assert_array_equal(path.selected(), exact.selected())
 
 
-@pytest.mark.slow_cases("squared", "huber", "poisson")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loss", LOSSES)
 def test_of_many_rows_it_chooses_the_model_of_the_path(loss, seed):
@@ -61,7 +60,6 @@ def test_of_many_rows_it_chooses_the_model_of_the_path(loss, seed):
     np.testing.assert_allclose(path.gic[path.best], exact.gic[exact.best], rtol=0.01)
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_at_its_end_stands_the_fit_of_all_columns(loss):
     X, y, weight = make_block(loss, 400, 3)

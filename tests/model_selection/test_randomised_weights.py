@@ -121,7 +121,6 @@ def test_sparse_columns_that_nobody_standardises_are_weighed_too(kind):
     assert set(dense.selected_) != set(fitted(kind(6), X, y).selected_)
 
 
-@pytest.mark.slow_cases("huber")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "huber"])
 def test_message_on_one_subset_is_the_lasso_of_all_rows_weighed_alike(loss):
     X, y, labels = data()

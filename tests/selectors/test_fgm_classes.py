@@ -85,7 +85,6 @@ def test_run_to_the_end_it_is_the_optimum_of_the_k_support_norm_of_the_columns_n
     assert objective == pytest.approx(selector.result_.history["objective"].iloc[-1], rel=1e-6)
 
 
-@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_three_classes_of_which_two_stand_against_each_other_alone_are_two_problems_of_two_classes(loss):
     """A class that nothing can tell, one row, adds nearly nothing: selection and coefficients are those without it."""

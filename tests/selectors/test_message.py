@@ -397,7 +397,6 @@ def test_a_resumed_fit_ends_with_the_same_answer(problem):
     np.testing.assert_array_equal(resumed.result_.history["gic"], whole.result_.history["gic"])
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber", "multinomial"])
 def test_sparse_rows_in_memory_give_what_dense_ones_give(loss):
     X = scipy.sparse.random(900, 60, density=0.1, random_state=0, format="csr")

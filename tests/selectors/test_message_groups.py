@@ -47,7 +47,6 @@ def dummies(seed, n=1500, levels=(4, 7, 2, 12, 5, 9)):
     return X, z, np.repeat([f"category {k}" for k in range(len(levels))], levels), rng
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_groups_of_one_column_each_have_the_answer_of_columns(loss, kind):
@@ -65,7 +64,6 @@ def test_groups_of_one_column_each_have_the_answer_of_columns(loss, kind):
     assert groups.group_names_.tolist() == [str(order[j]) for j in columns.selected_]
 
 
-@pytest.mark.slow_cases("logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_group_is_selected_whole_or_not_at_all(loss):
     X, z, labels, rng = planted(1)
@@ -82,7 +80,6 @@ def test_a_group_is_selected_whole_or_not_at_all(loss):
     assert (selector.n_selected_per_subset_ <= 8).all()  # of groups
 
 
-@pytest.mark.slow_cases("huber", "logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_category_brings_all_of_its_dummies(loss, kind):
@@ -241,7 +238,6 @@ def test_an_estimator_votes_for_the_groups_of_its_columns():
     assert len(selector.groups_)
 
 
-@pytest.mark.slow_cases("logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_rows_that_come_later_vote_with_those_before(loss):
     X, z, labels, rng = planted(5)

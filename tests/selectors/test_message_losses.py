@@ -185,7 +185,6 @@ def test_gross_errors_do_not_move_the_huber_fit():
     assert abs(huber.intercept_ - 2.0) < 0.2 < abs(Message(n_subsets=5).fit(X, y).intercept_ - 2.0)
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
 def test_weight_two_is_the_row_twice(loss):
     rng = np.random.default_rng(7)

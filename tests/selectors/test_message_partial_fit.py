@@ -26,7 +26,6 @@ def targets(loss, X, seed=0):
     return rng.poisson(np.exp(0.5 * eta)).astype(float) if loss == "poisson" else eta + rng.standard_normal(len(X))
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("average", ["one_step", "mean"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_two_calls_are_one_fit_over_the_same_subsets(problem, loss, average):
@@ -42,7 +41,6 @@ def test_two_calls_are_one_fit_over_the_same_subsets(problem, loss, average):
     assert set(whole.support_.nonzero()[0]) == {2, 5}
 
 
-@pytest.mark.slow_cases("logistic", "multinomial", "poisson")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "multinomial"])
 @pytest.mark.parametrize("n_subsets", [1, 3, 5])
 def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subsets(n_subsets, loss, tmp_path):
@@ -70,7 +68,6 @@ def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subse
         assert {3, 20} <= set(whole.selected_)
 
 
-@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_many_calls_with_stores_are_one_fit(loss, tmp_path):
     rng = np.random.default_rng(5)

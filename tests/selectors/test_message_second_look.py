@@ -46,7 +46,6 @@ def test_a_subset_without_standard_errors_has_no_second_vote():
     assert second_vote(by_class, np.full(4, 6.0), 4).tolist() == [False, True]
 
 
-@pytest.mark.slow_cases("huber", "poisson")
 @pytest.mark.parametrize("loss", ["squared", "huber", "poisson", "logistic", "multinomial"])
 def test_a_weak_feature_that_subsets_miss_on_their_paths_is_kept_when_they_are_asked(loss):
     X, y = weak_feature(loss)

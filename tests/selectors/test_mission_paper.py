@@ -130,7 +130,6 @@ def test_it_has_the_papers_settings_unless_it_is_told_of_others():
     assert told.intercept_ != 0.0
 
 
-@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("heap", [False, True])
 @pytest.mark.parametrize("loss", ["multinomial", "logistic", "hinge"])
 def test_it_tells_ten_digits_apart_without_a_refit(loss, heap):

@@ -62,7 +62,6 @@ def test_both_penalties_are_those_of_scikit_learns_elastic_net_and_the_folds(is_
     assert fit.l1 == pytest.approx(largest / weight.sum() * SHARES[np.argmin(held_out)])
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", ["logistic", "poisson"])
 def test_of_other_losses_it_is_near_the_minimum_with_both_penalties(loss):
     X, y, _ = data(n=600)

@@ -40,7 +40,6 @@ def fit_of(matrix, columns, loss="squared", positive=None, ridge=0.0):
     return refit_selected(Run(matrix, "test"), columns, MeanLoss(loss, positive, ridge=ridge))
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_it_is_what_scikit_learn_finds_without_a_penalty(loss, weighted):
@@ -223,7 +222,6 @@ def slope_at(fit, X, y, loss):
     return np.abs(np.append(Z.T @ slope / len(y) + fit.ridge * fit.coef * scale, slope.mean())).max()
 
 
-@pytest.mark.slow_cases("poisson")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 @pytest.mark.parametrize("seed", range(12))
 def test_with_the_ridge_that_is_chosen_it_is_the_minimum_of_each_size(loss, seed):
