@@ -97,7 +97,7 @@ def add_entered(columns, members, n_members, step, factor, z):  # type: ignore[n
 
 @inner_loop
 def _scatter(rows, values, first, last, centre, factor, out):  # type: ignore[no-untyped-def]
-    """Add entries `first` to `last`: of a view of them the references would be counted, which costs as much as a few."""
+    """Add entries `first` to `last`: references to a view of them would be counted, which costs as much as a few do."""
     for e in range(first, last):
         out[rows[e]] += factor * (values[e] - centre)
 

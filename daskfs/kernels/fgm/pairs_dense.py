@@ -10,7 +10,7 @@ import numpy as np
 
 from daskfs.kernels.fgm.pairs import is_wanted, number_in, offer, spread_of
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tile, padded
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tiles, padded
 
 
 def tiled(n_columns: int) -> int:
@@ -92,8 +92,7 @@ def _square(columns):  # type: ignore[no-untyped-def]
 @kernel
 def _add_products(left, right, is_same, sums):  # type: ignore[no-untyped-def]
     for a in range(0, left.shape[0], TILE):
-        for b in range(a if is_same else 0, right.shape[0], TILE):
-            add_tile(left, a, right, b, 0.0, sums)
+        add_tiles(left, a, right, a if is_same else 0, right.shape[0], 0.0, sums)
 
 
 @kernel

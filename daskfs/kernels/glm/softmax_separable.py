@@ -17,7 +17,7 @@ import numpy as np
 from daskfs.kernels.glm.softmax_many import softmax_gradient, softmax_value
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, dot_of_first
-from daskfs.kernels.linear.gram_tiles import TILE, add_tile
+from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 from daskfs.kernels.linear.linalg import solve_cholesky
 
 MOST_UNKNOWNS = 2500  # whose Hessian is made: 100 MiB with its factor
@@ -197,5 +197,4 @@ def _factorise(factor):  # type: ignore[no-untyped-def]
                 panel[q, r] = row[r]
                 minus[q, r] = -row[r]
         for a in range(k + PANEL, n, TILE):
-            for b in range(k + PANEL, a + 1, TILE):
-                add_tile(minus, a, panel, b, 0.0, factor)
+            add_tiles(minus, a, panel, k + PANEL, a + 1, 0.0, factor)

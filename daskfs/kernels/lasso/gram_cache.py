@@ -69,10 +69,11 @@ def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
             features[n_found] = state.feature_of[row]
             n_found += 1
     gram, norm = np.empty((n, n)), state.norm[features]
+    rows, row_of = state.gram, state.row_of
     for q in range(n):
-        gram_row = state.gram[state.row_of[features[q]]]
+        row = row_of[features[q]]
         gram[q, q] = 1.0
         for r in range(q):  # the other sum differs by rounding
-            gram[q, r] = gram_row[features[r]] / (norm[q] * norm[r])
+            gram[q, r] = rows[row, features[r]] / (norm[q] * norm[r])
             gram[r, q] = gram[q, r]
     return features, mean[features], scale[features] * norm, cross[features] / norm, gram

@@ -251,9 +251,10 @@ def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-de
     sizes = np.zeros(room)
     found[0] = feature
     n_found = 1
-    for j in range(segment.meets.shape[0]):
-        size = segment.meets[j]
-        if size <= sizes[room - 1] or state.row_of[j] >= 0 or j == feature:
+    meets, row_of = segment.meets, state.row_of
+    for j in range(meets.shape[0]):
+        size = meets[j]
+        if size <= sizes[room - 1] or row_of[j] >= 0 or j == feature:
             continue
         place = min(n_found, room - 1)
         if place == 0:
@@ -269,19 +270,19 @@ def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-de
 @kernel
 def _first_twin(feature, state, segment):  # type: ignore[no-untyped-def]
     """Return the first open column that equals `feature` up to sign and rounding, so that all subsets prefer it."""
-    gram_row = state.gram[state.row_of[feature]]
+    gram_row, is_open = state.gram[state.row_of[feature]], segment.is_open
     for j in range(feature):
-        if segment.is_open[j] > 0.0 and abs(gram_row[j]) > TWIN:
+        if is_open[j] > 0.0 and abs(gram_row[j]) > TWIN:
             return j
     return feature
 
 
 @kernel
 def _close_twins(feature, state, segment):  # type: ignore[no-untyped-def]
-    gram_row = state.gram[state.row_of[feature]]
+    gram_row, is_open = state.gram[state.row_of[feature]], segment.is_open
     for j in range(gram_row.shape[0]):
         if abs(gram_row[j]) > TWIN:
-            segment.is_open[j] = 0.0
+            is_open[j] = 0.0
 
 
 @kernel
@@ -299,27 +300,30 @@ def _drop(leaving, state, segment):  # type: ignore[no-untyped-def]
 def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
     """Compute the segment below λ and check that it is optimal at λ; return GRID_ENDED when all is well."""
     n_active = state.counts[FACTORED]
+    gram, row_of, entered, entered_cross = state.gram, state.row_of, state.entered, state.entered_cross
+    factored, factor = state.factored, state.factor
+    base, slope, is_open = segment.base, segment.slope, segment.is_open
+    sign, refit, direction = segment.sign, segment.refit, segment.direction
     right = np.empty(n_active)
     for q in range(n_active):
-        right[q] = state.entered_cross[state.factored[q]]
-    solve_cholesky(state.factor, n_active, right, segment.refit)
-    solve_cholesky(state.factor, n_active, segment.sign, segment.direction)
-    copy_into(cross, segment.base)
-    segment.slope[:] = 0.0
+        right[q] = entered_cross[factored[q]]
+    solve_cholesky(factor, n_active, right, refit)
+    solve_cholesky(factor, n_active, sign, direction)
+    copy_into(cross, base)
+    slope[:] = 0.0
     for q in range(n_active):
-        row = state.row_of[state.entered[state.factored[q]]]
-        _add_active(state.gram, row, segment.refit[q], segment.direction[q], segment.base, segment.slope)
-    _meet(lam, segment.base, segment.slope, segment.is_open, segment.meets)
+        _add_active(gram, row_of[entered[factored[q]]], refit[q], direction[q], base, slope)
+    _meet(lam, base, slope, is_open, segment.meets)
     tolerance = (OPTIMALITY - 1.0) * lam
     for q in range(n_active):
-        j = state.entered[state.factored[q]]
-        if not abs(segment.base[j] + lam * (segment.slope[j] - segment.sign[q])) <= tolerance:
+        j = entered[factored[q]]
+        if not abs(base[j] + lam * (slope[j] - sign[q])) <= tolerance:
             return NOT_OPTIMAL
-        shrinkage = lam * segment.direction[q]
-        rounding = (OPTIMALITY - 1.0) * (abs(segment.refit[q]) + abs(shrinkage))
-        if segment.sign[q] * (segment.refit[q] - shrinkage) < -rounding:
+        shrinkage = lam * direction[q]
+        rounding = (OPTIMALITY - 1.0) * (abs(refit[q]) + abs(shrinkage))
+        if sign[q] * (refit[q] - shrinkage) < -rounding:
             return CONTRADICTORY
-    is_optimal = _is_optimal(lam, lam + tolerance, segment.base, segment.slope, segment.is_open)
+    is_optimal = _is_optimal(lam, lam + tolerance, base, slope, is_open)
     return GRID_ENDED if is_optimal else NOT_OPTIMAL
 
 
@@ -352,13 +356,13 @@ def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
     """Return the feature that enters or -1, the place among the active that leaves or -1, and their λ."""
     feature, leaving = -1, -1
     nearest = smallest
-    for j in range(segment.meets.shape[0]):
-        if segment.meets[j] > nearest:
-            nearest, feature = segment.meets[j], j
+    meets, sign, refit, direction = segment.meets, segment.sign, segment.refit, segment.direction
+    for j in range(meets.shape[0]):
+        if meets[j] > nearest:
+            nearest, feature = meets[j], j
     for q in range(state.counts[FACTORED]):
-        direction = segment.direction[q]
-        if segment.sign[q] * direction < 0.0:  # the coefficient shrinks as λ falls
-            zero = min(segment.refit[q] / direction, lam)
+        if sign[q] * direction[q] < 0.0:  # the coefficient shrinks as λ falls
+            zero = min(refit[q] / direction[q], lam)
             if zero > nearest:
                 nearest, leaving = zero, q
     return feature, leaving, nearest
@@ -367,13 +371,15 @@ def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
 @kernel
 def _write_knot(knots, step, lam, m, rule, state, segment):  # type: ignore[no-untyped-def]
     n_active = state.counts[FACTORED]
+    factored, entered_cross, coef, is_active = state.factored, state.entered_cross, knots.coef, knots.is_active
+    sign, refit, direction = segment.sign, segment.refit, segment.direction
     explained, shrunk = 0.0, 0.0
     for q in range(n_active):
-        position = state.factored[q]
-        explained += segment.refit[q] * state.entered_cross[position]
-        shrunk += segment.sign[q] * segment.direction[q]
-        knots.coef[step, position] = segment.refit[q] - lam * segment.direction[q]
-        knots.is_active[step, position] = True
+        position = factored[q]
+        explained += refit[q] * entered_cross[position]
+        shrunk += sign[q] * direction[q]
+        coef[step, position] = refit[q] - lam * direction[q]
+        is_active[step, position] = True
     rss = m.y_variance - explained
     if not rule.refit:
         rss += lam * lam * shrunk

@@ -175,7 +175,8 @@ def _follow_all(X, y, weight, bounds, penalty, least, most, capacity, ratio, rul
             features[n_features_met], mean[n_features_met] = met[q], met_mean[q]
             scale[n_features_met], cross[n_features_met] = met_scale[q], met_cross[q]
             n_features_met += 1
-            copy_into(met_gram[q, :q], below[n_below : n_below + q])
+            for r in range(q):
+                below[n_below + r] = met_gram[q, r]
             n_below += q
         counts[2, i] = met.shape[0]
         total[i], y_mean[i], y_variance[i] = m.total, m.y_mean, m.y_variance

@@ -279,13 +279,14 @@ def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
 @kernel
 def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
     """Take over the Gram rows of all columns, which one pass has made."""
+    kept, row_of, feature_of, row = state.gram, state.row_of, state.feature_of, state.counts[ROWS]
     for j in range(scale.shape[0]):
         if scale[j] > 0.0:
-            row = state.counts[ROWS]
-            copy_into(gram[j], state.gram[row])
-            state.row_of[j] = row
-            state.feature_of[row] = j
-            state.counts[ROWS] = row + 1
+            for k in range(scale.shape[0]):
+                kept[row, k] = gram[j, k]
+            row_of[j], feature_of[row] = row, j
+            row += 1
+    state.counts[ROWS] = row
     state.counts[PASSES] += 1
 
 

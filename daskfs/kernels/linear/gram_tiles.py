@@ -33,8 +33,7 @@ def add_products(columns, sums):  # type: ignore[no-untyped-def]
     for a in range(0, columns.shape[0], TILE):
         if is_stopped():
             break
-        for b in range(a, columns.shape[0], TILE):
-            add_tile(columns, a, columns, b, 0.0, sums)
+        add_tiles(columns, a, columns, a, columns.shape[0], 0.0, sums)
 
 
 @kernel
@@ -85,17 +84,22 @@ def _transpose(X, rows, i, origin, share, out):  # type: ignore[no-untyped-def]
 
 
 @inner_loop
-def add_tile(left, a, right, b, zero, sums):  # type: ignore[no-untyped-def]
-    """Add the dot products of rows a to a + 3 with rows b to b + 3 of `right`; `zero` is of the type to sum in."""
-    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
-    s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
-    for i in range(left.shape[1]):
-        x0, x1, x2, x3 = left[a, i], left[a + 1, i], left[a + 2, i], left[a + 3, i]
-        y0, y1, y2, y3 = right[b, i], right[b + 1, i], right[b + 2, i], right[b + 3, i]
-        s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
-        s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
-        s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
-        s30, s31, s32, s33 = s30 + x3 * y0, s31 + x3 * y1, s32 + x3 * y2, s33 + x3 * y3
-    for q, found in enumerate(((s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33))):
-        for r in range(TILE):
-            sums[a + q, b + r] += found[r]
+def add_tiles(left, a, right, first, last, zero, sums):  # type: ignore[no-untyped-def]
+    """Add the dot products of rows a to a + 3 with rows `first` to `last` of `right`; `zero` is of the type to sum in.
+
+    The loop over tiles is in here: of each array that is handed to a function the references are counted.
+    """
+    for b in range(first, last, TILE):
+        s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
+        s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+        for i in range(left.shape[1]):
+            x0, x1, x2, x3 = left[a, i], left[a + 1, i], left[a + 2, i], left[a + 3, i]
+            y0, y1, y2, y3 = right[b, i], right[b + 1, i], right[b + 2, i], right[b + 3, i]
+            s00, s01, s02, s03 = s00 + x0 * y0, s01 + x0 * y1, s02 + x0 * y2, s03 + x0 * y3
+            s10, s11, s12, s13 = s10 + x1 * y0, s11 + x1 * y1, s12 + x1 * y2, s13 + x1 * y3
+            s20, s21, s22, s23 = s20 + x2 * y0, s21 + x2 * y1, s22 + x2 * y2, s23 + x2 * y3
+            s30, s31, s32, s33 = s30 + x3 * y0, s31 + x3 * y1, s32 + x3 * y2, s33 + x3 * y3
+        found = (s00, s01, s02, s03), (s10, s11, s12, s13), (s20, s21, s22, s23), (s30, s31, s32, s33)
+        for q in range(TILE):
+            for r in range(TILE):
+                sums[a + q, b + r] += found[q][r]

@@ -11,7 +11,7 @@ import numpy as np
 
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import four_row_dots, row_dot, sum_of
-from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tile, padded
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tiles, padded
 
 
 @kernel
@@ -61,8 +61,7 @@ def make_hessian(columns, members, n_members, first, weight, hessian, work):  # 
         for q in range(n_members):
             _weigh_part(columns, members[q], start, n_rows, work, band, q + 1)
         for a in range(first // TILE * TILE, n, TILE):
-            for b in range(0, a + 1, TILE):
-                add_tile(band, a, band, b, 0.0, sums)
+            add_tiles(band, a, band, 0, a + 1, 0.0, sums)
     for a in range(first, n):
         for b in range(a + 1):
             hessian[a, b] = sums[a, b]

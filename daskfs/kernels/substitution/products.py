@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
-from daskfs.kernels.linear.gram_tiles import TILE, add_tile
+from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 
 BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
@@ -111,8 +111,7 @@ def _add_bands(left, right, which, weight, strip, panel, sums, is_symmetric):  #
                 break
             for q in range(min(TILE, left.shape[0] - a)):
                 _copy(left[a + q, start:stop], strip[q])
-            for b in range(a if is_symmetric else 0, n_columns, TILE):
-                add_tile(strip, 0, panel, b, zero, sums[a : a + TILE])
+            add_tiles(strip, 0, panel, a if is_symmetric else 0, n_columns, zero, sums[a : a + TILE])
 
 
 @inner_loop
