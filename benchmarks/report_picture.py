@@ -2,7 +2,8 @@
 
     DASKFS_DATA=... python benchmarks/report_picture.py [docs/report.png]
 
-Without DASKFS_DATA, of the diabetes set that scikit-learn ships.
+Without DASKFS_DATA, of the diabetes set that scikit-learn ships. The browser is that of the tests, `tests/browser.py`
+of this checkout.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import numpy as np
 if __package__ is None or __package__ == "":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.dashboard_picture import Tab, browser, opened
 from daskfs.metrics import bootstrap_interval
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.report.html import render_report
 from daskfs.result import SelectionResult, selection_table
+from tests.browser import Tab, browser, opened
 
 ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT = 1100, 1500

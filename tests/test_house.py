@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from tests.imports import MODULES, PACKAGE, PATH_OF, imports_of, name_of, tree_of
+from tests.imports import MODULES, PACKAGE, PATH_OF, ROOT, imports_of, name_of, tree_of
 
 FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where this differs from the first plan
     {"__main__"},
@@ -189,6 +189,16 @@ def test_a_room_imports_only_rooms_below_it():
             imported = room_imported(module)
             if imported not in (None, room) and FLOOR_OF[imported] >= FLOOR_OF[room]:
                 wrong.append(f"{path}:{line}: {room} may not import {module}")
+    assert wrong == []
+
+
+def test_benchmarks_are_imported_by_their_own_tests_alone():
+    """Scripts may take tools from tests; what tests of other rooms need is no script."""
+    wrong = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        if ROOT / "tests" / "benchmarks" not in path.parents and "benchmarks" in path.read_text(encoding="utf-8"):
+            imported = (line for line, module in imports_of(path) if module.split(".")[0] == "benchmarks")
+            wrong += [f"{path}:{line}: a test of a script stands in tests/benchmarks" for line in imported]
     assert wrong == []
 
 

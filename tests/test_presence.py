@@ -22,6 +22,7 @@ from daskfs.cluster.open import open_cluster
 from daskfs.cluster.presence import presence_of
 from daskfs.cluster.workers import OnDask, Round
 from daskfs.errors import RunError
+from tests.refusals import refused
 
 LARGE = np.arange(100_000.0)
 
@@ -142,12 +143,12 @@ def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
         given = client.scatter(LARGE)
         for address in client.nthreads():
             cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="killed")
-        with pytest.raises(RunError, match="blocks: what workers held was lost") as found, cluster_errors("blocks"):
+        with refused(RunError, "clusters", at="blocks", naming=["held"]) as found, cluster_errors("blocks"):
             client.submit(total, given, 1.0).result()
         assert "scheduler" not in str(found.value)
         waiting = client.submit(total, 1.0, 2.0)
         cluster.sync(cluster.scheduler.close)
-        with pytest.raises(RunError, match="blocks: the scheduler was lost"), cluster_errors("blocks"):
+        with refused(RunError, "clusters", at="blocks", naming=["lost"]), cluster_errors("blocks"):
             waiting.result()
 
 
@@ -188,7 +189,7 @@ def test_a_scheduler_that_stands_still_too_long_is_an_error_that_says_how_to_go_
     client, _ = standing_still
     told = []
     presence_of(client, tell=told.append, lost_timeout_s=0.3)
-    with pytest.raises(RunError, match=r"the scheduler has not answered for 0.3 s.*daskfs run --resume"):
+    with refused(RunError, "clusters", at="cluster", naming=["0.3", "daskfs run", "--resume"]):
         WAYS["map"](OnDask(client))
     assert told == ["the scheduler does not answer; waiting at most 0.3 s"]
 

@@ -20,6 +20,7 @@ from daskfs.pipeline.schemas import json_schema
 from daskfs.pipeline.selections import section_of
 from daskfs.selectors.message.selector import Message
 from daskfs.sources import registry
+from tests.refusals import refused
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -54,9 +55,9 @@ def document(tmp_path):
 @pytest.mark.slow
 def test_a_new_method_is_a_file_and_a_line(line, document):
     """Its check, YAML section, schema, plan, run folder and report are there."""
-    with pytest.raises(ConfigError, match=r"select.threshold: expected less than or equal to 1, found 3"):
+    with refused(ConfigError, "yaml-files", naming=["select.threshold", "1", "3"]):
         load_pipeline(document, ["select.threshold=3"])
-    with pytest.raises(ConfigError, match=r"select.treshold: unknown key .did you mean 'threshold'"):
+    with refused(ConfigError, "yaml-files", naming=["select.treshold", "did you mean", "'threshold'"]):
         load_pipeline(document, ["select.treshold=1"])
     schema = json_schema("pipeline")
     assert schema["$defs"]["CorrelationSelect"]["properties"]["threshold"]["description"].startswith("Smallest corr")
@@ -75,17 +76,17 @@ def test_a_new_parameter_is_a_line_and_its_meaning(line, tmp_path):
     (tmp_path / "folded.py").write_text(text)
     selector = daskfs.methods.load("folded:Correlation")
     assert selector(n_folds=3).get_params()["n_folds"] == 3
-    with pytest.raises(ConfigError, match="n_folds: expected a whole number of at least 1, found 0"):
+    with refused(ConfigError, "parameters", at="n_folds", naming=["1", "0"]):
         selector(n_folds=0).fit(np.eye(4), np.arange(4.0))
 
 
 def test_a_new_loss_is_taken_by_every_method_whose_requirements_it_meets(monkeypatch):
     cauchy = Loss("cauchy", 8, "½ log(1 + (z - y)²)", "number", curvature_bound=1.0, is_likelihood=True)
-    with pytest.raises(ConfigError, match=r"loss: expected one of squared, .* found 'cauchy'"):
+    with refused(ConfigError, "losses", at="loss", naming=["squared", "'cauchy'"]):
         Message(loss="cauchy").check_parameters()
     monkeypatch.setitem(LOSSES, "cauchy", cauchy)
     Message(loss="cauchy").check_parameters()
-    with pytest.raises(ConfigError, match=r"loss: Mission does not take 'cauchy': its gradient is not known row"):
+    with refused(ConfigError, "losses", at="loss", naming=["'cauchy'"]):
         daskfs.Mission(loss="cauchy").check_parameters()
 
 
@@ -133,14 +134,14 @@ def test_a_new_source_is_a_file_and_a_line(tmp_path, monkeypatch, document):
     over = ["select={method: message, n_subsets: 3}", "source={kind: archive, path: data.npz, target: z}"]
     try:
         assert load_pipeline(document, over).source.path == str(tmp_path / "data.npz")
-        with pytest.raises(ConfigError, match=r"source.targt: unknown key .did you mean 'target'"):
+        with refused(ConfigError, "yaml-files", naming=["source.targt", "did you mean", "'target'"]):
             load_pipeline(document, [*over, "source.targt=z"])
         assert "ArchiveSource" in json_schema("pipeline")["$defs"]
         (result,) = run_pipeline(load_pipeline(document, over)).results.values()
         assert result.table["index"].tolist() == [2]
         store = daskfs.ingest(tmp_path / "data.npz", tmp_path / "again.zarr", target="z")
         assert store.shape == (300, 8)
-        with pytest.raises(daskfs.DaskfsError, match="expected an array 'y', found"):
+        with refused(daskfs.DaskfsError, "formats", naming=["'y'"]):
             daskfs.ingest(tmp_path / "data.npz", tmp_path / "none.zarr")
     finally:
         registry.section_of.cache_clear()

@@ -24,6 +24,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.store.tile_reader import TileReader
 from tests.contract.lab import Kept
+from tests.refusals import refused
 from tests.tolerances import assert_same_answer, tolerance_of
 
 TRUE_FEATURES = [3, 20, 47, 70, 111]
@@ -355,17 +356,17 @@ class TestEveryBaseline:
                 clone(baseline).set_params(**wrong).fit(X, targets["squared"])
 
     def test_refuses_more_features_than_there_are(self, baseline, X, targets):
-        with pytest.raises(ConfigError, match="asks for 121 features, but there are 120"):
+        with refused(ConfigError, "parameters", at="n_features_to_select", naming=["121", "120"]):
             clone(baseline).set_params(n_features_to_select=121).fit(X, targets["squared"])
 
     def test_refuses_a_limit_that_is_too_small_and_says_what_would_do(self, baseline, X, targets):
-        with pytest.raises(PlanError, match="allow at least"):
+        with refused(PlanError, "memory-limit", at="memory_limit"):
             clone(baseline).set_params(memory_limit="1MiB").fit(X, targets["squared"])
 
     def test_refuses_a_constant_target_and_one_class(self, baseline, X):
-        with pytest.raises(DataError, match="the target is constant"):
+        with refused(DataError, "target", at="target", naming=["constant"]):
             clone(baseline).fit(X, np.ones(400))
-        with pytest.raises(DataError, match="one class"):
+        with refused(DataError, "shapes", naming=["class"]):
             clone(baseline).set_params(loss="logistic").fit(X, np.ones(400))
 
     def test_names_the_column_and_the_row_of_a_value_that_is_not_finite(self, baseline, X, targets):
@@ -375,7 +376,7 @@ class TestEveryBaseline:
         matrix = Stored(X, targets["squared"], feature_names=[f"gene{j}" for j in range(120)])
         matrix._X = matrix._X.copy()
         matrix._X[100, 47] = np.nan
-        with pytest.raises(DataError, match="column 'gene47', row 299: expected finite numbers, found NaN"):
+        with refused(DataError, "values", at="column 'gene47', row 299", naming=["NaN"]):
             clone(baseline).fit_matrix(matrix)
 
     def test_takes_no_more_memory_than_planned(self, baseline, X, tmp_path):

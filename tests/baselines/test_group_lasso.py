@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from daskfs.baselines import GroupLasso, UfoMkl
 from daskfs.errors import PlanError
+from tests.refusals import refused
 
 SOLVERS = ("active_set", "bcd", "fista")
 LOSSES = ("squared", "logistic", "squared_hinge")
@@ -161,5 +162,5 @@ def test_ufo_mkl_comes_near_the_group_lasso_with_a_small_ridge(data):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(PlanError, match="select with FGM"):
+    with refused(PlanError, "memory-limit", at="memory_limit"):
         GroupLasso(feature_groups=np.arange(10**4) // 10).plan(10**6, 10**4, "float32", 2**30)

@@ -370,8 +370,9 @@ def a_value_that_is_no_number_is_named_by_column_and_source_row(case: Case, lab:
 def more_features_than_there_are_is_refused(case: Case, lab: Lab) -> None:
     if "n_features_to_select" not in case.make().get_params():
         return  # the criterion or the hashing says how many
+    ungrouped = {"feature_groups": None} if "feature_groups" in case.options else {}  # a group counts as one
     with pytest.raises(ConfigError, match=rf"{N_FEATURES + 1}.*{N_FEATURES}") as refused:
-        case.make(n_features_to_select=N_FEATURES + 1).fit(lab.store(case.target))
+        case.make(n_features_to_select=N_FEATURES + 1, **ungrouped).fit(lab.store(case.target))
     assert refused.value.where == "n_features_to_select"
 
 

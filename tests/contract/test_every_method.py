@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.cases import CASES, OF_EACH_KIND
+from daskfs.methods import METHODS
+from tests.contract.cases import BROKEN, CASES, OF_EACH_KIND, ON_TALL_DATA, OPTIONS, SPARSE, UNFIT, WAYS
 from tests.contract.checks import CHECKS, ONCE, QUICK
 
 
@@ -28,3 +29,12 @@ def examinations():
 @pytest.mark.parametrize(("check", "case"), list(examinations()))
 def test_every_method(check, case, lab):
     check(case, lab)
+
+
+def test_every_method_has_its_case_and_what_is_said_is_said_of_cases():
+    names = {name for case in CASES for name in (case.name, case.method)}
+    said = {*METHODS, *OF_EACH_KIND, *OPTIONS, *SPARSE, *ON_TALL_DATA}
+    said |= {f"{method}-{way}" for method, ways in WAYS.items() for way in ways}
+    said |= {name for some, _, _ in UNFIT + BROKEN for name in some} - {"split_inference"}  # tests/model_selection
+    assert said <= names, said - names
+    assert {check for _, _, checks in UNFIT + BROKEN for check in checks} <= {check.__name__ for check in CHECKS}

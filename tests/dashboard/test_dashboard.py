@@ -1,7 +1,6 @@
-"""A run on Dask's dashboard: what the scheduler knows of it, spans, gauges, and a page that a browser shows."""
+"""A run on Dask's dashboard: what the scheduler knows of it, spans, gauges, and a page."""
 
 import json
-import signal
 import threading
 import time
 import urllib.request
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import daskfs
-from benchmarks.dashboard_picture import browser, dashboard_of, make_store, opened, started
 from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.plugin import NAME, RunsOnDashboard
 from daskfs.dashboard.shown import on_dashboard
@@ -193,39 +191,6 @@ def test_several_schedulers_of_a_process_offer_their_gauges_together():
     finally:
         second.close()
     assert "stars" not in offered()
-
-
-@pytest.mark.nightly
-def test_a_browser_finds_live_numbers_on_the_page_of_a_real_run(tmp_path):
-    if browser() is None:
-        pytest.skip("no chromium is installed")
-    make_store(tmp_path / "genes.zarr", 60_000, 300)
-    run = started(tmp_path)
-    try:
-        first, later, errors = opened(dashboard_of(tmp_path, run), two_looks)
-    finally:
-        run.send_signal(signal.SIGINT)
-        run.wait()
-    assert "planted-genes" in first
-    assert "Selected so far" in first
-    assert "gene_" in first
-    assert "fgm, pass" in first
-    assert first != later, "the numbers live"
-    assert not errors
-
-
-async def two_looks(tab):
-    import asyncio
-
-    first = ""
-    while "gene_" not in first:
-        await asyncio.sleep(0.5)
-        first = await tab.text()
-    later = first
-    while later == first:
-        await asyncio.sleep(0.5)
-        later = await tab.text()
-    return first, later, tab.errors
 
 
 @pytest.mark.slow

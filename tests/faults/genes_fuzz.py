@@ -53,21 +53,19 @@ def write_good(kind: str, folder: Path) -> None:
     """Write files that are as they should be."""
     import zarr
 
-    from benchmarks.genotypes_real import GenotypeSet, write_phenotypes, write_plink, write_vcf_zarr
+    from tests.genotype_files import write_phenotypes, write_plink, write_vcf_zarr
 
     rng = np.random.default_rng(0)
     dosages = rng.integers(-1, 3, (N, P)).astype(np.int8)
-    variants = [(f"rs{j}", "1", j) for j in range(P)]
     phenotypes = {"height": rng.random(N), "ill": rng.integers(1, 3, N).astype(float)}
-    genotypes = GenotypeSet(dosages, variants, [("f", f"s{i}") for i in range(N)], phenotypes)
     if kind in ("bed", "phenotypes"):
-        bed = write_plink(folder / "set.bed", genotypes)
+        bed = write_plink(folder / "set.bed", dosages)
         fam = bed.with_suffix(".fam")
         fam.write_text("".join(f"f s{i} 0 0 1 {i}.5\n" for i in range(N)))
     if kind != "bed":
-        write_phenotypes(folder / "set.pheno", genotypes)
+        write_phenotypes(folder / "set.pheno", phenotypes)
     if kind == "vcf_zarr":
-        write_vcf_zarr(folder / "set.vcz", genotypes, (4, 5))
+        write_vcf_zarr(folder / "set.vcz", dosages, (4, 5))
     if kind in ("anndata", "h5ad"):
         import h5py
         from scipy.sparse import random as random_matrix

@@ -20,6 +20,7 @@ from daskfs.selectors.asy_os.run import STEP as SELECT
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.sources.ingest import ingest
+from tests.refusals import refused
 
 STEP = f"async_online_substitution-{SELECT}"
 N_SAMPLES, N_FEATURES, N_SELECTED = 500, 1600, 12
@@ -174,7 +175,7 @@ def test_an_error_of_the_data_ends_the_run_and_leaves_nobody_at_work(store, work
     matrix = ArrayMatrix(X, stored.read_target())
     matrix._X = X.copy()  # past the check of arrays, as a damaged store would be
     matrix._X[7, 1500] = np.nan
-    with pytest.raises(DataError, match="column 1500, row 7"):
+    with refused(DataError, "values", at="column 1500, row 7"):
         fit(matrix, workers)
     until(lambda: not any(workers.client.processing().values()))
     check(fit(stored, workers), stored, support)

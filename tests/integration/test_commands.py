@@ -1,4 +1,4 @@
-"""What a newcomer does: the README's commands, every pipeline that stands in pipelines/, small workers, real data."""
+"""What a newcomer does: the README's commands, every pipeline that stands in pipelines/, real data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from sklearn.linear_model import LassoCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks import process_memory
 from daskfs.documents import check_document, parse_yaml
 from daskfs.pipeline.config import Pipeline, load_pipeline
 from daskfs.sources.table_schema import load_table_schema
@@ -25,7 +23,7 @@ from daskfs.store.feature_store import open_store
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OF_FILES_TO_BE_WRITTEN = ("genotypes_plink", "genotypes_vcf_zarr")
-"""Run by `tests/sources/test_genotypes_real.py`, which writes their files."""
+"""Run by `tests/benchmarks/test_genotypes_real.py`, which writes their files."""
 PIPELINES = [path for path in sorted((ROOT / "pipelines").glob("*.yaml")) if path.stem not in OF_FILES_TO_BE_WRITTEN]
 SMALLER_ELSEWHERE = ("mission_dna", "mission_splice")
 """Run by `test_sequences_of_papers.py`, the first with fewer species: as it stands it takes minutes."""
@@ -154,35 +152,3 @@ def test_one_schema_reads_the_household_power_by_the_minute_too(tmp_path):
     done = run_elsewhere(pipeline, tmp_path, f"source.path={minutes}")
     assert done.returncode == 0, done.stderr
     assert open_store(tmp_path / "store.zarr").shape == (47955, 74)
-
-
-@pytest.mark.nightly
-def test_a_gigabyte_on_workers_of_216_mib_keeps_every_promise(tmp_path):
-    script = ROOT / "benchmarks" / "out_of_core.py"
-    small = ["--size", "1GB", "--n-features", "1000", "--subset-size", "500", "--memory-limit", "216MiB"]
-    done = subprocess.run(
-        [sys.executable, str(script), *small, "--folder", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "every promise is kept"
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["threads", "local", "address"])
-def test_processes_take_no_more_than_promised_where_there_are_few_data(kind, tmp_path):
-    """The promise is that of processes alone, ours and those that others have started as Dask's documentation says."""
-    limit = 2048 * process_memory.MIB
-    running = process_memory.running_cluster(tmp_path, limit) if kind == "address" else nullcontext(("", []))
-    with running as (address, others):
-        options = process_memory.CLUSTERS[kind] | {"memory_limit": limit} | ({"address": address} if address else {})
-        for method in ("screen", "message"):
-            found = process_memory.peaks(tmp_path, "few", method, options, others, longest_s=300)
-            assert "error" not in found, found
-            for process, measured in found["measured_nbytes"].items():
-                promised = found["promised_nbytes"]["client" if process == "client" else "worker"]
-                assert measured <= promised, (method, process)

@@ -15,8 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from benchmarks import genotypes_real
-from benchmarks.genotypes_real import GenotypeSet
 from daskfs.errors import ConfigError, DataError, StoreError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix, Reweighted, RowView, WeighedColumns
@@ -31,6 +29,7 @@ from daskfs.sources.sparse.base import NamedIds, SparseBlock
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.store.writer import StoreWriter
+from tests.genotype_files import write_plink
 
 N, P = 13, 7
 DERIVED = {"bad_column", "bad_value", "column_blocks", "row_blocks", "split", "take", "target", "weighted"}
@@ -108,9 +107,7 @@ def stored_sparse(folder, dtype, shuffle):
 def genotypes(folder, missing):
     dosages = np.random.default_rng(0).integers(0, 3, (N, P)).astype(np.int8)
     dosages[2, 3] = -1
-    samples = [("f", f"s{i}") for i in range(N)]
-    variants = [(name, "1", j) for j, name in enumerate(NAMED)]
-    path = genotypes_real.write_plink(folder / f"{missing}.bed", GenotypeSet(dosages, variants, samples, {}))
+    path = write_plink(folder / f"{missing}.bed", dosages, NAMED)
     X = dosages.astype(np.float32 if missing == "mean" else np.int8)
     X[2, 3] = np.delete(X[:, 3], 2).mean() if missing == "mean" else 0
     return PlinkSource(path, y=Y, missing=missing).as_matrix(), Places(X, Y, None, np.arange(N), None)

@@ -15,6 +15,7 @@ from daskfs.matrix.blocks import as_slice
 from daskfs.matrix.buffers import BufferPool, block_length
 from daskfs.matrix.names import Names
 from daskfs.matrix.streaming import prefetched
+from tests.refusals import refused
 
 
 class Table(Matrix):
@@ -117,7 +118,7 @@ def test_every_block_length_keeps_its_memory_promise(length, item_nbytes, tile_l
 
 
 def test_a_limit_below_one_row_names_the_size_that_would_do():
-    with pytest.raises(PlanError, match="allow at least 56 bytes"):
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["56"]):
         next(Table(n_features=7).row_blocks(memory_limit=50))
 
 
@@ -253,5 +254,5 @@ def test_a_split_that_cannot_be_made_says_why(test, by, match):
 
 
 def test_a_split_of_one_row_leaves_a_side_empty():
-    with pytest.raises(ConfigError, match="0 for training and 1 for testing"):
+    with refused(ConfigError, "parameters", at="split", naming=["0", "1"]):
         Table(1).split(0.2)

@@ -18,6 +18,7 @@ from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.shared.cross_validation import SizeCurve, default_sizes, folds_of
 from daskfs.selectors.shared.run import Run
+from tests.refusals import refused
 
 SIZES = [1, 3, 6, 10]
 TRUE = [3, 7, 11, 30]
@@ -174,7 +175,7 @@ def test_a_group_may_be_a_column_of_the_store(tmp_path):
     by_name = SelectionCV(FGM(), sizes=SIZES, groups="person").fit(store)
     by_rows = SelectionCV(FGM(), sizes=SIZES, groups=frame["person"].to_numpy()).fit(store)
     np.testing.assert_array_equal(by_name.cv_results_["mean_test_score"], by_rows.cv_results_["mean_test_score"])
-    with pytest.raises(DataError, match="groups: expected a label for each of 300 rows, found shape"):
+    with refused(DataError, "shapes", at="groups", naming=["300"]):
         SelectionCV(FGM(), groups=[1, 2]).fit(store)
 
 
@@ -243,19 +244,19 @@ def test_a_mapping_that_says_nothing_of_sizes_is_refused(search, message):
 
 def test_cv_is_refused_where_rows_or_columns_come_once():
     X, y = data()
-    with pytest.raises(ConfigError, match="n_features_to_select: 'cv' reads all rows several times, columns come once"):
+    with refused(ConfigError, "parameters", at="n_features_to_select", naming=["'cv'"]):
         OnlineSubstitution("cv").partial_fit_features(X, y=y)
-    with pytest.raises(ConfigError, match="'cv' tries numbers of columns, not what feature_groups makes of them"):
+    with refused(ConfigError, "parameters", at="n_features_to_select", naming=["'cv'", "feature_groups"]):
         FGM("cv", feature_groups=[[0, 1], [2, 3]]).fit(X, y)
 
 
 def test_what_a_curve_cannot_be_is_refused():
     X, y = data()
-    with pytest.raises(ConfigError, match="metric: expected one of mse, r2, rmse, mae, found 'auc'"):
+    with refused(ConfigError, "parameters", at="metric", naming=["r2", "'auc'", "mse", "rmse", "mae"]):
         SelectionCV(FGM(), metric="auc").fit(X, y)
-    with pytest.raises(ConfigError, match="sizes: expected whole numbers of at least 1, found"):
+    with refused(ConfigError, "parameters", at="sizes", naming=["1"]):
         SelectionCV(FGM(), sizes=[0, 2]).fit(X, y)
-    with pytest.raises(ConfigError, match="cv: expected a whole number of at least 2, or a splitter"):
+    with refused(ConfigError, "parameters", at="cv", naming=["2"]):
         SelectionCV(FGM(), cv=1).fit(X, y)
 
 

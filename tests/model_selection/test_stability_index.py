@@ -9,6 +9,7 @@ import pytest
 
 from daskfs.errors import ConfigError
 from daskfs.model_selection.stability_index import stability_index
+from tests.refusals import refused
 
 
 def literal(Z):
@@ -64,5 +65,5 @@ def test_the_interval_covers_the_index_of_the_population():
 
 def test_what_says_nothing_is_nan_and_one_selection_is_refused():
     assert math.isnan(stability_index([[], []], 4).value)
-    with pytest.raises(ConfigError, match="two selections or more, found 1"):
+    with refused(ConfigError, "parameters", at="selections", naming=["1"]):
         stability_index([[1]], 4)

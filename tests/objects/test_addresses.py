@@ -8,6 +8,7 @@ from daskfs.files import location
 from daskfs.objects import requests
 from daskfs.objects.address import redacted
 from daskfs.objects.path import ObjectPath
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_what_is_no_address_is_refused_by_name(url, word):
     ],
 )
 def test_a_storage_option_that_is_none_is_named_with_the_right_one(url, option, words):
-    with pytest.raises(ConfigError, match=rf"storage_options\.{option}: .*{words}") as found:
+    with refused(ConfigError, "object-stores", at=f"storage_options.{option}", naming=[words]) as found:
         ObjectPath.of(url, {option: "hidden"}).client  # noqa: B018
     assert "hidden" not in str(found.value)
 

@@ -13,6 +13,7 @@ from daskfs.errors import ConfigError
 from daskfs.methods import METHODS, load
 from daskfs.pipeline.cost import MEASURED, Machine, Nodes, cost_of_step
 from daskfs.selectors.shared.work import Work
+from tests.refusals import refused
 
 MACHINE = Machine({"values read": 2.5e-10, "other": 1e-9, "fgm: values": 1e-9, "fgm: values selected": 1e-8}, 1e-3)
 
@@ -93,7 +94,7 @@ def test_a_file_that_is_no_machine_is_refused_with_the_remedy(tmp_path, text, wh
 
 @pytest.mark.parametrize("text", ["100", "0x4", "axb", "4x-1"])
 def test_machines_that_cannot_be_are_refused(text):
-    with pytest.raises(ConfigError, match="expected machines x cores"):
+    with refused(ConfigError, "pipeline-files", at="--on", naming=["machines"]):
         Nodes.parse(text)
 
 

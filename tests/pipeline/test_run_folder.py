@@ -11,6 +11,7 @@ from daskfs.errors import RunError
 from daskfs.files import LockOwner, remove_lock, take_lock
 from daskfs.pipeline.folder import RunFolder, check_output
 from tests.processes import Process
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -39,9 +40,7 @@ def test_a_run_gets_its_name_when_it_is_whole(output):
 
 def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_whole_one(output):
     finished(output, "old")
-    with pytest.raises(
-        RunError, match="a finished run already exists at this path; choose another output, or replace it with --force"
-    ):
+    with refused(RunError, "run-folders", naming=["--force"]):
         RunFolder.start(output)
     folder = RunFolder.start(output, force=True)
     assert (output / "result.json").read_text() == "old"
@@ -55,7 +54,7 @@ def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_whole_one(output
 def test_what_is_no_run_is_never_replaced(output, force):
     output.mkdir(parents=True)
     (output / "thesis.tex").write_text("x")
-    with pytest.raises(RunError, match="expected a run's folder or nothing at this path"):
+    with refused(RunError, "run-folders", naming=["path"]):
         RunFolder.start(output, force=force)
     assert names(output) == ["thesis.tex"]
 
@@ -78,7 +77,7 @@ def test_an_interrupted_run_is_resumed_or_started_again(output):
     folder = RunFolder.start(output)
     folder.checkpoint.save("task", {"x": np.ones(1)})
     assert folder.let_go(keep=True) is True
-    with pytest.raises(RunError, match=f"continue it with --resume {output}, or start again with --force"):
+    with refused(RunError, "run-folders", naming=["--resume", str(output), "--force"]):
         RunFolder.start(output)
     resumed = RunFolder.resume(output)
     assert resumed.checkpoint.load("task") is not None
@@ -88,10 +87,10 @@ def test_an_interrupted_run_is_resumed_or_started_again(output):
 
 
 def test_there_must_be_something_to_resume(output):
-    with pytest.raises(RunError, match="there is no interrupted run"):
+    with refused(RunError, "run-folders", naming=["interrupted"]):
         RunFolder.resume(output)
     finished(output)
-    with pytest.raises(RunError, match="the run is finished"):
+    with refused(RunError, "run-folders", naming=["finished"]):
         RunFolder.resume(output)
 
 
@@ -106,15 +105,15 @@ def lock(output, **changes):
 def test_a_live_process_is_not_disturbed(output, force):
     parent = psutil.Process(os.getppid())
     lock(output, pid=parent.pid, started=parent.create_time())
-    with pytest.raises(RunError, match=f"process {parent.pid} is running in this folder"):
+    with refused(RunError, "run-folders", naming=[f"process {parent.pid}"]):
         RunFolder.start(output, force=force)
-    with pytest.raises(RunError, match=f"process {parent.pid} is running in this folder"):
+    with refused(RunError, "run-folders", naming=[f"process {parent.pid}"]):
         RunFolder.resume(output)
 
 
 def test_a_process_on_another_host_may_be_alive(output):
     lock(output, host="elsewhere")
-    with pytest.raises(RunError, match="on elsewhere may be running in this folder"):
+    with refused(RunError, "run-folders", naming=["elsewhere"]):
         RunFolder.start(output, force=True)
 
 
@@ -141,7 +140,7 @@ def test_a_lock_that_cannot_be_read_is_named(output, text):
     path = output.with_name("power.unfinished") / "running.json"
     path.write_text(text)
     for begin in (RunFolder.start, RunFolder.resume):
-        with pytest.raises(RunError, match=r"running.json: expected a lock of daskfs.*remove it, if nobody runs"):
+        with refused(RunError, "run-folders", at="running.json", naming=["nobody"]):
             begin(output)
     assert path.read_text() == text
 
@@ -189,5 +188,5 @@ def test_looking_changes_nothing(output):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="choose another output"):
+    with refused(RunError, "run-folders", naming=["output"]):
         RunFolder.start(tmp_path / "file" / "run")

@@ -24,6 +24,7 @@ from daskfs.sources.sparse.streams import LineStream
 from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
 from tests.processes import Process
+from tests.refusals import refused
 
 N_ROWS = 3000
 
@@ -136,9 +137,9 @@ def test_a_run_without_a_store_is_planned(pipeline):
     assert "no store: one pass over about" in text
     assert "3 features, a sketch of 3 x 262,144 cells" in text
     assert all(term in text for term in ("parsed blocks of the source", "names of active features", "models"))
-    with pytest.raises(PlanError, match="blocks of the source take"):
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["blocks"]):
         Mission(3, memory_limit="20MiB").plan_source(VwSource(load_pipeline(pipeline).source.path))
-    with pytest.raises(RunError, match="nothing to resume"):
+    with refused(RunError, "run-folders", naming=["resume"]):
         run_pipeline(load_pipeline(pipeline), resume=True)
 
 
@@ -163,7 +164,7 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
             run_pipeline(load_pipeline(pipeline, changes))
     assert "--resume" in caught.value.__notes__[0]
     os.utime(other, ns=(10**18, 2 * 10**18))
-    with pytest.raises(RunError, match="had files"):
+    with refused(RunError, "run-folders", naming=["files"]):
         run_pipeline(load_pipeline(pipeline, changes), resume=True)
     os.utime(other, ns=(10**18, 10**18))
     calls.clear()
@@ -217,12 +218,12 @@ def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path
     n_before = Mission.load(model).result_.n_samples
     assert 4096 <= n_before <= 4500
     rest = {"input": b"".join(lines[n_before:]), "capture_output": True, "cwd": tmp_path, "check": False}
-    refused = subprocess.run([*SELECT, "--resume", "run"], **rest)
-    assert refused.returncode == 2
-    assert b"have passed" in refused.stderr
-    refused = subprocess.run([*SELECT, "--n-features", "4", "--model", str(model)], **rest)
-    assert refused.returncode == 2
-    assert b"keeps its parameters" in refused.stderr
+    done = subprocess.run([*SELECT, "--resume", "run"], **rest)
+    assert done.returncode == 2
+    assert b"have passed" in done.stderr
+    done = subprocess.run([*SELECT, "--n-features", "4", "--model", str(model)], **rest)
+    assert done.returncode == 2
+    assert b"keeps its parameters" in done.stderr
     done = subprocess.run([*SELECT, "--output", "run", "--model", str(model), "--force"], **rest)
     assert done.returncode == 0, done.stderr
     found, expected = Mission.load(tmp_path / "run" / "model.npz"), Mission(3).fit_source(VwSource([text, text]))

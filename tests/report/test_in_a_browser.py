@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.dashboard_picture import browser, opened
 from daskfs.documents import dump_yaml
 from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, QualityRecord
 from daskfs.pipeline.config import load_pipeline
@@ -20,6 +19,7 @@ from daskfs.pipeline.run import run_pipeline
 from daskfs.report.html import render_report
 from daskfs.report.runs import write_report
 from daskfs.result import SelectionResult, selection_table
+from tests.browser import browser, opened
 
 if browser() is None:
     pytest.skip("no chromium is installed", allow_module_level=True)

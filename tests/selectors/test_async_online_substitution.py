@@ -30,6 +30,7 @@ from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
 from daskfs.selectors.shared.run import Run
 from daskfs.sources.ingest import ingest
+from tests.refusals import refused
 from tests.tolerances import assert_same_answer
 
 N_SAMPLES, N_FEATURES = 400, 160
@@ -265,7 +266,7 @@ def test_progress_is_shown_to_the_end(problem):
 def test_nan_is_refused_with_its_column_and_row(problem):
     X, y = problem[0].copy(), problem[1]
     X[11, 5] = np.nan
-    with pytest.raises(DataError, match="column 5, row 11"):
+    with refused(DataError, "values", at="column 5, row 11"):
         AsyncOnlineSubstitution(8).fit(X, y)
 
 

@@ -16,6 +16,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.selectors.message.selector import Message
+from tests.refusals import refused
 from tests.tolerances import assert_same_answer
 
 TRUE_FEATURES = [2, 5, 11]
@@ -276,7 +277,7 @@ def test_a_subset_over_the_memory_limit_is_refused_with_sizes_that_fit(problem):
 def test_a_value_too_large_to_be_squared_is_named_by_column_and_row(problem, loss):
     X, y = problem[0].copy(), (problem[1] > 0).astype(float)
     X[17, 3] = -1e300
-    with pytest.raises(DataError, match=r"column 3, row 17: -1e\+300 is too large: its square is infinite"):
+    with refused(DataError, "values", at="column 3, row 17", naming=["1e", "300"]):
         Message(n_subsets=3, loss=loss).fit(X, y)
 
 
@@ -295,7 +296,7 @@ def test_a_value_that_is_not_finite_is_named_by_column_and_row(problem, value):
     X, y = problem
     frame = pandas.DataFrame(X, columns=[f"gene{j}" for j in range(20)])
     frame.loc[17, "gene3"] = value
-    with pytest.raises(DataError, match=r"gene3.*17"):
+    with refused(DataError, "values", at="column 'gene3', row 17", naming=["17"]):
         Message().fit(frame, y)
 
 
@@ -306,7 +307,7 @@ def test_a_value_that_is_not_finite_in_a_store_is_named_by_column_and_source_row
 
     matrix = Stored([[0], [0], [0]])
     matrix.X[100, 2] = np.nan
-    with pytest.raises(DataError, match="column 'c', row 19: expected finite numbers, found NaN"):
+    with refused(DataError, "values", at="column 'c', row 19", naming=["NaN"]):
         Message(n_subsets=3).fit(matrix)
 
 
@@ -315,13 +316,13 @@ def test_a_target_that_is_not_finite_is_named_by_row(problem, value):
     X, y = problem
     y = y.copy()
     y[5] = value
-    with pytest.raises(DataError, match="target, row 5"):
+    with refused(DataError, "values", at="target, row 5"):
         Message().fit(X, y)
 
 
 def test_a_constant_target_is_refused(problem):
     X, _ = problem
-    with pytest.raises(DataError, match="the target is constant"):
+    with refused(DataError, "target", at="target", naming=["constant"]):
         Message().fit(X, np.full(len(X), 2.0))
 
 
@@ -334,18 +335,18 @@ def test_a_target_that_is_constant_in_one_subset_is_no_fault():
 def test_one_row_is_refused():
     with pytest.raises(ValueError, match="minimum of 2"):
         Message().fit(np.ones((1, 3)), [1.0])
-    with pytest.raises(DataError, match="at least 2 rows"):
+    with refused(DataError, "target", naming=["2"]):
         Message().fit(ArrayMatrix(np.ones((1, 3)), [1.0]))
 
 
 def test_a_matrix_without_a_target_is_refused(problem):
-    with pytest.raises(DataError, match="expected a target, found none"):
+    with refused(DataError, "target", naming=["target"]):
         Message().fit(ArrayMatrix(problem[0]))
 
 
 def test_a_second_target_beside_a_store_is_refused(problem):
     X, y = problem
-    with pytest.raises(DaskfsError, match="brings its own target"):
+    with refused(DaskfsError, "shapes", at="fit", naming=["target"]):
         Message().fit(ArrayMatrix(X, y), y)
 
 
@@ -426,5 +427,5 @@ def test_the_goal_of_prediction_keeps_more_and_predicts_better_where_many_weak_f
 
 
 def test_the_goal_of_prediction_has_a_criterion_of_its_own():
-    with pytest.raises(ConfigError, match="has no effect with goal='prediction'"):
+    with refused(ConfigError, "parameters", at="criterion", naming=["'prediction'"]):
         Message(goal="prediction", criterion="ebic").fit(np.eye(4), np.arange(4.0))

@@ -12,6 +12,7 @@ from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.selectors.message.fits import solve_subsets
 from daskfs.selectors.message.subset import NormalEquations, SelectionSettings, refit
 from daskfs.selectors.message.votes import gain_of_least_squares
+from tests.refusals import refused
 from tests.tolerances import assert_same_answer
 
 LOSSES = ("squared", "logistic", "poisson", "huber", "multinomial")
@@ -182,7 +183,7 @@ def test_groups_that_overlap_and_trees_are_refused_with_the_selector_that_takes_
 
 
 def test_the_approximate_path_is_refused_with_groups():
-    with pytest.raises(ConfigError, match=r"approx.*not feature_groups"):
+    with refused(ConfigError, "parameters", at="approx", naming=["feature_groups"]):
         daskfs.Message(loss="logistic", feature_groups=[0, 0], approx="lsa").check_parameters()
 
 
@@ -258,5 +259,5 @@ def test_a_plan_promises_what_large_groups_take():
         for size in (2, 100)
     )
     assert large.task.nbytes > small.task.nbytes + 4000 * 90 * 8
-    with pytest.raises(PlanError, match=r"one subset of .* its path"):
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["subset"]):
         daskfs.Message(loss="squared", feature_groups=np.arange(4000) // 100).plan(20_000, 4000, "float32", 30 << 20)

@@ -15,6 +15,7 @@ from daskfs.errors import DataError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.sources.ingest import ingest
+from tests.refusals import refused
 from tests.tolerances import FLOAT32, assert_close, assert_same_answer
 
 
@@ -204,7 +205,7 @@ def test_labels_may_be_named_before_they_are_seen(problem):
     selector.partial_fit(X[600:1000], label[600:1000])
     assert list(selector.classes_) == ["no", "yes"]
     assert selector.score(X, label) > 0.7
-    with pytest.raises(DataError, match=r"expected one of \['no', 'yes'\], found .*maybe"):
+    with refused(DataError, "shapes", at="y, row 0", naming=["'no'", "'yes'"]):
         selector.partial_fit(X[1000:], np.full(200, "maybe"))
 
 
@@ -213,5 +214,5 @@ def test_columns_must_be_those_of_the_first_call(problem):
     selector = Message(n_subsets=1).partial_fit(X, y)
     with pytest.raises(ValueError, match="expecting 20 features"):
         selector.partial_fit(X[:, :5], y)
-    with pytest.raises(DataError, match="5 features, but 20"):
+    with refused(DataError, "shapes", naming=["5", "20"]):
         selector.partial_fit(ArrayMatrix(X[:, :5], y))

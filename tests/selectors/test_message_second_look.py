@@ -11,6 +11,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.message.subset import SelectionSettings, refit
 from daskfs.selectors.message.votes import least_votes, second_vote, z_of_least_squares
+from tests.refusals import refused
 
 WEAK = 7
 N, M = 10_000, 25  # rows, subsets
@@ -259,5 +260,5 @@ def test_more_votes_elsewhere_ask_for_more_votes():
 
 
 def test_a_second_look_is_true_or_false():
-    with pytest.raises(ConfigError, match="second_look"):
+    with refused(ConfigError, "parameters", at="second_look"):
         Message(second_look="yes").fit(np.eye(50), np.arange(50.0))

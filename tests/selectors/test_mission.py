@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.selector import Mission
+from tests.refusals import refused
 from tests.tolerances import assert_same_answer, tolerance_of
 
 RELEVANT = np.arange(0, 200, 10)
@@ -196,7 +197,7 @@ def test_a_pickled_stream_goes_on_where_it_stood(sparse):
 def test_a_stream_refuses_a_class_it_was_not_told_of(sparse):
     X, y = sparse
     stream = Mission(20, loss="logistic").partial_fit(X[:100], y[:100])
-    with pytest.raises(DataError, match=r"expected one of .*pass classes="):
+    with refused(DataError, "shapes", at="y, row 1", naming=["classes"]):
         stream.partial_fit(X[:100], y[:100] + 1)
 
 
@@ -213,7 +214,7 @@ def test_nan_is_refused_by_column_and_row(problem, kind):
     X, y = problem
     X = X.copy()
     X[700, 4] = np.nan
-    with pytest.raises(DataError, match=r"column 4, row 700"):
+    with refused(DataError, "values", at="column 4, row 700"):
         Mission(3).fit(X if kind == "dense" else scipy.sparse.csr_array(X), y)
 
 
@@ -221,12 +222,12 @@ def test_numbers_too_large_for_single_precision_are_refused(problem):
     X, y = problem
     X = scipy.sparse.csr_array(X.copy())
     X.data[1000] = 1e300
-    with pytest.raises(DataError, match="is too large: its square is infinite"):
+    with refused(DataError, "values", at="column 0, row 50", naming=["infinite"]):
         Mission(3).fit(X, y)
 
 
 def test_a_rate_that_is_too_large_is_refused(problem):
-    with pytest.raises(DataError, match="learning_rate"):
+    with refused(DataError, "values", at="learning_rate"):
         Mission(3, learning_rate=1e6).fit(*problem)
 
 
@@ -252,12 +253,12 @@ def test_parameters_that_cannot_be_are_refused(problem, parameters, message):
 
 
 def test_an_exact_refit_of_a_loss_without_one_is_refused(sparse):
-    with pytest.raises(ConfigError, match="no exact refit of the hinge loss"):
+    with refused(ConfigError, "parameters", at="refit", naming=["hinge"]):
         Mission(20, "hinge", refit="exact").fit(*sparse)
 
 
 def test_a_class_weight_of_no_class_is_refused(sparse):
-    with pytest.raises(ConfigError, match="there is no class 7"):
+    with refused(ConfigError, "target", at="class_weight", naming=["7"]):
         Mission(20, "logistic", class_weight={7: 2.0}).fit(*sparse)
 
 

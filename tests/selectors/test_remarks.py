@@ -7,6 +7,7 @@ import pytest
 
 import daskfs
 from daskfs.errors import DataError, SelectionWarning
+from tests.refusals import refused
 
 N = 400
 SELECTORS = [daskfs.Message(n_subsets=2), daskfs.OnlineSubstitution(3), daskfs.FGM(3), daskfs.Mission(3)]
@@ -61,9 +62,9 @@ def test_a_constant_column_that_is_selected_is_a_warning(data):
 def test_a_value_whose_square_is_infinite_is_refused_with_its_place(data, selector, value, tmp_path):
     X = data[0].copy()
     X[17, 5] = value
-    with pytest.raises(DataError, match=r"column 5, row 17: .* is too large: its square is infinite; rescale"):
+    with refused(DataError, "values", at="column 5, row 17", naming=["infinite"]):
         selector.fit(X, data[1])
-    with pytest.raises(DataError, match=r"column 'x5', row 17: .* is too large"):
+    with refused(DataError, "values", at="column 'x5', row 17", naming=["large"]):
         daskfs.ingest(X, tmp_path / "s.zarr", y=data[1], dtype="float64")
 
 

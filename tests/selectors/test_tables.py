@@ -22,6 +22,7 @@ from daskfs.errors import DataError, SchemaError, SelectionWarning, SourceError
 from daskfs.pipeline.drafting import source_of_file
 from daskfs.selectors.tables import encoded
 from daskfs.sources.registry import make_source
+from tests.refusals import refused
 from tests.tolerances import assert_close, assert_same_answer
 
 N = 400
@@ -125,7 +126,7 @@ def test_a_selector_of_a_store_takes_tables_as_the_stores_was(problem, tmp_path)
     assert list(out.columns) == list(selector.get_feature_names_out())
     features = pd.DataFrame(store.read(slice(0, 9)), columns=store.names.array())
     assert_close(selector.predict(features), selector.predict(store)[:9])
-    with pytest.raises(SchemaError, match="the table lacks 'city'"):
+    with refused(SchemaError, "new-rows", at="DataFrame", naming=["'city'"]):
         selector.predict(frame.drop(columns="city"))
 
 
@@ -161,9 +162,9 @@ def test_columns_of_later_tables_are_found_by_their_names_and_only_those_that_ar
     needed = frame[["share", "flag", "number", "city"]].assign(other=1.0)
     assert_close(selector.predict(needed), selector.predict(frame))
     assert_close(selector.predict(frame.to_numpy(dtype=object)), selector.predict(frame))
-    with pytest.raises(SchemaError, match="the table lacks 'city'"):
+    with refused(SchemaError, "new-rows", at="DataFrame", naming=["'city'"]):
         selector.predict(frame.drop(columns="city"))
-    with pytest.raises(DataError, match="expected a table of the 7 columns of the fit"):
+    with refused(DataError, "frames", naming=["7"]):
         selector.predict(np.zeros((3, 2)))
 
 
@@ -192,7 +193,7 @@ def test_what_columns_are_can_be_declared_as_in_yaml(problem):
     hashed = counts[["holes#0", "holes#1", "holes#2"]]
     assert (hashed.sum(axis=1) == 1.0).all()
     assert hashed.groupby(frame["holes"].fillna("missing")).nunique().to_numpy().max() == 1
-    with pytest.raises(SourceError, match=r"expected a year among \[2021, 2022\], found 2030.*unseen: zero"):
+    with refused(SourceError, "frames", at="DataFrame, row 0, column 'day'", naming=["2021", "2022", "2030", "unseen"]):
         encoded(selector.encoder_, frame.assign(day=pd.Timestamp("2030-05-05")), np.arange(len(names)))
 
 
@@ -224,7 +225,7 @@ def test_a_table_of_numbers_is_taken_as_it_is(problem):
     assert selector.encoder_ is None
     assert list(selector.get_feature_names_out()) == ["number", "flag"]
     assert_same_answer(selector, FGM(2, loss="squared").fit(numbers.to_numpy(dtype=float), y))
-    with pytest.raises(DataError, match="NaN"):
+    with refused(DataError, "values", at="column 'gaps', row 0", naming=["NaN"]):
         FGM(2, loss="squared").fit(frame[["number", "gaps"]], y)
     judged = FGM(2, loss="squared", schema="judge").fit(frame[["number", "gaps"]], y)
     assert judged.encoder_.feature_names == ["number", "gaps", "gaps=missing"]
@@ -292,9 +293,9 @@ def test_names_of_a_table_are_checked(problem):
 
 def test_a_table_without_a_target_or_with_one_of_another_length_is_refused(problem):
     frame, y = problem
-    with pytest.raises(DataError, match="requires y to be passed"):
+    with refused(DataError, "shapes", at="fit", naming=["passed"]):
         FGM(loss="squared").fit(frame)
-    with pytest.raises(DataError, match="expected 400 targets as the rows of X"):
+    with refused(DataError, "frames", naming=["400"]):
         FGM(loss="squared").fit(frame, y[:10])
 
 

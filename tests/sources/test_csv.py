@@ -12,6 +12,7 @@ import pytest
 
 from daskfs.errors import SchemaError, SourceError
 from daskfs.sources.csv import CsvSource
+from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("reader")
 
@@ -287,13 +288,13 @@ def test_a_tab_may_be_written_as_messages_write_it(write):
 
 
 def test_a_stray_text_among_numbers_does_not_make_a_column_of_categories(write):
-    with pytest.raises(SourceError, match=r"table.csv:4, column 'a': expected a number, found '\?'; .*format.missing"):
+    with refused(SourceError, "text-tables", at="table.csv:4, column 'a'", naming=["'?'", "format.missing"]):
         read(write("a,y\n1,2\n3,4\n?,1\n"))
 
 
 def test_decimal_commas_that_nobody_mentioned_are_recognised(write):
     schema = {"format": {"delimiter": ";"}, "columns": {"a": {}, "y": {"role": "target"}}}
-    with pytest.raises(SourceError, match=r"table.csv:2, column 'a'.*format.decimal: ',' \(it is then 1.5\)"):
+    with refused(SourceError, "text-tables", at="table.csv:2, column 'a'", naming=["format.decimal", "','", "1.5"]):
         read(write("a;y\n1,5;2\n"), schema=schema, target=None)
 
 
@@ -304,9 +305,9 @@ def test_a_last_line_without_an_end_is_noted(write):
 
 def test_a_file_that_is_missing_is_named_with_the_nearest(write, tmp_path):
     write(TABLE, "power.csv")
-    with pytest.raises(SourceError, match=r"powr.csv: no such file; .*did you mean 'power.csv'"):
+    with refused(SourceError, "formats", at="powr.csv", naming=["did you mean", "'power.csv'"]):
         CsvSource(tmp_path / "powr.csv")
-    with pytest.raises(SourceError, match="no file matches"):
+    with refused(SourceError, "formats", naming=["file"]):
         CsvSource(tmp_path / "q*.csv")
 
 
@@ -325,20 +326,20 @@ def test_a_compressed_file_cut_in_the_middle_is_named(write, ending):
 
 
 def test_a_compressed_file_that_is_none_is_named(write):
-    with pytest.raises(SourceError, match=r"table.csv.gz: expected a whole .gz file"):
+    with refused(SourceError, "formats", at="table.csv.gz", naming=["whole"]):
         read(write(TABLE, "table.csv.gz"))
 
 
 def test_files_with_other_columns_or_another_order_are_refused(write):
     first = write("a,b,y\n1,2,3\n", "1.csv")
-    with pytest.raises(SourceError, match=r"2.csv:1: .*column 1 is 'b', not 'a'"):
+    with refused(SourceError, "text-tables", at="2.csv:1", naming=["1", "'b'", "'a'"]):
         read([first, write("b,a,y\n1,2,3\n", "2.csv")])
-    with pytest.raises(SourceError, match=r"3.csv:1: .*column 4 is 'c', not None"):
+    with refused(SourceError, "text-tables", at="3.csv:1", naming=["4", "'c'"]):
         read([first, write("a,b,y,c\n1,2,3,4\n", "3.csv")])
 
 
 def test_an_unknown_option_of_the_layout_gets_the_nearest_word(write):
-    with pytest.raises(SchemaError, match=r"source: delimeter: unknown key \(did you mean 'delimiter'"):
+    with refused(SchemaError, "yaml-files", naming=["source", "did you mean", "'delimiter'"]):
         CsvSource(write(TABLE), target="y", delimeter=";")
 
 
@@ -348,7 +349,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(write):
     next(blocks)
     with source.files[0].open("a") as stream:
         stream.write("1,2\n")
-    with pytest.raises(SourceError, match="changed while it was read"):
+    with refused(SourceError, "formats", naming=["changed"]):
         list(blocks)
 
 
@@ -408,7 +409,7 @@ def test_a_header_of_many_columns_takes_time_in_proportion(write):
     source._check_names(source.files[0], asked)
     assert asked.n_asked < 10 * n
     names[-1] = "c7"
-    with pytest.raises(SourceError, match=rf"two columns are called 'c7' \(columns 8 and {n}\)"):
+    with refused(SourceError, "text-tables", naming=["'c7'", "8", str(n)]):
         CsvSource(write(",".join(names) + "\n" + ",".join("1" * n) + "\n")).header()
 
 

@@ -21,6 +21,7 @@ from daskfs.sources.ingest import ingest
 from daskfs.sources.looking import look_at
 from daskfs.sources.other_formats import FORMATS
 from daskfs.sources.registry import kind_of
+from tests.refusals import refused
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -71,7 +72,7 @@ WRITTEN = [
 def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, ending):
     path = tmp_path / f"my table's{ending}"
     write(path, ending)
-    with pytest.raises(SourceError, match="is not read") as caught:
+    with refused(SourceError, "formats") as caught:
         look_at(path)
     command = shlex.split(caught.value.remedy.partition(": ")[2].partition("; X stands")[0])
     assert command[:2] == ["python", "-c"]
@@ -95,14 +96,14 @@ def run_command(text, folder):
 @pytest.mark.slow
 def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_that_converts_them(tmp_path):
     FRAME.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
-    for refused in (lambda: look_at(tmp_path / "t.jsonl"), lambda: ingest(tmp_path / "t.jsonl", tmp_path / "x.zarr")):
+    for attempt in (lambda: look_at(tmp_path / "t.jsonl"), lambda: ingest(tmp_path / "t.jsonl", tmp_path / "x.zarr")):
         with pytest.raises(SourceError) as caught:
-            refused()
+            attempt()
         (tmp_path / "t.parquet").unlink(missing_ok=True)
         run_command(caught.value.remedy, tmp_path)
         assert look_at(tmp_path / "t.parquet").n_rows == 200
     np.savez(tmp_path / "d.npz", X=MATRIX, y=MATRIX[:, 1])
-    with pytest.raises(SourceError, match="expected a sparse matrix") as caught:
+    with refused(SourceError, "sparse-rows", naming=["matrix"]) as caught:
         ingest(tmp_path / "d.npz", tmp_path / "x.zarr")
     run_command(caught.value.remedy, tmp_path)
     assert "{kind: npy, path: d.X.npy, y: d.y.npy}" in caught.value.remedy
@@ -112,10 +113,10 @@ def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_t
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_each_format_that_is_not_read_says_so_before_it_is_opened(ending):
-    with pytest.raises(SourceError, match="python -c") as caught:
+    with refused(SourceError, "formats", naming=["python"]) as caught:
         kind_of(f"data/table{ending}")
     compile(shlex.split(caught.value.remedy.partition(": ")[2].partition("; X stands")[0])[2], "remedy", "exec")
-    with pytest.raises(SourceError, match="is not read"):
+    with refused(SourceError, "formats"):
         kind_of(f"TABLE{ending.upper()}")
 
 
@@ -146,18 +147,18 @@ def test_a_table_is_the_same_store_in_any_format_that_is_read(tmp_path, name):
 
 def test_an_arrow_file_that_is_none_and_files_that_differ_are_refused(tmp_path):
     (tmp_path / "a.feather").write_bytes(b"no table")
-    with pytest.raises(SourceError, match=r"expected an Arrow file \(Feather 2, IPC\), found none"):
+    with refused(SourceError, "frames", naming=["2"]):
         look_at(tmp_path / "a.feather")
     (tmp_path / "a.feather").unlink()
     (tmp_path / "b.orc").write_bytes(b"no table")
-    with pytest.raises(SourceError, match="expected an ORC file, found none"):
+    with refused(SourceError, "frames", naming=["none"]):
         look_at(tmp_path / "b.orc")
     folder = tmp_path / "several"
     folder.mkdir()
     for name, columns in (("a", ["a", "target"]), ("b", ["a", "b", "target"])):
         feather.write_feather(pa.Table.from_pandas(FRAME[columns]), folder / f"{name}.feather")
     assert kind_of(folder) == "feather"
-    with pytest.raises(SourceError, match="'b' are in one file only"):
+    with refused(SourceError, "frames", naming=["'b'"]):
         ingest(folder, tmp_path / "store.zarr", target="target")
 
 
@@ -171,10 +172,10 @@ def test_arrays_of_numpy_are_read_with_their_targets(tmp_path):
     np.testing.assert_array_equal(store.read_weight(), np.arange(200.0))
     assert list(store.names.array()) == ["one", "two"]
     np.savez(tmp_path / "dense.npz", X=MATRIX)
-    with pytest.raises(SourceError, match=r"its arrays are dense: python -c .*numpy\.save"):
+    with refused(SourceError, "sparse-rows", naming=["numpy.save"]):
         ingest(tmp_path / "dense.npz", tmp_path / "other.zarr")
     (tmp_path / "X.npy").write_bytes(b"no array")
-    with pytest.raises(SourceError, match=r"expected an array in a \.npy file"):
+    with refused(SourceError, "arrays", naming=["array"]):
         ingest(tmp_path / "X.npy", tmp_path / "other.zarr", y=tmp_path / "y.npy")
 
 

@@ -16,6 +16,7 @@ from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, Stor
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
+from tests.refusals import refused
 
 SCHEMAS = Path(__file__).parents[2] / "data_schemas"
 TABLE = "a,b,y\n" + "".join(f"{k},{'uvw'[k % 3]},{k * k}\n" for k in range(100))
@@ -59,7 +60,7 @@ def test_another_store_is_never_overwritten(write, tmp_path, change, words):
 def test_something_else_at_the_path_is_left_alone(write, tmp_path):
     (tmp_path / "s.zarr").mkdir()
     (tmp_path / "s.zarr" / "precious").touch()
-    with pytest.raises(StoreExistsError, match="something else already exists at this path"):
+    with refused(StoreExistsError, "store-exists", naming=["else"]):
         ingest(write(TABLE), tmp_path / "s.zarr", target="y")
     assert (tmp_path / "s.zarr" / "precious").exists()
 
@@ -91,7 +92,7 @@ def test_a_constant_feature_is_kept_and_noted(tmp_path):
 def test_nan_in_an_array_is_named_by_column_and_row(tmp_path):
     X = np.ones((9, 3))
     X[4, 2] = np.nan
-    with pytest.raises(DataError, match="column 'x2', row 4"):
+    with refused(DataError, "values", at="column 'x2', row 4"):
         ingest(X, tmp_path / "s.zarr", y=np.arange(9))
     assert list(tmp_path.iterdir()) == []
 
@@ -202,7 +203,7 @@ def test_arrow_tables_and_their_like_keep_names_and_target(arrow, make, tmp_path
     np.testing.assert_array_equal(store.target, arrow["y"].to_numpy())
     np.testing.assert_array_equal(store.read(slice(None))[:, 0], arrow["a"].to_numpy())
     assert ingest(make(arrow), tmp_path / "s.zarr", target="y", dtype="float64", shuffle=False).digest == store.digest
-    with pytest.raises(SchemaError, match="the target 'z' is no column of the table"):
+    with refused(SchemaError, "table-schemas", at="Arrow table", naming=["'z'"]):
         ingest(make(arrow), tmp_path / "t.zarr", target="z")
 
 
@@ -213,14 +214,12 @@ def test_targets_that_are_given_as_target_are_stored(arrow, kind, tmp_path):
     store = ingest(source, tmp_path / "s.zarr", target=y, dtype="float64", shuffle=False)
     np.testing.assert_array_equal(store.target, y)
     assert store.target_names == ("target",)
-    with pytest.raises(ConfigError, match="found both"):
+    with refused(ConfigError, "formats", at="ingest", naming=["both"]):
         ingest(source, tmp_path / "t.zarr", target=y, y=y)
 
 
 def test_a_target_that_an_array_cannot_have_is_refused(arrow, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"columns of an array have no roles: 'y' cannot be its target; pass .* as y="
-    ):
+    with refused(ConfigError, "formats", at="target", naming=["'y'"]):
         ingest(np.ones((5, 2)), tmp_path / "s.zarr", target="y")
 
 
@@ -267,7 +266,7 @@ def test_rows_in_memory_make_the_store_of_rows_that_are_not(tmp_path, options):
 def test_a_value_in_memory_that_cannot_be_stored_is_named(tmp_path, value, dtype):
     X = np.ones((20_000, 7))
     X[12_345, 3] = value
-    with pytest.raises(DataError, match="'x3', row 12345"):
+    with refused(DataError, "values", at="column 'x3', row 12345"):
         ingest(X, tmp_path / "s.zarr", y=np.arange(20_000.0), dtype=dtype)
     assert not [*tmp_path.iterdir()]
 

@@ -12,6 +12,7 @@ from daskfs.sources.csv import CsvSource
 from daskfs.sources.dataframe import FrameSource
 from daskfs.sources.dates import RANGES, date_part, parse_dates
 from daskfs.sources.table_schema import load_table_schema
+from tests.refusals import refused
 
 
 def encode(write, text, columns, block_rows=3, dtype=np.float64, **schema):
@@ -55,9 +56,7 @@ def test_unseen_categories_become_zeros_or_other_and_are_said(write, unseen, exp
 
 
 def test_an_unseen_category_is_an_error_where_nothing_else_is_said(write):
-    with pytest.raises(
-        SourceError, match=r"table.csv:7, column 'c', value 'd': expected one of 2 categories .*unseen:"
-    ):
+    with refused(SourceError, "text-tables", naming=["table.csv", "7", "'c'", "'d'", "2"]):
         encode(write, RARE, {"c": {"dtype": "string", "categories": ["a", "b"]}})
 
 
@@ -92,7 +91,7 @@ def test_rows_are_dropped_and_counted(write):
 
 
 def test_the_line_of_a_bad_value_is_right_behind_dropped_rows(write):
-    with pytest.raises(SourceError, match=r"table.csv:4, column 'b', value 'inf'"):
+    with refused(SourceError, "frames", at="table.csv:4, column 'b', value 'inf'"):
         encode(write, "a,b,y\n,2,3\n1,1,1\n2,inf,3\n", {"a": {"missing": "drop"}, "b": {}})
 
 
@@ -109,12 +108,12 @@ def test_standardised_numbers_have_mean_zero_and_deviation_one(write):
 
 
 def test_integers_must_be_whole(write):
-    with pytest.raises(SourceError, match=r"table.csv:3, column 'a', value '1.5': expected an integer, found 1.5"):
+    with refused(SourceError, "frames", at="table.csv:3, column 'a', value '1.5'", naming=["1.5"]):
         encode(write, "a,y\n1,1\n1.5,2\n", {"a": {"dtype": "integer"}})
 
 
 def test_a_number_too_large_for_float32_is_named(write):
-    with pytest.raises(SourceError, match=r"table.csv:3, column 'a', value '1e39': .*float32.*use dtype float64"):
+    with refused(SourceError, "frames", at="table.csv:3, column 'a', value '1e39'", naming=["float32", "float64"]):
         encode(write, "a,y\n1,1\n1e39,2\n", {"a": {}}, dtype=np.float32)
 
 
@@ -133,7 +132,7 @@ def test_identifiers_and_splits_travel_beside_the_matrix(write):
 
 
 def test_a_negative_weight_is_refused(write):
-    with pytest.raises(SourceError, match=r"table.csv:3, column 'w', value '-1': expected a weight of at least 0"):
+    with refused(SourceError, "frames", at="table.csv:3, column 'w', value '-1'", naming=["0"]):
         encode(write, "w,a,y\n1,2,3\n-1,2,3\n", {"w": {"role": "weight"}, "a": {}})
 
 
@@ -153,7 +152,7 @@ def test_several_targets(write):
 
 def test_another_target_leaves_the_schemas_out(write):
     source = CsvSource(write("a,y\n1,2\n4,5\n"), schema={"columns": {"a": {}, "y": {"role": "target"}}}, target="a")
-    with pytest.raises(SourceError, match="no column is left to be a feature"):
+    with refused(SourceError, "table-schemas", naming=["left"]):
         source.check()
 
 
@@ -250,16 +249,14 @@ def test_a_wrong_schema_is_refused_with_its_place(case):
 
 def test_a_column_the_schema_does_not_name(write):
     text, columns = "a,bb,y\n1,2,3\n4,5,6\n", {"a": {}}
-    with pytest.raises(SchemaError, match=r"table.csv: the table has a column 'bb' .*other_columns: ignore or feature"):
+    with refused(SchemaError, "table-schemas", at="table.csv", naming=["'bb'", "other_columns"]):
         encode(write, text, columns)
     assert list(encode(write, text, columns, other_columns="ignore")[0]) == ["a"]
     assert list(encode(write, text, columns, other_columns="feature")[0]) == ["a", "bb"]
 
 
 def test_a_column_that_the_header_lacks_gets_the_nearest_name(write):
-    with pytest.raises(
-        SchemaError, match=r"table.csv:1: the header lacks column 'Voltage' \(did you mean 'Voltge'\?\)"
-    ):
+    with refused(SchemaError, "text-tables", at="table.csv:1", naming=["'Voltage'", "did you mean", "'Voltge'"]):
         encode(write, "Voltge,y\n1,2\n", {"Voltage": {}})
 
 
@@ -271,7 +268,7 @@ def test_a_column_that_is_not_required_may_be_absent(write):
 
 def test_more_than_a_thousand_categories_need_a_word(write):
     text = "c,y\n" + "".join(f"t{k},{k}\n" for k in range(1001))
-    with pytest.raises(SchemaError, match=r"column 'c': 1,001 different values.*max_categories"):
+    with refused(SchemaError, "table-schemas", at="column 'c'", naming=["1,001", "max_categories"]):
         CsvSource(write(text), target="y").feature_names  # noqa: B018
 
 
@@ -282,12 +279,12 @@ def test_rare_and_missing_levels_have_names_beside_categories_that_are_called_so
 
 
 def test_two_features_of_one_name_are_refused(write):
-    with pytest.raises(DataError, match=r"two features are called 'c=a'.*rename"):
+    with refused(DataError, "frames", naming=["'c=a'"]):
         encode(write, "c,c=a,y\na,1,1\nb,2,2\na,3,3\n", {"c": {"dtype": "string"}, "c=a": {}})
 
 
 def test_all_rows_dropped_is_an_error(write):
-    with pytest.raises(SourceError, match=r"expected rows, all 2 have missing values"):
+    with refused(SourceError, "frames", naming=["2"]):
         encode(write, "a,y\n,1\n,2\n", {"a": {"missing": "drop"}})
 
 
@@ -303,5 +300,5 @@ def test_frames_follow_the_same_schema():
 
 def test_a_frame_that_mixes_types_names_the_column():
     frame = pd.DataFrame({"a": [1, "x", 2.5], "y": [1, 2, 3]}, dtype=object)
-    with pytest.raises(SourceError, match=r"DataFrame, column 'a': the column mixes types"):
+    with refused(SourceError, "frames", at="DataFrame, column 'a'", naming=["mixes"]):
         FrameSource(frame, target="y").check()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from daskfs.errors import CorruptStoreError, StoreFormatError
 from daskfs.store.feature_store import open_store, verify_store
 from daskfs.store.foreign import ZarrReader, open_foreign_array
 from daskfs.store.tile_reader import TileReader, open_array
+from tests.refusals import refused
 
 LAYOUTS = {
     "raw": {"codec": "raw", "tile_shape": (64, 32)},
@@ -81,18 +81,18 @@ def test_a_tile_is_held_against_the_checksum_at_its_own_end(store, place):
     path.write_bytes(content)
     readers = {"alone": open_array(store.path / "X", "X")} | ({"of the store": store.tiles} if place == -1 else {})
     for reader in readers.values():
-        with pytest.raises(CorruptStoreError, match=r"X chunk \(1, 0\) fails its checksum"):
+        with refused(CorruptStoreError, "damaged-stores", naming=["1", "0"]):
             reader.read(slice(64, 128))
-        with pytest.raises(CorruptStoreError, match=r"X chunk \(1, 0\) fails its checksum"):
+        with refused(CorruptStoreError, "damaged-stores", naming=["1", "0"]):
             reader.check_tile(1, 0)
 
 
 @pytest.mark.parametrize("store", ["raw", "lz4"], indirect=True)
 def test_the_chunk_is_named_by_its_number(store):
     (store.path / "X" / "c" / "2" / "1").unlink()
-    with pytest.raises(CorruptStoreError, match=re.escape("X chunk (2, 1) is missing")):
+    with refused(CorruptStoreError, "damaged-stores", naming=["2", "1"]):
         store.read(slice(None))
-    with pytest.raises(CorruptStoreError, match=re.escape("X chunk (2, 1) is missing")):
+    with refused(CorruptStoreError, "damaged-stores", naming=["2", "1"]):
         store.tiles.read_tiles(range(5), range(3))
     assert len(store.verify()) == 1
 
@@ -134,22 +134,22 @@ def test_a_damaged_header_or_manifest_is_found_on_opening(store):
     manifest = store.path / "manifest.json"
     good = manifest.read_text()
     manifest.write_text(good.replace('"files"', '"filed"'))
-    with pytest.raises(CorruptStoreError, match=r"manifest\.json is damaged"):
+    with refused(CorruptStoreError, "damaged-stores", naming=["manifest.json"]):
         open_store(store.path)
     assert store.verify()
     manifest.write_text(good[:-10])
-    with pytest.raises(CorruptStoreError, match=r"manifest\.json is damaged"):
+    with refused(CorruptStoreError, "damaged-stores", naming=["manifest.json"]):
         open_store(store.path)
     manifest.write_text(good)
     header = store.path / "zarr.json"
     header.write_text(header.read_text().replace("float32", "float64"))
-    with pytest.raises(CorruptStoreError, match="not the one that was written"):
+    with refused(CorruptStoreError, "damaged-stores"):
         open_store(store.path)
     header.write_text("{")
-    with pytest.raises(CorruptStoreError, match=r"zarr\.json is missing or damaged"):
+    with refused(CorruptStoreError, "damaged-stores", naming=["zarr.json"]):
         open_store(store.path)
     manifest.unlink()
-    with pytest.raises(StoreFormatError, match="not a feature store"):
+    with refused(StoreFormatError, "store-format", naming=["feature"]):
         open_store(store.path)
 
 
@@ -159,23 +159,23 @@ def test_a_newer_format_and_a_lost_manifest_are_refused(store):
     document = json.loads(header.read_text())
     document["attributes"]["daskfs"]["format_version"] = 99
     header.write_text(json.dumps(document))
-    with pytest.raises(StoreFormatError, match=r"format 99, this daskfs reads up to 2; upgrade daskfs"):
+    with refused(StoreFormatError, "store-format", naming=["99", "daskfs reads", "2"]):
         open_store(store.path)
     document["attributes"]["daskfs"]["format_version"] = 1
     header.write_text(json.dumps(document))
     (store.path / "manifest.json").unlink()
-    with pytest.raises(StoreFormatError, match="not a finished store"):
+    with refused(StoreFormatError, "store-format", naming=["finished"]):
         open_store(store.path)
 
 
 def test_what_is_no_store_is_refused(tmp_path):
-    with pytest.raises(StoreFormatError, match="no such store"):
+    with refused(StoreFormatError, "store-format", naming=["store"]):
         open_store(tmp_path / "none.zarr")
     (tmp_path / "file.zarr").write_text("")
     zarr.create_array(tmp_path / "array.zarr", data=np.zeros(3))
     zarr.create_group(tmp_path / "group.zarr")
     for name in ("file.zarr", "array.zarr", "group.zarr", "."):
-        with pytest.raises(StoreFormatError, match="not a feature store"):
+        with refused(StoreFormatError, "store-format", naming=["feature"]):
             open_store(tmp_path / name)
 
 
@@ -236,13 +236,13 @@ def test_foreign_arrays_are_opened(tmp_path, matrix, zarr_format):
 def test_foreign_nonsense_is_refused(tmp_path):
     from daskfs.errors import SourceError
 
-    with pytest.raises(SourceError, match="no such Zarr array"):
+    with refused(SourceError, "arrays", naming=["Zarr"]):
         open_foreign_array(tmp_path / "none")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(SourceError, match="expected a Zarr array"):
+    with refused(SourceError, "arrays", naming=["Zarr"]):
         open_foreign_array(tmp_path / "folder")
     zarr.create_group(tmp_path / "group").create_array("a", shape=(3,), dtype="f4")
-    with pytest.raises(SourceError, match="its arrays: a"):
+    with refused(SourceError, "arrays", naming=["arrays"]):
         open_foreign_array(tmp_path / "group")
 
 

@@ -19,6 +19,7 @@ from daskfs.store.feature_store import open_store
 from daskfs.store.spool import Spool
 from daskfs.store.writer import StoreWriter
 from tests.processes import Process
+from tests.refusals import refused
 
 KIBI = 1024
 
@@ -113,11 +114,11 @@ def test_values_that_do_not_fit_are_named_and_nothing_is_left(make_store, tmp_pa
 def test_integers_out_of_range_are_refused_and_in_range_kept(make_store):
     X = np.array([[-128, 127], [0, 1]])
     np.testing.assert_array_equal(make_store(X, dtype="int8", shuffle=False).read(slice(None)), X)
-    with pytest.raises(DataError, match="found 128"):
+    with refused(DataError, "values", at="column 'x1', row 0", naming=["128"]):
         make_store(X + 1, dtype="int8")
-    with pytest.raises(DataError, match=r"found 9\.2233"):
+    with refused(DataError, "values", at="column 'x0', row 0"):
         make_store(np.array([[2.0**63]]), dtype="int64")
-    with pytest.raises(DataError, match="found -1"):
+    with refused(DataError, "values", at="column 'x0', row 0", naming=["1"]):
         make_store(np.array([[-1]]), dtype="uint8")
 
 
@@ -128,46 +129,46 @@ def test_missing_values_may_stay_when_asked(make_store, matrix):
     assert store.n_missing.tolist() == [int(j == 3) for j in range(70)]
     assert store.info()["n_missing"] == 1
     matrix[7, 3] = np.inf
-    with pytest.raises(DataError, match="found inf"):
+    with refused(DataError, "values", at="column 'x3', row 7", naming=["inf"]):
         make_store(matrix, allow_missing=True)
 
 
 def test_targets_and_weights_are_checked(make_store, matrix):
     y = np.zeros(300)
     y[250] = np.nan
-    with pytest.raises(DataError, match="target 'price', row 250: expected a finite number, found nan"):
+    with refused(DataError, "values", at="target 'price', row 250", naming=["nan"]):
         make_store(matrix, y, target_names=["price"])
     weight = np.ones(300)
     weight[10] = -1
-    with pytest.raises(DataError, match="weight, row 10: expected a finite number of at least 0, found -1"):
+    with refused(DataError, "values", at="weight, row 10", naming=["0", "1"]):
         make_store(matrix, weight=weight)
-    with pytest.raises(DataError, match="expected targets"):
+    with refused(DataError, "shapes", naming=["targets"]):
         make_store(matrix, target_names=["y"])
-    with pytest.raises(DataError, match="columns"):
+    with refused(DataError, "shapes", at="target 'y'", naming=["columns"]):
         make_store(matrix, np.zeros((300, 2)), target_names=["y"])
-    with pytest.raises(DataError, match="labels 's': expected 100 values, found shape"):
+    with refused(DataError, "shapes", at="labels 's'", naming=["100"]):
         make_store(matrix, labels={"s": np.array(["a"] * 299)})
 
 
 def test_names_must_be_unique_and_as_many_as_columns(make_store, matrix):
-    with pytest.raises(DataError, match="duplicate feature name 'a' \\(70 times\\)"):
+    with refused(DataError, "values", at="feature_names", naming=["'a'", "70"]):
         make_store(matrix, feature_names=["a"] * 70)
-    with pytest.raises(DataError, match="expected 70 feature names, found 1"):
+    with refused(DataError, "values", at="feature_names", naming=["70", "1"]):
         make_store(matrix, feature_names=["a"])
 
 
 def test_blocks_must_come_in_order_and_be_as_many_as_said(make_store, tmp_path, matrix):
     with (
-        pytest.raises(DataError, match="expected rows from 0 on, found 5"),
+        refused(DataError, "shapes", naming=["0", "5"]),
         StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
     ):
         writer.write(RowBlock(5, 10, matrix[5:10]))
-    with pytest.raises(DataError, match="expected 301 rows, found 300"):
+    with refused(DataError, "shapes", naming=["301", "300"]):
         make_store(matrix, n_samples=301)
-    with pytest.raises(DataError, match="expected 299 rows, found at least 300"):
+    with refused(DataError, "shapes", naming=["299", "300"]):
         make_store(matrix, n_samples=299, shuffle=False)
     with (
-        pytest.raises(DataError, match="expected 70 columns"),
+        refused(DataError, "shapes", naming=["70"]),
         StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
     ):
         writer.write(RowBlock(0, 5, matrix[:5, :3]))
@@ -176,7 +177,7 @@ def test_blocks_must_come_in_order_and_be_as_many_as_said(make_store, tmp_path, 
 
 def test_a_refused_block_cannot_be_ignored(tmp_path, matrix):
     with (
-        pytest.raises(StoreError, match="a block was refused"),
+        refused(StoreError, "stores", naming=["refused"]),
         StoreWriter(tmp_path / "s.zarr", 70, source={}) as writer,
         pytest.raises(DataError),
     ):
@@ -185,7 +186,7 @@ def test_a_refused_block_cannot_be_ignored(tmp_path, matrix):
 
 
 def test_too_little_memory_for_rows_is_refused(make_store, matrix):
-    with pytest.raises(PlanError, match="allow at least 2,240 bytes"):
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["2,240"]):
         make_store(matrix, memory_limit=1000)
 
 
@@ -197,7 +198,7 @@ def test_nothing_is_overwritten(make_store, matrix, tmp_path):
         if path.name == "folder.zarr":
             path.mkdir()
         with (
-            pytest.raises(StoreExistsError, match="something already exists at this path"),
+            refused(StoreExistsError, "store-exists", naming=["exists"]),
             StoreWriter(path, 70, source={}),
         ):
             pass
@@ -207,7 +208,7 @@ def test_nothing_is_overwritten(make_store, matrix, tmp_path):
 
 def test_a_missing_parent_folder_is_said(tmp_path):
     with (
-        pytest.raises(StoreError, match="cannot create the store"),
+        refused(StoreError, "stores", naming=["create"]),
         StoreWriter(tmp_path / "no" / "s.zarr", 70, source={}),
     ):
         pass
@@ -240,7 +241,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, mo
 def test_a_disk_too_small_is_refused_before_reading(make_store, matrix, tmp_path, monkeypatch):
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr("daskfs.store.writer.shutil.disk_usage", lambda _: usage)
-    with pytest.raises(StoreError, match="1,000 bytes are free"):
+    with refused(StoreError, "stores", naming=["1,000"]):
         make_store(matrix, memory_limit=16 * KIBI, n_samples=300)
     assert list(tmp_path.iterdir()) == []
 
@@ -278,7 +279,7 @@ def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
     unfinished = tmp_path / "s.zarr.unfinished"
     assert unfinished.is_dir()
     for place in (path, unfinished):
-        with pytest.raises(StoreFormatError, match="unfinished"):
+        with refused(StoreFormatError, "store-format", naming=["unfinished"]):
             open_store(place)
     with StoreWriter(path, 70, source={}) as writer:
         write_rows(writer, matrix)
@@ -294,7 +295,7 @@ def test_two_writers_do_not_meet(tmp_path):
     with run_writer(path, "wait") as process:
         assert process.stdout.readline() == "ready\n"
         with (
-            pytest.raises(StoreExistsError, match=f"process {process.pid} is writing this store"),
+            refused(StoreExistsError, "store-exists", naming=[str(process.pid)]),
             StoreWriter(path, 70, source={}),
         ):
             pass
@@ -309,11 +310,11 @@ def test_the_rest_of_another_host_is_not_touched(tmp_path):
     lock = unfinished / "writer.lock"
     lock.write_text(json.dumps({"pid": 1, "host": socket.gethostname() + "-2", "started": 0.0}))
     with (
-        pytest.raises(StoreExistsError, match=r"on host .* remove the folder"),
+        refused(StoreExistsError, "store-exists", naming=["host"]),
         StoreWriter(tmp_path / "s.zarr", 70, source={}),
     ):
         pass
     lock.write_text("not json")
-    with pytest.raises(StoreExistsError, match="remove it by hand"), StoreWriter(tmp_path / "s.zarr", 70, source={}):
+    with refused(StoreExistsError, "store-exists", naming=["hand"]), StoreWriter(tmp_path / "s.zarr", 70, source={}):
         pass
     assert lock.exists()

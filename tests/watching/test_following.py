@@ -15,6 +15,7 @@ from daskfs.pipeline.progress import StatusFile, watched
 from daskfs.watching.base import Found
 from daskfs.watching.watch import Measured, Watch
 from tests.processes import Process
+from tests.refusals import refused
 
 NOW = 1_000_000.0
 
@@ -149,7 +150,7 @@ def test_several_runs_of_a_folder_are_followed_together(folder, tmp_path):
     StatusFile(tmp_path / "other.unfinished" / STATUS).beat(running_state())
     assert runs_in(tmp_path) == [tmp_path / "other", tmp_path / "run"]
     assert runs_in(folder) == [folder]
-    with pytest.raises(RunError, match="expected a run's folder, or one with runs that go on"):
+    with refused(RunError, "run-folders", naming=["runs"]):
         runs_in(tmp_path / "nothing")
 
 

@@ -16,6 +16,7 @@ from daskfs.sources.ingest import ingest
 from daskfs.sources.log_bins import bins
 from daskfs.sources.registry import make_source
 from daskfs.sources.sparse.clicks import ClicksSource
+from tests.refusals import refused
 from tests.sources.sparse.reading import (
     assert_same_rows,
     in_small_pieces,
@@ -158,7 +159,12 @@ FAULTS = {
 def test_a_fault_is_named_by_file_line_and_character(write, case):
     text, line, character, message = FAULTS[case]
     path = write(TEXT.split("\n", 1)[0].encode() + b"\n" + (text if isinstance(text, bytes) else text.encode()))
-    with pytest.raises(SourceError, match=f"^{path}:{line}, character {character}: {re.escape(message)}") as caught:
+    with refused(
+        SourceError,
+        "sparse-rows",
+        at=f"{path}:{line}, character {character}",
+        naming=[message],
+    ) as caught:
         rows_of(ClicksSource(path, **OPTIONS))
     assert caught.value.remedy
 

@@ -9,6 +9,7 @@ import pytest
 
 from daskfs.errors import CorruptStoreError
 from daskfs.store.feature_store import open_store
+from tests.refusals import refused
 from tests.store.sparse.lab import blocks_of, named_ids, random_matrix, small_cuts, written
 
 
@@ -79,7 +80,7 @@ def test_reading_stops_at_damage_by_rows_and_by_columns(store, name):
     try:
         path.write_bytes(bytes([good[0] ^ 1]) + good[1:])
         for read in ("sparse_rows", "sparse_columns", "read"):
-            with pytest.raises(CorruptStoreError, match=rf"{name} chunk \(0\).*daskfs verify"):
+            with refused(CorruptStoreError, "damaged-stores", naming=[name, "0", "daskfs verify"]):
                 getattr(open_store(store.path), read)(slice(None))
         (line,) = store.verify()
         assert f"{name} chunk (0)" in line
