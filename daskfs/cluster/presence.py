@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SILENCE_S = 5.0
 """After what silence it is asked who is there."""
+LATE_S = 5.0
+"""After what time the answer is late."""
 LOST_TIMEOUT_S = 300.0
 """How long a cluster without any worker is waited for, unless the caller says how long."""
 REMEDY = "start the workers again, with more memory if they were killed for it, and resume the run"
@@ -85,7 +87,7 @@ class Presence:
         limit = self._lost_timeout_s
         try:
             while True:
-                if interrupts.is_done(coming, SILENCE_S):
+                if interrupts.is_done(coming, LATE_S):
                     if told_at > -math.inf:
                         self._tell("the scheduler answers again: going on")
                     return interrupts.result_of(coming)
