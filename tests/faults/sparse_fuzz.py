@@ -566,12 +566,16 @@ def guard_kernels() -> None:
     guarded = Guarded(1 << 24)
 
     def of_piece(kernel: Any) -> Any:
+        kernel.for_numba  # noqa: B018 (with the kernels that it calls, before these are replaced)
+
         def read(text: np.ndarray, start: int, stop: int, *more: Any) -> Any:
             return kernel(guarded.text(text, stop), start, stop, *more)
 
         return read
 
     def of_texts(kernel: Any) -> Any:
+        kernel.for_numba  # noqa: B018
+
         def hashed(text: np.ndarray, *more: Any) -> Any:
             return kernel(guarded.text(text, len(text) - MARGIN), *more)
 
