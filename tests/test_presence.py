@@ -138,13 +138,9 @@ def _holds(key, dask_worker):
 
 
 def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
-    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):  # for the cluster's end, which asks for it
-        _lose_a_worker_and_the_scheduler()
-
-
-def _lose_a_worker_and_the_scheduler():
     how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
+    soon = {"distributed.comm.timeouts.connect": "1s"}  # a cluster that is closed asks the scheduler, which is gone
+    with dask.config.set(soon), LocalCluster(**how) as cluster, Client(cluster, set_as_default=False) as client:
         given = client.scatter(LARGE)
         for address in client.nthreads():
             cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="killed")
