@@ -167,6 +167,8 @@ def _online_substitution() -> Iterator[Variant]:
         "one-epoch": {"n_epochs": 1, "block_columns": 5},
     }
     yield from _variants(method, common, variants)
+    of_classes = {"three-classes": {}, "three-classes-screen": {"schedule": "screen", "loss": "squared_hinge"}}
+    yield from _variants(method, common | {"loss": "logistic"}, of_classes, target="three classes")
     groups = {"one": [0, 7, 8], "two": [2, 4], "three": [16, 11, 5, 20], "four": [1, 23]}
     whole = common | {"feature_groups": groups, "n_features_to_select": 4}
     variants = {

@@ -22,7 +22,7 @@ WAYS = {
     "online_substitution": [
         *("exchange-logistic", "os-squared", "os-squared_hinge", "exchange-engine-lazy", "paper-engine-naive"),
         *("screen", "groups", "groups-counted-in-columns", "groups-logistic", "groups-os-squared_hinge"),
-        *("groups-paper", "groups-screen"),
+        *("groups-paper", "groups-screen", "three-classes", "three-classes-screen"),
     ],
     "async_online_substitution": ["os-logistic"],
     "fgm": [

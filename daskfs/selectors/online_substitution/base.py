@@ -18,6 +18,7 @@ from daskfs.selectors.shared.run import Run
 
 MAX_DEFAULT_FEATURES = 100
 COLLINEARITY_TOL = 1e-3
+LOSSES_TAKEN = ("squared", "logistic", "squared_hinge", "epsilon_insensitive")
 
 
 class SubstitutionSelector(
@@ -76,12 +77,7 @@ class SubstitutionSelector(
 
     n_features_to_select: CountOrCV | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: Annotated[
-        str,
-        LossOf(
-            BOUNDED_CURVATURE, ONE_PREDICTION, among=("squared", "logistic", "squared_hinge", "epsilon_insensitive")
-        ),
-    ] = "auto"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN)] = "auto"
     n_epochs: Count = 3
     check: bool = True
     standardize: bool = True
@@ -102,10 +98,14 @@ class SubstitutionSelector(
     def _path_order(self, run: Run) -> np.ndarray:
         """Columns by when they go, if each time that one goes whose removal costs least, the others being refitted."""
         loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
-        positive = float(self.classes_[1]) if find_loss(loss).is_classifier else None
-        columns = np.sort(self.selected_)
-        begun = Begun(np.asarray(self.coef_)[columns], float(self.intercept_)) if loss == self.loss_ else None
-        return order_of_removal(run, columns, MeanLoss(loss, positive), begun)
+        classes: list[float | None] = [None]
+        if find_loss(loss).is_classifier:
+            classes = [float(label) for label in (self.classes_ if len(self.classes_) > 2 else self.classes_[1:])]
+        columns, begun = np.sort(self.selected_), list[Begun]()
+        if loss == self.loss_:
+            coef, intercept = np.atleast_2d(self.coef_)[:, columns], np.atleast_1d(self.intercept_)
+            begun = [Begun(*one) for one in zip(coef, intercept.tolist(), strict=True)]
+        return order_of_removal(run, columns, [MeanLoss(loss, positive) for positive in classes], begun)
 
     def _n_selected(self, n_features: int) -> int:
         """Return s."""

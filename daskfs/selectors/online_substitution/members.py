@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -177,8 +177,11 @@ class Members:
         combine(self.rows, raw, intercept - float(raw @ self.offset[: self.n_members]), out)
         return out
 
-    def coefficients(self, coef: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the coefficients of the columns as they were read, and what they add to the intercept."""
+    def coefficients(self, coef: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return the coefficients of the columns as they were read, and what they add to the intercept.
+
+        Of several classes, `coef` being of shape (n_classes, capacity), each has a row and a number.
+        """
         k = self.n_members
-        raw = coef[:k] / self.scale[:k]
-        return raw, -float(raw @ self.mean[:k])
+        raw = coef[..., :k] / self.scale[:k]
+        return raw, -(raw @ self.mean[:k])

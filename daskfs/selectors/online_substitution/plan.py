@@ -91,6 +91,8 @@ class SubstitutionShape:
     loss: str = "squared"
     n_threads: int = 1
     """Tasks that run at once."""
+    n_problems: int = 1
+    """More than two classes are as many problems that share the columns."""
 
     @property
     def together(self) -> int:
@@ -125,7 +127,8 @@ class SubstitutionShape:
 
     def held(self, n_selected: int) -> Budget:
         """Return what is held beside the blocks that are read."""
-        s, b = n_selected, self._of_them(self.together)
+        s, b, n_problems = n_selected, self._of_them(self.together), self.n_problems
+        with_a_block = 6 * b * s + 2 * b * b if n_problems == 1 else n_problems * (10 * b * s + 2 * b * b)
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
         replaced = (s if self.n_groups else min(s, b)) * self.column_nbytes if self.undoes else 0
@@ -135,10 +138,11 @@ class SubstitutionShape:
         return (
             Budget()
             .add("selected columns", members)
-            .add("their products", 3 * s * s * 8)
-            .add("products with a block", 6 * b * s * 8 + 2 * b * b * 8 + 2 * (s + b + 8) * BAND_ROWS * 8)
-            .add("vectors over the rows", VECTORS * 8 * self.n_samples)
+            .add("their products", 3 * n_problems * s * s * 8)
+            .add("products with a block", 8 * with_a_block + 2 * (s + b + 8) * BAND_ROWS * 8)
+            .add("vectors over the rows", VECTORS * n_problems * 8 * self.n_samples)
             .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
+            .add("coefficients of further classes", (n_problems - 1) * 8 * self.n_features)
             .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
             .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
@@ -179,7 +183,9 @@ class SubstitutionShape:
     def screening(self, n_together: int) -> Budget:
         """Return what a task takes that screens columns, so many batches of which are read at once."""
         task = Budget().add("a block of columns", self.read_nbytes(n_together * self.together, 0))
-        task.add("vectors over the rows", 4 * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
+        task.add("vectors over the rows", (2 + 2 * self.n_problems) * 8 * self.n_samples).add(
+            "tiles", self.tiles_nbytes
+        )
         if self.n_groups:
             return task.add("columns that are returned", 2 * self.together * self.column_nbytes)
         if n_together > 1:
@@ -291,10 +297,10 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
 
     With a screen that begins where all places are taken: from there on workers read batches and make one product of
     each column, and the client exchanges candidates. Of columns in random order the k-th is among the best s so far
-    with probability s / k. Nobody has measured groups, screens of
-    other losses than the squared one, and sparse columns, which are judged by their entries.
+    with probability s / k. Nobody has measured groups, several classes, screens of other losses than the squared one,
+    and sparse columns, which are judged by their entries.
     """
-    if shape.data is None or shape.data.n_entries is not None or shape.n_groups:
+    if shape.data is None or shape.data.n_entries is not None or shape.n_groups or shape.n_problems > 1:
         return None
     if shape.n_screened and shape.loss != "squared":
         return None

@@ -22,9 +22,11 @@ class Screen:
     """The state of a selection that columns are screened against: the same for all tasks of a round."""
 
     descent: np.ndarray
-    """Minus the derivative of each sample's loss, with its weight, of shape (n_samples,)."""
+    """Minus the derivative of each sample's loss, with its weight, of shape (n_samples,), with several classes
+    (n_classes, n_samples)."""
     curvature: np.ndarray
-    """Of each sample's loss, with its weight; `NO_WEIGHT` where that of a column is its mean square."""
+    """Of each sample's loss, with its weight, of the same shape; `NO_WEIGHT` where that of a column is its mean
+    square."""
     total: float
     """Sum of the samples' weights."""
     least: float
@@ -37,16 +39,21 @@ class Screen:
 
     def candidates(self, columns: Columns) -> np.ndarray:
         """Return the places of the columns that could pay, at most the `most` strongest of them, ascending."""
-        descents = row_products(columns.rows, self.descent, NO_WEIGHT)
-        if columns.is_int8:
-            descents -= columns.offset * float(self.descent.sum())
-        gradient = descents * (columns.factor / self.total)
-        diagonal = columns.square + self.ridge
-        if len(self.curvature):
-            products = [row_products(row[None], row, self.curvature)[0] for row in columns.rows]
-            diagonal = np.array(products) / self.total + self.ridge
-        usable = (columns.scale > 0.0) & (diagonal > 0.0) & ~np.isin(columns.ids, self.members)
-        gains = np.where(usable, gradient**2 / np.where(usable, 2.0 * diagonal, 1.0), 0.0)
+        usable = (columns.scale > 0.0) & ~np.isin(columns.ids, self.members)
+        gains = np.zeros(len(columns))
+        for k, descent in enumerate(np.atleast_2d(self.descent)):
+            descents = row_products(columns.rows, descent, NO_WEIGHT)
+            if columns.is_int8:
+                descents -= columns.offset * float(descent.sum())
+            gradient = descents * (columns.factor / self.total)
+            diagonal = columns.square + self.ridge
+            if len(self.curvature):
+                curvature = np.atleast_2d(self.curvature)[k]
+                products = [row_products(row[None], row, curvature)[0] for row in columns.rows]
+                diagonal = np.array(products) / self.total + self.ridge
+            usable &= diagonal > 0.0
+            gains += gradient**2 / np.where(usable, 2.0 * diagonal, 1.0)
+        gains[~usable] = 0.0
         found = np.flatnonzero(gains > SCREEN * self.least)
         if len(found) > self.most:
             strongest = np.argsort(-gains[found], kind="stable")[: self.most]

@@ -40,6 +40,8 @@ Differs from the paper
   are few, the candidate that explains most explains noise. It also keeps the gradient alive where classes are linearly
   separable. With a ridge `exchange` refuses copies of single features. `ridge=0` is without any.
 * The coefficients returned are the fit of the loss on the selected columns, with a small ridge of its own.
+* Several classes are as many problems, one against the rest, with coefficients of their own and shared columns: gains
+  and removal costs are summed over the classes.
 * With ``feature_groups=`` j is a group of columns, and is let in and dropped whole (`daskfs.kernels.substitution.
   group_exchange`): by `exchange` added exactly, by the others with w_j a vector and its length in the place of |w_j|.
 """
@@ -47,21 +49,21 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import numpy as np
 
 from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.feature_maps.groups import FeatureGroups
-from daskfs.losses import Loss
+from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, Loss, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.passing import PassingBlocks
-from daskfs.parameters import ColumnOrder, Columns, Count
+from daskfs.parameters import ColumnOrder, Columns, Count, LossOf
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import columns_of, seed_of
-from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
+from daskfs.selectors.online_substitution.base import LOSSES_TAKEN, MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
@@ -98,6 +100,10 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     Parameters
     ----------
+    loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
+        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth. By default squared or
+        logistic, as the target calls for. More than two classes are told each from the rest, by columns that they
+        share; with the rule "exchange".
     order : {"fixed", "shuffled"} or array of int
         In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
         so that a tile is read once, and at random within a group), or the one given, which may leave columns out. With
@@ -132,10 +138,10 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     selected_ : ndarray of shape (n_selected,)
         Columns, those always included and then the rest by what dropping them would cost.
     support_ : ndarray of shape (n_features,), bool
-    coef_ : ndarray of shape (n_features,)
+    coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
         On the scale of the data, 0 where not selected.
-    intercept_ : float
-    classes_ : ndarray of shape (2,)
+    intercept_ : float, with more than two classes ndarray of shape (n_classes,)
+    classes_ : ndarray of shape (n_classes,)
         With a loss of classes.
     scores_ : ndarray of shape (n_features,)
         What the mean loss would rise by if the column were dropped (half its squared coefficient with other losses than
@@ -173,6 +179,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     method = "online_substitution"
     history_kind = "blocks of columns"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN, several=True)] = "auto"
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
     schedule: Literal["sequential", "screen"] = "sequential"
@@ -211,7 +218,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         if not isinstance(order, str):
             order = columns_of(order, matrix.shape[1], None, "order")
         groups = self._streamed(self._groups_of(matrix))
-        shape = self._shape(DataShape.of(matrix), groups=groups, n_threads=run.limits.n_threads)
+        data = replace(DataShape.of(matrix), n_classes=target.n_classes)
+        shape = self._shape(data, groups=groups, n_threads=run.limits.n_threads)
         plan = choose_read_plan(shape, run.task_limit)
         engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups)
         given, screens = (run, engine, self._columns(), plan), self.schedule == "screen"
@@ -232,11 +240,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
                 raise ConfigError(problem, parameter, f"leave it {value!r}, or pass promises of blocks")
         self.__dict__.pop("_arrivals", None)
         n_features = blocks.shape[1] if n_expected is None else n_expected
-        data = replace(DataShape.of(blocks), n_features=n_features)
         n_selected = self.n_features_to_select or MAX_DEFAULT_FEATURES
         if n_expected is not None:
             n_selected = self._n_selected(n_expected)
         target = self._target(blocks)
+        data = replace(DataShape.of(blocks), n_features=n_features, n_classes=target.n_classes)
         always = columns_of(self.always_include, blocks.shape[1], blocks.names, "always_include")
         with self._run(blocks) as run:
             plan = choose_read_plan(replace(self._shape(data, n_selected), n_epochs=1), run.task_limit)
@@ -319,7 +327,19 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         return Arrivals(stream, matrix, replace(target, classes=labels))
 
     def _target(self, matrix: Matrix) -> Target:
-        return read_target(matrix, self.loss_, self.epsilon, self.fit_intercept)
+        target = read_target(matrix, self.loss_, self.epsilon, self.fit_intercept, takes_several=True)
+        if target.y.ndim == 2:
+            self._check_classes(len(target.y))
+        return target
+
+    def _check_classes(self, n_classes: int) -> None:
+        """Refuse what is not done with so many classes."""
+        if n_classes > 2 and self.rule != "exchange":
+            problem = f"expected 'exchange' with {n_classes} classes, found {self.rule!r}"
+            raise ConfigError(problem, "rule", "use 'exchange', or fit each class against the rest")
+        if n_classes > 2 and self.feature_groups is not None:
+            problem = f"groups of columns are selected with two classes or numbers, found {n_classes} classes"
+            raise ConfigError(problem, "feature_groups", "leave it out, or use fgm or message, which take both")
 
     def _streamed(self, groups: FeatureGroups | None) -> StreamedGroups | None:
         """Return the groups as they are exchanged, and how many of them."""
@@ -338,15 +358,17 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         columns: ColumnSettings,
         groups: StreamedGroups | None = None,
     ) -> Engine:
-        held = len(target.y), columns.dtype_of(dtype), target.weight
+        held = target.n_samples, columns.dtype_of(dtype), target.weight
         members = Members(n_selected, *held) if groups is None else GroupMembers(groups, *held)
         rule = self._rule(Effort(members.total, n_selected, n_features))
-        return make_engine(members, target.y, rule, self._mode(), target.loss, self.block_columns)
+        return make_engine(members, target.y, rule, self._mode(target.y.ndim == 2), target.loss, self.block_columns)
 
-    def _mode(self) -> str:
-        """Return the engine that stands for "auto"."""
+    def _mode(self, has_classes: bool = False) -> str:
+        """Return the engine that stands for "auto"; with several classes products are needed of each."""
         if self.engine != "auto":
             return self.engine
+        if has_classes:
+            return "lazy"
         if self.rule != "exchange" and self.feature_groups is not None:
             return "lazy" if self.rule == "os" and self.loss_ != "squared" else "naive"
         if self.loss_ == "squared" or self.rule == "exchange":
@@ -371,6 +393,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     ) -> SubstitutionShape:
         n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
+        n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        self._check_classes(n_problems)
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
         if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again with another one
             tile_columns = TILES_OF_GROUPS * tile_columns if groups.are_adjacent else shape.n_features
@@ -392,6 +416,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             data=shape,
             loss=self.loss_,
             n_threads=n_threads,
+            n_problems=n_problems,
         )
 
     def _conclude(
@@ -400,7 +425,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         """Name the members, fit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
-        coef, intercept, fit = self._refit(members, finished, target, run)
+        coef, intercept, fits = self._refit(members, finished, target, run)
         self._set_selection(ids, finished.costs, coef, intercept, others=np.nan)
         self.selected_ = ids[np.lexsort((ids, -finished.costs, is_free))]
         columns = {} if groups is None else self._set_whole(groups.groups, finished)
@@ -411,11 +436,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         promise = {"promised_nbytes": {"client": stream.plan.memory.nbytes}} if stream.plan.memory.terms else {}
         self.result_ = self._result_of(
             run,
-            notes=self._notes(stream, target, fit, groups),
+            notes=self._notes(stream, target, fits, groups),
             history={name: history[:, q] for q, name in enumerate(HISTORY)},
             chosen={
                 "n_features_to_select": members.capacity if groups is None else groups.limit,
-                "engine": self._mode(),
+                "engine": stream.engine.mode,
             },
             columns=columns,
             memory={**promise, "held_nbytes": {"members": members.nbytes}},
@@ -450,34 +475,36 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     def _refit(
         self, members: Members, finished: Finished, target: Target, run: Run
-    ) -> tuple[np.ndarray, float, SelectedFit | None]:
-        """Return coefficients and intercept on the scale of the data, and the fit on the members that gave them.
+    ) -> tuple[np.ndarray, Any, list[SelectedFit]]:
+        """Return coefficients and intercept on the scale of the data, and the fits on the members that gave them.
 
-        Without an intercept, or without members, they are the engine's.
+        Of several classes each has a row, an intercept and a fit. Without an intercept, or without members, they are
+        the engine's, and there are no fits.
         """
-        k = members.n_members
+        k, fits = members.n_members, list[SelectedFit]()
         coef, offset = members.coefficients(finished.coef)
         if not self.fit_intercept:
-            return coef, 0.0, None
+            return coef, 0.0 if target.y.ndim == 1 else np.zeros(len(target.y)), fits
         if not k:
-            return coef, target.location + offset + finished.intercept, None
-        held = ArrayMatrix(members.held.T, target.y, target.weight if len(target.weight) else None)
-        loss = target.loss.loss
+            return coef, target.location + offset + finished.intercept, fits
+        loss, weight = target.loss.loss, target.weight if len(target.weight) else None
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold, self.ridge)
-        here = Run(held, self.method, task_limit=run.task_limit)
-        fit = refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1])
-        if members.columns.is_int8:
-            return fit.coef, fit.intercept + target.location, fit
-        coef = fit.coef / members.scale[:k]
-        centre = float((coef * members.mean[:k]).sum())
-        return coef, fit.intercept - centre + target.location, fit
+        for y in np.atleast_2d(target.y):
+            here = Run(ArrayMatrix(members.held.T, y, weight), self.method, task_limit=run.task_limit)
+            fits.append(refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1]))
+        coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
+        if not members.columns.is_int8:
+            coef /= members.scale[:k]
+            intercept -= coef @ members.mean[:k]
+        intercept += target.location
+        return (coef, intercept, fits) if target.y.ndim == 2 else (coef[0], float(intercept[0]), fits)
 
     def _notes(
-        self, stream: SubstitutionStream, target: Target, fit: SelectedFit | None, groups: StreamedGroups | None
+        self, stream: SubstitutionStream, target: Target, fits: list[SelectedFit], groups: StreamedGroups | None
     ) -> list[str]:
         """Return what the reader of the result must know of how it went."""
         engine, members, counters, notes = stream.engine, stream.engine.members, stream.engine.counters, []
-        k, n_rows = members.n_members, int((target.weight > 0.0).sum()) if len(target.weight) else len(target.y)
+        k, n_rows = members.n_members, int((target.weight > 0.0).sum()) if len(target.weight) else target.n_samples
         if k >= n_rows - self.fit_intercept:
             why = f"the rows ran out: {k} features can fit any target of {n_rows} rows exactly"
             if engine.rule.ridge > 0.0:
@@ -503,10 +530,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         )
         if counters.n_reverted:
             notes.append(f"{counters.n_reverted:,} batches of columns were undone, because the loss rose with them")
-        ridges = {"at last while selecting": engine.rule.ridge, "in the refit": 0.0 if fit is None else fit.ridge}
+        in_refit = max((fit.ridge for fit in fits), default=0.0)
+        ridges = {"at last while selecting": engine.rule.ridge, "in the refit": in_refit}
         used = [f"{ridge:.3g} {when}" for when, ridge in ridges.items() if ridge > 0.0]
         if used:
             notes.append(f"ridge on standardised coefficients: {', '.join(used)}")
-        if fit is not None and fit.is_separable:
+        if any(fit.is_separable for fit in fits):
             notes.append(SEPARATED)
         return notes

@@ -372,7 +372,7 @@ class Arrivals:
             Another number of rows, names that stand twice, values that are not finite.
         """
         block = ArrayMatrix(X, feature_names=names)
-        n_samples = len(self.target.y)
+        n_samples = self.target.n_samples
         if block.shape[0] != n_samples:
             raise DataError(
                 f"expected {n_samples} rows as in the first block, found {block.shape[0]}",

@@ -10,7 +10,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.engines.point import LossSettings, loss_settings
-from daskfs.selectors.shared.targets import checked_target, classes_of
+from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +18,41 @@ class Target:
     """A target and the weights of its rows."""
 
     y: np.ndarray
-    """Classes as -1 and +1; with the squared loss and an intercept centred. Shape (n_samples,), float64."""
+    """Classes as -1 and +1; with the squared loss and an intercept centred. Shape (n_samples,), float64; of several
+    classes (n_classes, n_samples), each against the rest."""
     weight: np.ndarray
     """Of shape (n_samples,), or `NO_WEIGHT`."""
     location: float
     """What was taken off the target."""
     classes: np.ndarray | None
-    """The values of the target that -1 and +1 stand for."""
+    """The values of the target that are classes, ascending: two stand for -1 and +1."""
     loss: LossSettings
 
+    @property
+    def n_samples(self) -> int:
+        """How many rows there are."""
+        return int(self.y.shape[-1])
 
-def read_target(matrix: Matrix, loss: str, epsilon: float | None, fits_intercept: bool) -> Target:
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are, 0 of numbers."""
+        return 0 if self.classes is None else len(self.classes)
+
+
+def read_target(
+    matrix: Matrix, loss: str, epsilon: float | None, fits_intercept: bool, takes_several: bool = False
+) -> Target:
     """Return the target of a matrix for a loss.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    loss : str
+    epsilon : float, optional
+        Of the epsilon-insensitive loss.
+    fits_intercept : bool
+    takes_several : bool
+        Whether there may be more than two classes.
 
     Raises
     ------
@@ -44,8 +67,9 @@ def read_target(matrix: Matrix, loss: str, epsilon: float | None, fits_intercept
     given, location, classes = (weight if len(weight) else None), 0.0, None
     settings = loss_settings(loss, y, given, epsilon, fits_intercept)
     if settings.loss.is_two_class:
-        classes = classes_of(y, None)
-        y = np.where(y == classes[1], 1.0, -1.0)
+        classes = classes_of(y, None, many=takes_several)
+        y = signs_of(y, classes)
+        y = y[0] if len(y) == 1 else y
     elif loss == "squared" and fits_intercept:
         location = float(np.average(y, weights=given))
         y = y - location

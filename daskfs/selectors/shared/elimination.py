@@ -6,6 +6,7 @@ loss it is exact; with others the columns are fitted again after every third of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,26 +61,33 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
     return Kept(columns[order], costs[order])
 
 
-def order_of_removal(run: Run, columns: np.ndarray, mean_loss: MeanLoss, begun: Begun | None = None) -> np.ndarray:
+def order_of_removal(
+    run: Run, columns: np.ndarray, mean_losses: Sequence[MeanLoss], begun: Sequence[Begun | None] = ()
+) -> np.ndarray:
     """Return columns in the order in which fewer of them are kept: what would be removed last comes first.
 
     With losses other than the squared one the columns that are left are fitted again after each half of them.
 
     Parameters
     ----------
-    run, columns, mean_loss : see `eliminate`
-    begun : Begun, optional
-        A fit of the columns that is near the one which is made first.
+    run, columns : see `eliminate`
+    mean_losses : sequence of MeanLoss
+        Usually one; of several classes one for each, whose costs add up.
+    begun : sequence of Begun or None
+        Of each a fit of the columns that is near the one which is made first.
     """
-    is_squared, last = find_loss(mean_loss.loss).code == SQUARED, []
+    is_squared, last = find_loss(mean_losses[0].loss).code == SQUARED, []
+    begun = begun or [None] * len(mean_losses)
     while len(columns) > 1:
-        fit, model, products = _fitted(run, columns, mean_loss, begun)
-        removal = _Removal(products, model.solution)
+        fitted = [_fitted(run, columns, *one) for one in zip(mean_losses, begun, strict=True)]
+        removal = _Removal([(products, model.solution) for _, model, products in fitted])
         n_drop = len(columns) - 1 if is_squared else len(columns) // 2
         removed = np.array([removal.step() for _ in range(n_drop)], dtype=np.int64) - 1
         last.append(columns[removed])
         columns = np.delete(columns, removed)
-        begun = None if fit.is_separable else removal.fit(model, fit.ridge)
+        begun = [
+            None if fit.is_separable else removal.fit(k, model, fit.ridge) for k, (fit, model, _) in enumerate(fitted)
+        ]
     return np.concatenate([columns, *(gone[::-1] for gone in reversed(last))]).astype(np.int64)
 
 
@@ -108,41 +116,49 @@ def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.n
 
     Columns that depend on others go in any case.
     """
-    removal = _Removal(products, solution)
+    removal = _Removal([(products, solution)])
     for _ in range(max(n_drop, int(removal.dead[1:].sum()))):
         removal.step()
     return removal.alive - 1, removal.costs
 
 
 class _Removal:
-    """Columns that go one by one, each time the one whose removal costs least on the parabola."""
+    """Columns that go one by one, each time the one whose removal costs least on the quadratic approximations.
 
-    def __init__(self, products: np.ndarray, solution: np.ndarray) -> None:
-        self.inverse, self.dead = invert_independent(products)
-        self.coef, self.alive = solution.copy(), np.arange(1, len(solution))
+    Parameters
+    ----------
+    problems : sequence of (products, solution)
+        Of one prediction, or of several that share the columns: the Hessian, and the intercept with the coefficients.
+    """
+
+    def __init__(self, problems: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        found = [invert_independent(products) for products, _ in problems]
+        self.inverses, self.dead = [one[0] for one in found], np.any([one[1] for one in found], axis=0)
+        self.coefs = [solution.copy() for _, solution in problems]
+        self.alive = np.arange(1, len(self.dead))
 
     @property
     def costs(self) -> np.ndarray:
         """Of those that are left."""
-        return _costs(self.inverse, self.coef, self.alive, self.dead)
+        dead, alive = self.dead[self.alive], self.alive
+        found = np.zeros(len(alive))
+        for inverse, coef in zip(self.inverses, self.coefs, strict=True):
+            found += 0.5 * coef[alive] ** 2 / np.where(dead, 1.0, np.diag(inverse)[alive])
+        return np.where(dead, 0.0, found)
 
     def step(self) -> int:
         """Remove one; return which."""
-        i, inverse = int(self.alive[np.argmin(self.costs)]), self.inverse
+        i = int(self.alive[np.argmin(self.costs)])
         if not self.dead[i]:
-            row, pivot = inverse[i].copy(), inverse[i, i]
-            self.coef -= row * (self.coef[i] / pivot)
-            inverse -= np.outer(row, row) / pivot
+            for inverse, coef in zip(self.inverses, self.coefs, strict=True):
+                row, pivot = inverse[i].copy(), inverse[i, i]
+                coef -= row * (coef[i] / pivot)
+                inverse -= np.outer(row, row) / pivot
         self.alive = self.alive[self.alive != i]
         return i
 
-    def fit(self, model: Model, ridge: float) -> Begun:
-        """Return the minimum of the parabola for the columns that are left, on the scale of the data."""
-        scale, centre = model.scale[self.alive - 1], model.centre[self.alive - 1]
-        coef = np.divide(self.coef[self.alive], scale, out=np.zeros(len(scale)), where=scale > 0.0)
-        return Begun(coef, float(self.coef[0] - (coef * centre).sum()), ridge)
-
-
-def _costs(inverse: np.ndarray, coef: np.ndarray, alive: np.ndarray, dead: np.ndarray) -> np.ndarray:
-    costs: np.ndarray = 0.5 * coef[alive] ** 2 / np.where(dead[alive], 1.0, np.diag(inverse)[alive])
-    return np.where(dead[alive], 0.0, costs)
+    def fit(self, k: int, model: Model, ridge: float) -> Begun:
+        """Return the minimum of the k-th approximation for the columns that are left, on the scale of the data."""
+        scale, centre, solution = model.scale[self.alive - 1], model.centre[self.alive - 1], self.coefs[k]
+        coef = np.divide(solution[self.alive], scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        return Begun(coef, float(solution[0] - (coef * centre).sum()), ridge)

@@ -12,6 +12,7 @@ words lose, with less, genotypes do. All of it is measured: `benchmarks/refit_ri
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,9 +49,6 @@ class Effort(NamedTuple):
     ) -> float:
         """Return the ridge, at most `largest`, of least cross-validated loss in the quadratic approximation at a point.
 
-        In the coordinates of the Hessian's eigenvectors, the intercept's best answer being in it, the minimum with a
-        ridge λ is linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
-
         Parameters
         ----------
         value : float
@@ -62,6 +60,37 @@ class Effort(NamedTuple):
         largest : float
         loss : str
         """
+        return self.shared_ridge([(value, gradient, hessian, solution)], largest, loss)
+
+    def shared_ridge(
+        self, terms: Sequence[tuple[float, np.ndarray, np.ndarray, np.ndarray]], largest: float, loss: str
+    ) -> float:
+        """Return the same of several predictions, of a class each, that share the ridge: their losses add up.
+
+        Parameters
+        ----------
+        terms : sequence of (value, gradient, hessian, solution)
+            See `best_ridge`.
+        largest, loss : float, str
+        """
+        ridges = np.append(largest * RIDGES, 0.0)
+        scores = sum(self._scores(*one, ridges, find_loss(loss).code in (LOGISTIC, POISSON)) for one in terms)
+        return float(ridges[int(np.argmin(scores))])
+
+    def _scores(
+        self,
+        value: float,
+        gradient: np.ndarray,
+        hessian: np.ndarray,
+        solution: np.ndarray,
+        ridges: np.ndarray,
+        knows_dispersion: bool,
+    ) -> np.ndarray:
+        """Return the cross-validated loss of each ridge.
+
+        In the coordinates of the Hessian's eigenvectors, the intercept's best answer being in it, the minimum with a
+        ridge λ is linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
+        """
         coef, slope = solution[1:], hessian[1:, 0] / hessian[0, 0]
         curvatures, axes = np.linalg.eigh(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
         curvatures = np.maximum(curvatures, 0.0)
@@ -69,16 +98,13 @@ class Effort(NamedTuple):
         linear = curvatures * here - axes.T @ (gradient[1:] - slope * gradient[0])
         linear[curvatures <= NO_CURVATURE * curvatures.max(initial=0.0)] = 0.0
         at_zero = value + float((linear * here - 0.5 * curvatures * here**2).sum())
-        ridges = np.append(largest * RIDGES, 0.0)
         inverse = 1.0 / np.where(curvatures + ridges[:, None] > 0.0, curvatures + ridges[:, None], 1.0)
         found = linear * inverse
-        fitted = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
+        fitted: np.ndarray = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
         price = 1.0 + self.search * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
         share = (1.0 + price * (curvatures * inverse).sum(axis=1)) / self.total
-        if find_loss(loss).code in (LOGISTIC, POISSON):  # whose dispersion is known
-            scores = fitted + share
-        else:
-            left = np.where(share < 1.0, 1.0 - share, 0.0)
-            least = INTERPOLATED * max(at_zero, 0.0)  # below it rounding would decide
-            scores = np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
-        return float(ridges[int(np.argmin(scores))])
+        if knows_dispersion:
+            return fitted + share
+        left = np.where(share < 1.0, 1.0 - share, 0.0)
+        least = INTERPOLATED * max(at_zero, 0.0)  # below it rounding would decide
+        return np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)

@@ -92,8 +92,8 @@ class Finished(NamedTuple):
     """What an engine ends with."""
 
     coef: np.ndarray
-    """Of the columns as they are held, of shape (capacity,)."""
-    intercept: float
+    """Of the columns as they are held, of shape (capacity,); of several classes (n_classes, capacity)."""
+    intercept: float | np.ndarray
     costs: np.ndarray
     """What the objective would rise by if a member were dropped, of shape (n_members,)."""
     groups: np.ndarray = np.empty(0, np.int64)
@@ -138,8 +138,8 @@ class Engine(ABC):
         """Coefficients of the columns as they are held, of shape (capacity,)."""
 
     @property
-    def intercept(self) -> float:
-        """What is added to the prediction; 0 where columns and target are centred."""
+    def intercept(self) -> float | np.ndarray:
+        """What is added to the prediction, of each class; 0 where columns and target are centred."""
         return 0.0
 
     @property
@@ -175,15 +175,15 @@ class Engine(ABC):
         if rule.least is None or not members.n_members:
             return False
         effort = Effort(members.total, members.n_members, n_candidates, WHILE_SELECTING)
-        ridge = max(rule.least, effort.best_ridge(*self._terms(), rule.ridge, self.loss))
+        ridge = max(rule.least, effort.shared_ridge(self._terms(), rule.ridge, self.loss))
         if ridge < rule.ridge:
             self._take_ridge(ridge)
         return ridge < rule.ridge
 
-    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the mean loss at a point without its ridge, gradient and Hessian there, and the point.
+    def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
+        """Return of each prediction the mean loss at a point without its ridge, gradient, Hessian, and the point.
 
-        Of the intercept and the members' coefficients, as `Effort.best_ridge` takes them.
+        Of the intercept and the members' coefficients, as `Effort.shared_ridge` takes them.
         """
         raise NotImplementedError
 

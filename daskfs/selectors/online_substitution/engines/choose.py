@@ -6,6 +6,7 @@ import numpy as np
 
 from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
+from daskfs.selectors.online_substitution.engines.classes import ClassesEngine
 from daskfs.selectors.online_substitution.engines.glm import GlmEngine
 from daskfs.selectors.online_substitution.engines.gradient import GradientEngine
 from daskfs.selectors.online_substitution.engines.grouped_glm import GroupGlmEngine
@@ -27,7 +28,8 @@ def make_engine(
     members : Members or GroupMembers
         With groups the rules "os" and "paper" have the modes "lazy" and "naive" alone.
     y : ndarray of shape (n_samples,), float64
-        Classes are -1 and +1; with the squared loss centred, where an intercept is fitted.
+        Classes are -1 and +1; with the squared loss centred, where an intercept is fitted. Of several classes of shape
+        (n_classes, n_samples), by the rule "exchange".
     rule : Rule
     mode : {"gram", "lazy", "naive"}
     loss : LossSettings
@@ -35,18 +37,18 @@ def make_engine(
         Columns that are decided on at once; by default as many as pay.
     """
     width = BatchWidth() if block_columns is None else BatchWidth(block_columns, block_columns)
+    if mode == "naive" and rule.name == "exchange" and loss.loss.code != SQUARED and block_columns is None:
+        width = BatchWidth(1, 1)
+    if y.ndim == 2:
+        return ClassesEngine(members, rule, mode, width, y, loss)
     if isinstance(members, GroupMembers):
         if rule.name != "exchange":
             return GroupGradientEngine(members, rule, mode, width, y, loss)
         if loss.loss.code == SQUARED:
             return GroupSquaredEngine(members, rule, mode, width, y)
-        if mode == "naive" and block_columns is None:
-            width = BatchWidth(1, 1)
         return GroupGlmEngine(members, rule, mode, width, y, loss)
     if loss.loss.code == SQUARED and (rule.name == "exchange" or mode == "gram"):
         return SquaredEngine(members, rule, mode, width, y)
     if rule.name == "exchange":
-        if mode == "naive" and block_columns is None:
-            width = BatchWidth(1, 1)
         return GlmEngine(members, rule, mode, width, y, loss)
     return GradientEngine(members, rule, mode, width, y, loss)

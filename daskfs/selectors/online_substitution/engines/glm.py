@@ -20,8 +20,6 @@ from daskfs.selectors.online_substitution.screen import Screen
 
 NEWTON_STEPS = 1  # after each batch with an exchange
 MORE_STEPS = 4  # where the loss is still above that of before
-MAX_HALVINGS = 10
-MAX_LAST_STEPS = 20
 ROUNDING = 1e-12
 
 
@@ -66,15 +64,11 @@ class GlmEngine(PointEngine):
         n_entered, n_exchanged = self._walk(columns, after)
         if not n_entered:
             return 0
-        if point.loss.fits_intercept:  # its best answer to the members' change, on the approximation
-            drift = float((after.sums * after.optimum).sum() - (before.sums * coef).sum())
-            point.intercept -= (drift + float(point.derivative.sum())) / before.total
-        point.coef[:] = after.optimum
-        point.predict()
+        point.exchanged(before, after)
         for step in range(NEWTON_STEPS + MORE_STEPS):
             if step >= NEWTON_STEPS and point.value <= value:
                 break
-            self._newton_step()
+            point.newton_step()
         is_lower = point.value <= value + ROUNDING * abs(value)
         if is_lower:
             self._approximation = None
@@ -91,7 +85,7 @@ class GlmEngine(PointEngine):
     def _walk(self, columns: Columns, quadratic: Quadratic) -> tuple[int, int]:
         """Let candidates in one after the other; return how many entered, and how many of them replaced another."""
         members, point, rows, total = self.members, self.point, columns.rows, quadratic.total
-        diagonal, sums = self._diagonal(columns, total)
+        diagonal, sums = point.diagonal(columns)
         usable = members.usable(columns) & (diagonal > 0.0)
         k = members.n_members
         cross = np.zeros((len(columns), members.capacity))
@@ -126,36 +120,6 @@ class GlmEngine(PointEngine):
         self.counters.n_refused += int(counts[0]["n_refused"])
         return n_entered, n_exchanged
 
-    def _diagonal(self, columns: Columns, total: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the curvature along each column, ridge included, and the curvature-weighted sums of the columns."""
-        rows, curvature = columns.rows, self.point.curvature
-        sums = row_products(rows, curvature, NO_WEIGHT)
-        squares = np.array([row_products(row[None], row, curvature)[0] for row in rows])
-        if self.point.loss.fits_intercept:
-            squares -= sums**2 / total
-        return np.maximum(squares, 0.0) / self.members.total + self.rule.ridge, sums
-
-    def _newton_step(self) -> None:
-        """Go to the minimum of the quadratic approximation, or as far on the way as the loss does not rise."""
-        point = self.point
-        start, intercept, value = point.coef.copy(), point.intercept, point.value
-        quadratic = point.quadratic()
-        if quadratic.total <= 0.0:
-            return
-        direction, drift = quadratic.optimum - start, 0.0
-        if point.loss.fits_intercept:
-            drift = -(float((quadratic.sums * direction).sum()) + float(point.derivative.sum())) / quadratic.total
-        length = 1.0
-        for _ in range(MAX_HALVINGS):
-            point.coef[:] = start + length * direction
-            point.intercept = intercept + length * drift
-            point.predict()
-            if point.value <= value:
-                return
-            length *= 0.5
-        point.coef[:], point.intercept = start, intercept
-        point.predict()
-
     def _take_ridge(self, ridge: float) -> None:
         super()._take_ridge(ridge)
         self._approximation = None
@@ -176,16 +140,7 @@ class GlmEngine(PointEngine):
 
     def finish(self) -> Finished:
         """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""
-        point, coef, intercept = self.point, self.point.coef.copy(), self.point.intercept
-        for _ in range(MAX_LAST_STEPS):
-            before = self.point.value
-            self._newton_step()
-            if before - self.point.value <= 1e-10 * abs(before):
-                break
-        quadratic, final, best = self.point.quadratic(), point.coef.copy(), point.intercept
-        point.coef[:], point.intercept = coef, intercept
-        point.predict()
-        return self._finished(final, best, quadratic.inverse)
+        return self._finished(*self.point.at_minimum())
 
     def _state(self) -> Coefficients:
         return self.point.coefficients()

@@ -20,6 +20,8 @@ from daskfs.selectors.shared.record import Record
 INTERCEPT_STEPS = 20
 EPSILON_SHARE = 0.1  # of the target's standard deviation
 JITTER = 1e-6  # of the mean curvature, where without a ridge the loss hardly curves
+MAX_HALVINGS = 10
+MAX_LAST_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,15 @@ class Point:
         centre = total if self.loss.fits_intercept else 0.0
         return curved_products(left, right, self.curvature, self.members.total, centre, left_sums, right_sums, which)
 
+    def diagonal(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """Return the curvature along each column, ridge included, and the curvature-weighted sums of the columns."""
+        rows, curvature = columns.rows, self.curvature
+        sums = row_products(rows, curvature, NO_WEIGHT)
+        squares = np.array([row_products(row[None], row, curvature)[0] for row in rows])
+        if self.loss.fits_intercept:
+            squares -= sums**2 / float(curvature.sum())
+        return np.maximum(squares, 0.0) / self.members.total + self.ridge, sums
+
     def quadratic(self) -> Quadratic:
         """Return the loss to the second order at this point, minimised over the members."""
         members, k = self.members, self.members.n_members
@@ -211,6 +222,59 @@ class Point:
             inverse[:k, :k] = found
             optimum[:k] -= multiply(found, self.members_gradient(derivative))
         return Quadratic(total, derivative, sums, inverse, optimum, squares)
+
+    def exchanged(self, before: Quadratic, after: Quadratic) -> None:
+        """Go to the minimum of the approximation after members were exchanged on it, the intercept included."""
+        if self.loss.fits_intercept and before.total > 0.0:
+            drift = float((after.sums * after.optimum).sum() - (before.sums * self.coef).sum())
+            self.intercept -= (drift + float(self.derivative.sum())) / before.total
+        self.coef[:] = after.optimum
+        self.predict()
+
+    def newton_step(self) -> None:
+        """Go to the minimum of the quadratic approximation, or as far on the way as the loss does not rise."""
+        start, intercept, value = self.coef.copy(), self.intercept, self.value
+        quadratic = self.quadratic()
+        if quadratic.total <= 0.0:
+            return
+        direction, drift = quadratic.optimum - start, 0.0
+        if self.loss.fits_intercept:
+            drift = -(float((quadratic.sums * direction).sum()) + float(self.derivative.sum())) / quadratic.total
+        length = 1.0
+        for _ in range(MAX_HALVINGS):
+            self.coef[:] = start + length * direction
+            self.intercept = intercept + length * drift
+            self.predict()
+            if self.value <= value:
+                return
+            length *= 0.5
+        self.coef[:], self.intercept = start, intercept
+        self.predict()
+
+    def at_minimum(self) -> tuple[np.ndarray, float, np.ndarray]:
+        """Return the coefficients and the intercept of the loss's minimum over the members, and M⁻¹; stay here."""
+        coef, intercept = self.coef.copy(), self.intercept
+        for _ in range(MAX_LAST_STEPS):
+            before = self.value
+            self.newton_step()
+            if before - self.value <= 1e-10 * abs(before):
+                break
+        inverse, final, best = self.quadratic().inverse, self.coef.copy(), self.intercept
+        self.move_to(Coefficients(coef, intercept))
+        return final, best, inverse
+
+    def terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `Engine._terms` names, of this point."""
+        members, k = self.members, self.members.n_members
+        rows, coef = members.held, self.coef[:k].copy()
+        hessian, gradient = np.eye(k + 1), np.zeros(k + 1)
+        hessian[1:, 1:] = curved_products(rows, rows, self.curvature, members.total)
+        gradient[1:] = self.members_gradient(self.derivative) - self.ridge * coef
+        if self.loss.fits_intercept:
+            hessian[0, 0] = max(float(self.curvature.sum()) / members.total, np.finfo(float).tiny)
+            hessian[0, 1:] = hessian[1:, 0] = row_products(rows, self.curvature, NO_WEIGHT) / members.total
+            gradient[0] = float(self.derivative.sum()) / members.total
+        return self.value - 0.5 * self.ridge * float((coef**2).sum()), gradient, hessian, np.append(0.0, coef)
 
 
 class PointEngine(Engine):
@@ -236,17 +300,8 @@ class PointEngine(Engine):
         self.point = Point(members, y, loss, rule.ridge, self._least_pivot)
         self.loss = loss.loss.name
 
-    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        point, members, k = self.point, self.members, self.members.n_members
-        rows, coef = members.held, point.coef[:k].copy()
-        hessian, gradient = np.eye(k + 1), np.zeros(k + 1)
-        hessian[1:, 1:] = curved_products(rows, rows, point.curvature, members.total)
-        gradient[1:] = point.members_gradient(point.derivative) - point.ridge * coef
-        if point.loss.fits_intercept:
-            hessian[0, 0] = max(float(point.curvature.sum()) / members.total, np.finfo(float).tiny)
-            hessian[0, 1:] = hessian[1:, 0] = row_products(rows, point.curvature, NO_WEIGHT) / members.total
-            gradient[0] = float(point.derivative.sum()) / members.total
-        return point.value - 0.5 * point.ridge * float((coef**2).sum()), gradient, hessian, np.append(0.0, coef)
+    def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
+        return [self.point.terms()]
 
     def _take_ridge(self, ridge: float) -> None:
         super()._take_ridge(ridge)

@@ -134,11 +134,11 @@ class SquaredEngine(Engine):
         """Return what the cheapest removal costs."""
         return float(model.removal_costs()[self.members.n_fixed :].min(initial=np.inf))
 
-    def _terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
         k, state = self.members.n_members, self.model.state
         hessian = np.eye(k + 1)  # columns and target are centred, where there is an intercept
         hessian[1:, 1:] = state.matrix[:k, :k] - self.rule.ridge * np.eye(k)
-        return self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1)
+        return [(self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1))]
 
     def _take_ridge(self, ridge: float) -> None:
         fall = self.rule.ridge - ridge
