@@ -14,9 +14,10 @@ from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
-from daskfs.sources.judging import Judged
+from daskfs.sources.judging import TARGET_NAMES, Judged
 from daskfs.sources.looking import TABLES, Look, look_at
 from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.sparse.documents import fields_of_first
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
 LOOK_AT = "  look at "
@@ -155,8 +156,14 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     files = expand_paths(path, getattr(find_source(kind), "endings", ()))
     name = _name_of(files, location(path))
     named = {} if target is None else {"target": target}
+    said: list[str] = []
+    if kind == "text" and target is None:
+        fields = fields_of_first(path)
+        found = next((field for usual in TARGET_NAMES for field in fields if field.lower() == usual), None)
+        if found is not None:
+            named, said = {"target": found}, [f"target {found!r}, by its name"]
     if kind not in TABLES:
-        return name, {"kind": kind, "path": getattr(path, "address", str(path))} | named, []
+        return name, {"kind": kind, "path": getattr(path, "address", str(path))} | named, said
     schema = folder / f"{name}.schema.yaml"
     said = [f"{schema}: taken as it stands"]
     if not schema.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import lzma
 import random
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import daskfs
 from daskfs.cli import app
 from daskfs.documents import read_yaml
 from daskfs.errors import ConfigError, SourceError
-from daskfs.pipeline.drafting import draft
+from daskfs.pipeline.drafting import draft, source_of_file
 from tests.refusals import refused
 
 N = 600
@@ -76,6 +77,24 @@ def test_select_takes_the_table_itself_and_keeps_a_schema_that_somebody_changed(
     assert second.exit_code == 0, second.output
     assert "taken as it stands" in second.stderr
     assert schema.read_text() == changed
+
+
+@pytest.mark.parametrize("name", ["days.jsonl", "days.jsonl.xz"])
+def test_select_takes_the_usual_field_of_json_lines_for_the_target(tmp_path: Path, name: str) -> None:
+    with (lzma.open if name.endswith(".xz") else open)(tmp_path / name, "wt") as out:
+        out.write(json.dumps({"y": 3, "text": "sun", "Label": "dry"}) + "\n")
+    _, source, said = source_of_file(tmp_path / name, None, tmp_path)
+    assert (source["kind"], source["target"]) == ("text", "Label")  # before y, as in a table
+    assert any("'Label'" in line for line in said)
+    _, source, said = source_of_file(tmp_path / name, "y", tmp_path)
+    assert (source["target"], said) == ("y", [])
+
+
+def test_documents_without_such_a_field_have_no_target(tmp_path: Path) -> None:
+    for line in ('{"text": "sun"}', "[1]", "no JSON"):
+        (tmp_path / "days.jsonl").write_text(line + "\n")
+        _, source, _ = source_of_file(tmp_path / "days.jsonl", None, tmp_path)
+        assert "target" not in source
 
 
 def test_nothing_is_replaced_unless_asked(tmp_path: Path) -> None:

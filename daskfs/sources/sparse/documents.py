@@ -36,6 +36,20 @@ class Document(NamedTuple):
     where: str
 
 
+def fields_of_first(path: PathLike | Sequence[PathLike]) -> list[str]:
+    """Return the fields of the first document of JSON lines; none of other documents, or of what is no JSON object."""
+    if _layout_of(path) != "jsonl":
+        return []
+    first = expand_paths(path, tuple(e + packed for e in JSON_ENDINGS for packed in ("", *COMPRESSED)))[0]
+    with open_bytes(first) as stream:
+        line = stream.readline(LONGEST_LINE_NBYTES)
+    try:
+        document = json.loads(line.decode("utf-8-sig"))
+    except ValueError:
+        return []
+    return list(document) if isinstance(document, dict) else []
+
+
 class FilesPart(NamedTuple):
     """Some files, one after the other."""
 
