@@ -260,7 +260,10 @@ def test_states_of_sge():
 
 
 def test_states_of_lsf_and_oar():
-    found = states_of_lsf("12|PEND|-|New job is waiting for scheduling;\n13|RUN|-|-\n14|EXIT|3|-\n15|DONE|-|-\n")
+    table = (
+        "12|PEND|-|New job is waiting for scheduling;\nJob <99> is not found\n13|RUN|-|-\n14|EXIT|3|-\n15|DONE|-|-\n"
+    )
+    found = states_of_lsf(table)
     assert {job: (state.text, state.is_over) for job, state in found.items()} == {
         "12": ("pending (New job is waiting for scheduling)", False), "13": ("running", False),
         "14": ("EXIT, exit code 3", True), "15": ("DONE", True),

@@ -41,6 +41,12 @@ def test_auc_average_precision_and_accuracy_agree_with_scikit_learn_on_ties_too(
     )
 
 
+def test_rows_without_weight_change_no_average_precision():
+    labels, score = np.array([1.0, -1.0, 1.0, -1.0]), np.array([9.0, 8.0, 0.6, 0.4])
+    expected = metrics.average_precision(labels[2:], score[2:])
+    assert metrics.average_precision(labels, score, np.array([0.0, 0.0, 1.0, 1.0])) == expected
+
+
 def test_r2_of_a_constant_target_is_not_defined():
     assert np.isnan(metrics.r2(np.ones(3), np.zeros(3)))
 

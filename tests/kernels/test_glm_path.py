@@ -236,6 +236,21 @@ def test_the_criterion_is_that_of_fits_by_scipy(loss, gic_rss):
     assert path.dispersion == 1.0 or loss in ("squared", "huber")
 
 
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_the_criterion_forgets_a_feature_that_has_left_the_path(loss):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 8))
+    X[:, 2] = X[:, 0] + X[:, 1] + 0.4 * X[:, 2]  # enters first, and leaves when the two that it stands for have entered
+    z = X[:, 0] + X[:, 1]
+    y = np.where(rng.random(400) < expit(z), 1.0, -1.0) if loss == "logistic" else z + rng.standard_t(2, 400)
+    path = whole_path(loss, X, y, np.ones(400), gic_rss="refit", n_lambdas=30)
+    coefs = all_coefficients(path, 8)
+    assert ((coefs[:-1] != 0) & (coefs[1:] == 0)).any()
+    Z = standardised(X, np.ones(400))
+    expected = [fitted_deviance(path, Z[:, coef != 0], y, np.ones(400)) for coef in coefs]
+    np.testing.assert_allclose(path.deviance, expected, rtol=1e-6, atol=1e-3)
+
+
 @pytest.mark.slow
 def test_the_dispersion_of_the_squared_loss_is_the_residual_variance_of_the_largest_model():
     X, y = make_block("squared", 200, 30, seed=1)
