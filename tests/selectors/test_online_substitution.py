@@ -223,6 +223,8 @@ def test_an_epoch_without_a_change_is_the_last():
     selector = OnlineSubstitution(8, n_epochs=50).fit(X, y)
     assert 2 <= selector.n_epochs_ < 10
     assert len(selector.result_.history) == selector.n_epochs_ * 3  # blocks of 32 of 90 columns
+    epochs = np.repeat(np.arange(1, selector.n_epochs_ + 1), 3)
+    np.testing.assert_array_equal(selector.result_.history["epoch"], epochs)
 
 
 @pytest.mark.parametrize("most", [1, 3, 4, 89, 90])
