@@ -1,22 +1,23 @@
 """Several methods on the same folds: paths of selectors, Lassos, and ridges on ever fewer of all columns.
 
 Each contender is a selector and the numbers of features on its path. What is compared are selections: a method, its
-settings and a number of features, each by its mean over the folds.
+settings and a number of features, each by its mean over the folds. Kept is what predicts better than all of no more
+features; of these the best, or the smallest that is worse by no more than a standard error of the differences, fold by
+fold.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskfs.baselines.linear.all_columns import rows_of
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminate, laid_out
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso, follow, shares
-from daskfs.errors import PlanError
+from daskfs.errors import Caution, PlanError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -219,15 +220,15 @@ def ridges_on_fold(
     return {"scores": np.array(scores), "weight": np.array(total)}
 
 
-def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, seed: int | None) -> list[Fold]:
-    """Return folds of the rows; where rows are few those of several draws, one after the other."""
+def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, n_draws: int, seed: int | None) -> list[Fold]:
+    """Return folds of the rows, of several draws those of one after those of the other."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
     found = folds_of(matrix, is_classifier, n_folds, None, "random", seed)
     splitter, n_samples = (StratifiedKFold if is_classifier else KFold)(len(found)), matrix.shape[0]
     order, y = drawn_order(matrix, seed), np.asarray(matrix.read_target())
     rng = np.random.default_rng(seed)
-    for _ in range(1, n_repeats(n_samples)):
+    for _ in range(1, n_draws):
         at = order[rng.permutation(n_samples)]
         for train, test in splitter.split(np.zeros((n_samples, 1)), y[at] if is_classifier else None):
             found.append(Fold(len(found) + 1, np.sort(at[train]), np.sort(at[test])))
@@ -245,34 +246,89 @@ def n_repeats(n_samples: int) -> int:
     return max(1, min(MOST_REPEATS, FEW_ROWS // n_samples))
 
 
-def chosen(found: Sequence[Compared]) -> tuple[Compared, int]:
-    """Return the selection of the best mean, of several the one of fewest features, and its place on its path.
+class Place(NamedTuple):
+    """A selection that was measured: a contender with its settings, and a place of its path."""
 
-    Curves are taken only where they predict better, by more than a standard error, than columns as they are.
+    of: Compared
+    k: int
+
+    @property
+    def size(self) -> int:
+        """The number of features; of the Lasso's penalty the mean over the folds."""
+        return int(self.of.curve.sizes[self.k])
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The metric on each fold, its sign such that less is better."""
+        by_fold = self.of.curve.by_fold[:, self.k]
+        return by_fold if self.of.curve.metric in ERRORS else -by_fold
+
+    @property
+    def loss(self) -> float:
+        """The mean over the folds."""
+        return float(np.average(self.losses, weights=self.of.curve.weight))
+
+    def worse_than(self, other: Place) -> tuple[float, float]:
+        """Return by how much it predicts worse than another, and the standard error of that, paired over the folds."""
+        sizes, metric, _, weight = self.of.curve
+        difference = SizeCurve(sizes[:1], metric, (self.losses - other.losses)[:, None], weight)
+        return float(difference.mean[0]), float(difference.standard_error[0])
+
+    def is_level_with(self, other: Place) -> bool:
+        """Return whether it predicts no worse than another by more than one standard error."""
+        loss, error = self.worse_than(other)
+        return loss <= error
+
+
+def ranked(found: Sequence[Compared]) -> list[Place]:
+    """Return what was measured, the best first, that of fewest features of several.
+
+    Curves come after columns as they are, unless they predict better by more than a standard error.
     """
-    plain = [one for one in found if not one.is_of_curves]
-    best, k = _best(found)
-    if not best.is_of_curves or not plain:
-        return best, k
-    other, j = _best(plain)
-    gain = best.curve.by_fold[:, k] - other.curve.by_fold[:, j]
-    gain = gain if best.curve.metric not in ERRORS else -gain
-    mean = float(np.average(gain, weights=best.curve.weight))
-    spread = float(np.average((gain - mean) ** 2, weights=best.curve.weight))
-    is_clear = len(gain) < 2 or mean > math.sqrt(spread / (len(gain) - 1))
-    return (best, k) if is_clear else (other, j)
+    places = [Place(one, k) for one in found for k in np.flatnonzero(np.isfinite(one.curve.mean)).tolist()]
+    places = sorted(places, key=lambda one: (one.loss, one.size)) or [Place(found[0], 0)]
+    plain = [one for one in places if not one.of.is_of_curves]
+    if places[0].of.is_of_curves and plain:
+        loss, error = plain[0].worse_than(places[0])
+        return places if loss > error else plain
+    return places if places[0].of.is_of_curves else plain
 
 
-def _best(found: Sequence[Compared]) -> tuple[Compared, int]:
-    sign = 1.0 if found[0].curve.metric in ERRORS else -1.0
-    places = [
-        (sign * mean, int(one.curve.sizes[k]), number, k)
-        for number, one in enumerate(found)
-        for k, mean in enumerate(one.curve.mean)
-        if np.isfinite(mean)
-    ]
-    _, _, number, k = min(places, default=(0.0, 0, 0, 0))
-    return found[number], k
+def by_size(places: Sequence[Place]) -> list[Place]:
+    """Return of ranked selections those that predict better than all of no more features, by rising size."""
+    found = list[Place]()
+    for one in places:
+        if not found or one.size < found[-1].size:
+            found.append(one)
+    return found[::-1]
+
+
+def fewest(sizes: Sequence[Place], best: Place, n_features: int) -> list[Place]:
+    """Return the selections of rising sizes in the order in which they are taken where few features are wanted.
+
+    First those that are level with the best, the smallest first; then the others, the largest first. All features
+    together are no selection: they come last.
+    """
+    proper = [one for one in sizes if one.size < n_features]
+    level, worse = list[Place](), list[Place]()
+    for one in proper:
+        (level if one.is_level_with(best) else worse).append(one)
+    return [*level, *worse[::-1], *sizes[len(proper) :]]
+
+
+def history_of(sizes: Sequence[Place], taken: Place, best: Place) -> dict[str, np.ndarray]:
+    """Return the best of each size as the history of a result, with what was taken and what predicts best."""
+    first = best.of.curve
+    scores = np.column_stack([one.of.curve.by_fold[:, one.k] for one in sizes])
+    curve = SizeCurve(np.array([one.size for one in sizes]), first.metric, scores, first.weight)
+    worse = np.array([one.worse_than(best) for one in sizes])
+    return {
+        **curve.columns(next(k for k, one in enumerate(sizes) if one is taken)),
+        "best": np.array([one is best for one in sizes]),
+        "method": np.array([one.of.name for one in sizes], dtype=object),
+        "worse_by": worse[:, 0],
+        "worse_by_error": worse[:, 1],
+    }
 
 
 def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
@@ -292,7 +348,7 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
     if not plans:
         raise min(refused, key=lambda fault: fault.needed_nbytes or 0)
     first = next(iter(plans.values()))
-    text = f"auto: {_listed(list(plans))} compared by cross-validation in {n_folds} folds"
+    text = f"auto: {listed(list(plans))} compared by cross-validation in {n_folds} folds"
     if refused:
         text += f"; {len(refused)} more would not keep the memory limit"
     return SelectorPlan(
@@ -306,40 +362,78 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them."""
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def comparison_note(
-    found: Sequence[Compared], best: Compared, place: int, n_features: int, left_out: Sequence[str]
+def comparison_notes(
+    found: Sequence[Compared], sizes: Sequence[Place], taken: Place, best: Place, goal: str, n_features: int
 ) -> list[str]:
-    """Return in words what was chosen, beside what, and what that means."""
-    curve = best.curve
-    size, error = int(curve.sizes[place]), curve.standard_error[place]
-    value = f"{curve.metric} {curve.mean[place]:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
+    """Return in words what was taken, beside what, and what that means.
+
+    Parameters
+    ----------
+    found : sequence of Compared
+    sizes : sequence of Place
+        The best of each number of features, ascending.
+    taken, best : Place
+    goal : {"selection", "prediction"}
+    n_features : int
+        Of all columns.
+    """
+    curve, metric = taken.of.curve, taken.of.curve.metric
     others = []
-    for name in dict.fromkeys(one.name for one in found if one.name != best.name):
+    for name in dict.fromkeys(one.name for one in found if one.name != taken.of.name):
         means = [
             (one.curve.mean[k], int(one.curve.sizes[k]))
             for one in found
             if one.name == name
             for k in range(len(one.curve.sizes))
         ]
-        mean, of_size = (min if curve.metric in ERRORS else max)(means)
+        mean, of_size = (min if metric in ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
-    what = f"curves of {size:,} columns" if best.is_of_curves else f"{size:,} features"
-    said = f"{best.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds: {value}"
+    what = f"curves of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
+    said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds: {_worth(taken)}"
     notes = [f"{said}; the best of the others: {', '.join(others)}" if others else said]
-    if best.method == RidgeElimination.method and size == n_features > 10:
+    few = next((one for one in sizes if one.is_level_with(best)), best)
+    if goal == "prediction":
+        loss, error = few.worse_than(best)
+        if few is not best:
+            notes.append(
+                f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: {_worth(few)}, "
+                f"worse by {loss:.2g} ± {error:.2g}; goal='selection' takes them"
+            )
+    elif taken is best:
+        notes.append("the goal was selection: no fewer features predict as well within one standard error")
+    else:
+        notes.append(_cost(taken, best, n_features))
+    if taken.size == n_features > 10:
         notes.append(
-            "all features are kept: together they predict better than any fewer of them; ask for a number for a short "
-            "selection"
+            "all features are kept: together they predict better than any fewer of them; goal='selection' or a number "
+            "makes it fewer"
         )
-    if best.is_of_curves:
+    if taken.of.is_of_curves:
         notes.append(
             "features are what splines make of columns: the effect is no straight line; curves=False takes columns as "
             "they are"
         )
-    if left_out:
-        notes.append(f"{_listed(left_out)} took no part: the memory limit is too small")
     return notes
+
+
+def _worth(one: Place) -> str:
+    mean, error = one.of.curve.mean[one.k], one.of.curve.standard_error[one.k]
+    return f"{one.of.curve.metric} {mean:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
+
+
+def _cost(taken: Place, best: Place, n_features: int) -> str:
+    """Return in words what few features cost beside those that predict best; a caution where that is not noise."""
+    (loss, error), metric = taken.worse_than(best), taken.of.curve.metric
+    much = f"{best.of.name} with {best.size:,} ({_worth(best)}), worse by {loss:.2g} ± {error:.2g}"
+    more = "goal='prediction' keeps these"
+    if taken.is_level_with(best):
+        return f"the goal was selection: the fewest features within one standard error of the best, {much}; {more}"
+    return Caution(
+        f"no selection predicts as well as all {n_features:,} features do: {taken.size:,} have a {metric} beside that of "
+        f"{much}; {more}"
+    )

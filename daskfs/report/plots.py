@@ -153,7 +153,8 @@ def draw_size_curve(history: DataFrame) -> str | None:
     Parameters
     ----------
     history : DataFrame
-        With columns ``features``, the metric's, ``standard_error`` and ``chosen``, one row for each size.
+        With columns ``features``, the metric's, ``standard_error`` and ``chosen``, one row for each size; where the
+        chosen one need not be the best, also ``best``.
 
     Returns
     -------
@@ -167,9 +168,16 @@ def draw_size_curve(history: DataFrame) -> str | None:
     def draw(axes: Any) -> None:
         axes.set(xscale="log", xlabel="features", ylabel=metric)
         axes.errorbar(features, mean, yerr=error, color=BLUE, marker=".", capsize=3, label="mean ± standard error")
+        if "best" in history:
+            (at,) = features[history["best"].to_numpy(dtype=bool)]
+            axes.axvline(at, color=GREY, linewidth=1, linestyle=":", label="best")
         for at in features[chosen > 0.0]:
             axes.axvline(at, color=RED, linewidth=1, linestyle="--", label="chosen")
-        axes.set_xticks(features, [f"{size:.0f}" for size in features])
+        ticks = [features[0]]
+        for size in features[1:]:
+            if size >= ticks[-1] * (features[-1] / features[0]) ** (1 / MAX_TICKS):  # what has room on this scale
+                ticks.append(size)
+        axes.set_xticks(ticks, [f"{size:,.0f}" for size in ticks])
         axes.minorticks_off()
         axes.legend(fontsize=8)
 
@@ -355,7 +363,26 @@ def _tell_sizes(history: DataFrame) -> str:
     n_folds = sum(str(name).startswith("fold_") for name in history.columns)
     return (
         f"The {metric} on rows held out, its mean over {n_folds} folds with the standard error of that, against the "
-        f"number of features. Chosen: {features[at]:.0f} features, {metric} {mean[at]:.4g} ± {error[at]:.2g}."
+        f"number of features. Chosen: {features[at]:,.0f} features, {metric} {mean[at]:.4g} ± {error[at]:.2g}."
+        f"{_tell_best(history)} What was chosen by these folds is judged a little too well by them; rows that were held "
+        f"out from the start judge it fairly."
+    )
+
+
+def _tell_best(history: DataFrame) -> str:
+    """Return in words what predicts best, where several methods were compared and that is not what was chosen."""
+    if "best" not in history:
+        return ""
+    metric = str(history.columns[1])
+    features, mean, error = _columns(history, "features", metric, "standard_error")
+    at, best = (int(np.argmax(history[name].to_numpy(dtype=bool))) for name in ("chosen", "best"))
+    told = " Of each number of features the best method is drawn."
+    if at == best:
+        return f"{told} No other predicts better."
+    loss, noise = (history[name].to_numpy(dtype=float)[at] for name in ("worse_by", "worse_by_error"))
+    return (
+        f"{told} Best: {features[best]:,.0f} features, {metric} {mean[best]:.4g} ± {error[best]:.2g}. The chosen ones "
+        f"are worse by {loss:.2g} ± {noise:.2g}, paired over the folds."
     )
 
 
