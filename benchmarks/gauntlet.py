@@ -1,4 +1,4 @@
-"""The gauntlet: daskfs's default path beside the best of all peers, set by set, losses first.
+"""The gauntlet: `Auto(goal="prediction")` beside the best of all peers, set by set, losses first.
 
     python benchmarks/quality.py --keep rows.jsonl                 # measures, 38 open sets
     python benchmarks/quality.py --show --keep rows.jsonl --cells  # puts what was measured into quality.md
@@ -163,7 +163,7 @@ def page(cells: Mapping[Key, Cell]) -> str:
             continue
         sets, held, first, rank = totals(found).split(" | ")
         text += [
-            f"## The default path, judged by {told}",
+            f"## `Auto`, judged by {told}",
             f"Within one standard error of the best peer on {held} of {sets} sets, best on {first}; mean rank {rank}.",
         ]
         lines = [

@@ -2,6 +2,7 @@
 
     python benchmarks/model_selection.py cost [--repeats 3]
     DASKFS_DATA=... python benchmarks/model_selection.py sizes [--sets riboflavin alon gravier]
+    DASKFS_DATA=... python benchmarks/model_selection.py goals [--sets riboflavin alon gravier] [--folds 1]
 
 CPU seconds of `SelectionCV` over those of one fit of the largest size, interleaved, the best of several rounds; of each
 fold four fifths of the rows are fitted, so that five folds and the fit of all rows are five fits, and the rest is what
@@ -9,6 +10,9 @@ the coefficients of ten sizes and the folds' predictions cost.
 
 `sizes`: mean R² or accuracy on open sets, with its standard error over five outer folds, of fixed numbers of features
 and of those that cross-validation chooses in each outer fold's training rows.
+
+`goals`: how many features `Auto` keeps for each goal, and what its own predictions are worth on rows held out: R², the
+area under the ROC curve, or accuracy of several classes. Means over the first folds of `open_sets.py`, and CPU seconds.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from daskfs import FGM, Message, Mission, OnlineSubstitution, SelectionCV
+from daskfs import FGM, Auto, Message, Mission, OnlineSubstitution, SelectionCV
 from daskfs.baselines import OrthogonalMatchingPursuit
 
 SIZES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
@@ -91,14 +96,37 @@ def sizes(names: list[str], sets: list[str]) -> None:
                 print(line, flush=True)
 
 
+def goals(sets: list[str], n_folds: int) -> None:
+    """Print what `Auto` selects for each goal, and what that is worth on rows of outer folds."""
+    from open_sets import open_set
+    from quality import measure_of, scores_with
+
+    print("| set | rows | columns | goal | selected | R², AUC or accuracy | CPU s |\n|---|---|---|---|---|---|---|")
+    for one in sets:
+        data = open_set(one)
+        for goal in ("selection", "prediction"):
+            selected, scores, cpu_s = [], [], []
+            for train, test in islice(data.folds(), n_folds):
+                started = time.process_time()
+                fitted = Auto(goal=goal, random_state=0).fit(data.X[train], data.y[train])
+                cpu_s.append(time.process_time() - started)
+                scores.append(measure_of(data.task, data.y[test], scores_with(fitted, data.X[test], data.task)))
+                selected.append(int(fitted.support_.sum()))
+            found = f"{np.mean(selected):.0f} | {np.mean(scores):.3f} | {np.mean(cpu_s):.1f} |"
+            print(f"| {one} | {len(train):,} | {data.X.shape[1]:,} | {goal} | {found}", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["cost", "sizes"])
+    parser.add_argument("what", choices=["cost", "sizes", "goals"])
     parser.add_argument("--selectors", nargs="+", choices=SELECTORS, default=["fgm", "online_substitution", "mission"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sets", nargs="+", default=["riboflavin", "alon", "gravier"])
+    parser.add_argument("--folds", type=int, default=1)
     given = parser.parse_args()
     if given.what == "cost":
         cost(given.selectors, given.repeats)
+    elif given.what == "goals":
+        goals(given.sets, given.folds)
     else:
         sizes(given.selectors, given.sets)

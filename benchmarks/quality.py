@@ -7,8 +7,8 @@
 
 Sets, samples and folds: `open_sets.py`. The selectors get the rows as they are and are made as a user makes them: the
 number of features, "cv" among them (MESSAGE: at most so many; "cv" is `SelectionCV`), default values else, and the loss
-where the default does not see classes. ``auto`` is `daskfs.Auto()`, the default path, at its own number; ``prediction``
-is ``Message(goal="prediction")``.
+where the default does not see classes. ``auto`` is ``Auto(goal="prediction")``, at its own number; ``prediction`` is
+``Message(goal="prediction")``.
 
 The peers get dense columns standardised, sparse ones divided by their greatest value:
 
@@ -142,7 +142,7 @@ def refit(data: OpenSet, columns: np.ndarray, train: np.ndarray, test: np.ndarra
 def selector(method: str, size: int | str, task: str) -> Any:
     """Return one of daskfs's selectors as a user makes it."""
     made = getattr(daskfs, SELECTORS[method])
-    options: dict[str, Any] = {"goal": "prediction"} if method == "prediction" else {}
+    options: dict[str, Any] = {"goal": "prediction"} if method in OUR_OWN_NUMBER else {}
     if method == "message" and size != "cv":
         options["max_features"] = size
     elif method not in ("message", *OUR_OWN_NUMBER):

@@ -9,11 +9,12 @@ Where nobody says how many features, selectors and numbers are compared by cross
        keep the memory limit takes no part.
     2. The log loss, or the mean squared error, of each on the fold's rows.
        Below 1,000 rows folds are drawn several times.
-    3. Of every number of features the best mean; of curves only where they are better by more than a standard error.
+    3. Kept is what predicts better than all of no more features; curves only where they are better than columns as they
+       are by more than a standard error.
     4. For prediction the best of these. For selection the smallest that is not worse than the best by more than one
-       standard error of the differences between both, fold by fold: and never all columns. What all columns predict
-       together is only what is within reach. The rule of one standard error is Breiman et al.'s (Classification and
-       Regression Trees, 1984), with the error of the difference in place of that of the best mean.
+       standard error of the differences between the two, fold by fold, and never all columns: what these predict
+       together is the reference. The rule of one standard error is Breiman et al.'s (Classification and Regression
+       Trees, 1984), with the error of the difference in place of that of the best mean.
 
 Where all columns are more than 2²⁶ numbers the sizes of one method are compared, that of this table; and where a number
 of features is asked for, its selection is taken:
@@ -140,9 +141,10 @@ class Auto(BaseSelector):
         and numbers are compared by cross-validation, and `goal` says which is selected.
         A mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`, `groups` and `order`: the number alone.
     goal : {"selection", "prediction"}
-        Of the selections that are compared. "selection": the smallest that is not worse than the best by more than one
-        standard error of the differences between the two, fold by fold; never all features. "prediction": the best,
-        all features if need be.
+        Without a number of features: the fewest that predict as well as the best, or those that predict best.
+        "selection": the smallest of the selections compared that is not worse than the best by more than one standard
+        error of the differences between the two, fold by fold; never all features, and where all of them predict
+        better than any fewer, a warning says what that costs. "prediction": the best, all features if need be.
     loss : {"auto", "squared", "logistic"}
         Least squares, or the logistic loss of classes; by default what the target calls for.
     curves : bool
@@ -166,9 +168,9 @@ class Auto(BaseSelector):
         ``standard_error``: an entry for each selection that was compared; ``metric``.
     result_ : SelectionResult
         Of the method ``auto``; its first note says which was chosen, and why, its parameters have it as ``method``.
-        Its history is the best selection of every number of features: the metric with its standard error and that of
-        each fold, the method, what was chosen, which is best, and by how much each is worse than that, ``worse_by``
-        with its standard error ``worse_by_error``.
+        Its history is the curve: the best selection of so many features, whatever its method, where no fewer predict
+        better (beyond the best: no more); the metric with its standard error, and that of each fold; the method; what
+        was ``chosen``, what is ``best``, and how much worse than that each is, with its standard error.
 
     Notes
     -----
@@ -313,7 +315,7 @@ class Auto(BaseSelector):
         wanted = [best] if self.goal == "prediction" else fewest(sizes, best, n_features)
         for attempt, taken in enumerate(wanted):
             fitted = taken.of.fit(rows.within(f"all-{attempt}"), taken.k)
-            if int(fitted.support_.sum()) < n_features:  # a Lasso's size is the folds' mean, and may be all columns here
+            if fitted.support_.sum() < n_features:  # a Lasso's size is the folds' mean: here it may be all columns
                 break
         self._take(fitted)
         self.n_features_to_select_, self.cv_results_ = taken.size, Compared.results(found)

@@ -295,12 +295,17 @@ def ranked(found: Sequence[Compared]) -> list[Place]:
 
 
 def by_size(places: Sequence[Place]) -> list[Place]:
-    """Return of ranked selections those that predict better than all of no more features, by rising size."""
-    found = list[Place]()
-    for one in places:
-        if not found or one.size < found[-1].size:
-            found.append(one)
-    return found[::-1]
+    """Return of ranked selections the curve by rising size: up to the best and down from there.
+
+    On it is what predicts better than all of no more features and, beyond the best, than all of no fewer.
+    """
+    fewer, more = list[Place](places[:1]), list[Place](places[:1])
+    for one in places[1:]:
+        if one.size < fewer[-1].size:
+            fewer.append(one)
+        elif one.size > more[-1].size:
+            more.append(one)
+    return fewer[::-1] + more[1:]
 
 
 def fewest(sizes: Sequence[Place], best: Place, n_features: int) -> list[Place]:
@@ -317,7 +322,7 @@ def fewest(sizes: Sequence[Place], best: Place, n_features: int) -> list[Place]:
 
 
 def history_of(sizes: Sequence[Place], taken: Place, best: Place) -> dict[str, np.ndarray]:
-    """Return the best of each size as the history of a result, with what was taken and what predicts best."""
+    """Return the curve as the history of a result, with what was taken and what predicts best."""
     first = best.of.curve
     scores = np.column_stack([one.of.curve.by_fold[:, one.k] for one in sizes])
     curve = SizeCurve(np.array([one.size for one in sizes]), first.metric, scores, first.weight)
@@ -376,7 +381,7 @@ def comparison_notes(
     ----------
     found : sequence of Compared
     sizes : sequence of Place
-        The best of each number of features, ascending.
+        Of `by_size`.
     taken, best : Place
     goal : {"selection", "prediction"}
     n_features : int
@@ -394,20 +399,15 @@ def comparison_notes(
         mean, of_size = (min if metric in ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
     what = f"curves of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
-    said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds: {_worth(taken)}"
-    notes = [f"{said}; the best of the others: {', '.join(others)}" if others else said]
-    few = next((one for one in sizes if one.is_level_with(best)), best)
-    if goal == "prediction":
-        loss, error = few.worse_than(best)
-        if few is not best:
-            notes.append(
-                f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: {_worth(few)}, "
-                f"worse by {loss:.2g} ± {error:.2g}; goal='selection' takes them"
-            )
-    elif taken is best:
-        notes.append("the goal was selection: no fewer features predict as well within one standard error")
-    else:
-        notes.append(_cost(taken, best, n_features))
+    said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds"
+    notes = [f"{said}: {_worth(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
+    if goal == "selection":
+        notes.append(_said_of_selection(taken, best, n_features))
+    elif (few := next((one for one in sizes if one.is_level_with(best)), best)) is not best:
+        notes.append(
+            f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: {_worth(few)}, "
+            f"{_worse(few, best)}; goal='selection' takes them"
+        )
     if taken.size == n_features > 10:
         notes.append(
             "all features are kept: together they predict better than any fewer of them; goal='selection' or a number "
@@ -426,14 +426,21 @@ def _worth(one: Place) -> str:
     return f"{one.of.curve.metric} {mean:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
 
 
-def _cost(taken: Place, best: Place, n_features: int) -> str:
+def _worse(one: Place, best: Place) -> str:
+    loss, error = one.worse_than(best)
+    return f"worse by {loss:.2g} ± {error:.2g}"
+
+
+def _said_of_selection(taken: Place, best: Place, n_features: int) -> str:
     """Return in words what few features cost beside those that predict best; a caution where that is not noise."""
-    (loss, error), metric = taken.worse_than(best), taken.of.curve.metric
-    much = f"{best.of.name} with {best.size:,} ({_worth(best)}), worse by {loss:.2g} ± {error:.2g}"
-    more = "goal='prediction' keeps these"
+    if taken is best:
+        return "the goal was selection: no fewer features predict as well within one standard error"
     if taken.is_level_with(best):
-        return f"the goal was selection: the fewest features within one standard error of the best, {much}; {more}"
+        return (
+            f"the goal was selection: the fewest features within one standard error of the best, {best.of.name} with "
+            f"{best.size:,} ({_worth(best)}), {_worse(taken, best)}; goal='prediction' takes these"
+        )
     return Caution(
-        f"no selection predicts as well as all {n_features:,} features do: {taken.size:,} have a {metric} beside that of "
-        f"{much}; {more}"
+        f"no fewer features predict as well as all {n_features:,} ({best.of.name}, {_worth(best)}): {taken.size:,} are "
+        f"{_worse(taken, best)}; goal='prediction' keeps all"
     )

@@ -364,8 +364,8 @@ def _tell_sizes(history: DataFrame) -> str:
     return (
         f"The {metric} on rows held out, its mean over {n_folds} folds with the standard error of that, against the "
         f"number of features. Chosen: {features[at]:,.0f} features, {metric} {mean[at]:.4g} ± {error[at]:.2g}."
-        f"{_tell_best(history)} What was chosen by these folds is judged a little too well by them; rows that were held "
-        f"out from the start judge it fairly."
+        f"{_tell_best(history)} The folds that chose it judge it a little too well; rows that were held out from the "
+        f"start judge it fairly."
     )
 
 
@@ -376,9 +376,9 @@ def _tell_best(history: DataFrame) -> str:
     metric = str(history.columns[1])
     features, mean, error = _columns(history, "features", metric, "standard_error")
     at, best = (int(np.argmax(history[name].to_numpy(dtype=bool))) for name in ("chosen", "best"))
-    told = " Of each number of features the best method is drawn."
+    told = " Drawn is the best method of so many features."
     if at == best:
-        return f"{told} No other predicts better."
+        return f"{told} No other number predicts better."
     loss, noise = (history[name].to_numpy(dtype=float)[at] for name in ("worse_by", "worse_by_error"))
     return (
         f"{told} Best: {features[best]:,.0f} features, {metric} {mean[best]:.4g} ± {error[best]:.2g}. The chosen ones "

@@ -15,16 +15,18 @@ import daskfs
 from daskfs import FGM, Auto, Mission, OnlineSubstitution
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination
 from daskfs.cli import app
-from daskfs.errors import PlanError
+from daskfs.errors import ConfigError, PlanError, SelectionWarning
 from daskfs.methods import find_method
+from daskfs.model_selection import auto
 from daskfs.model_selection.auto import METHODS, choose
-from daskfs.model_selection.comparing import Compared, chosen
+from daskfs.model_selection.comparing import Compared, ranked
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.selectors.shared.cross_validation import SizeCurve
 from daskfs.selectors.shared.samples import Recipe
 from daskfs.sources.ingest import ingest
 from daskfs.store.feature_store import open_store
+from tests.refusals import refused
 from tests.tolerances import assert_close, assert_same_answer
 
 
@@ -82,7 +84,7 @@ def test_few_rows_of_many_columns_are_missions():
 @pytest.mark.slow
 def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how():
     X, y = data()
-    selector = Auto().fit(X, y)
+    selector = Auto(goal="prediction").fit(X, y)
     assert {3, 7} <= set(selector.selected_)
     assert len(selector.selected_) < 10
     results, note = selector.cv_results_, selector.result_.notes[0]
@@ -97,7 +99,82 @@ def test_without_a_number_methods_and_numbers_are_compared_and_the_note_says_how
         assert f"{method} {least:.4g} (" in note
     chosen = selector.result_.history.query("chosen")
     assert chosen["features"].tolist() == [selector.n_features_to_select_]
+    assert chosen["best"].all()
     assert selector.result_.parameters["method"] == selector.selector_.method
+
+
+def planted(seed, is_classes, n=300, p=20, n_planted=4):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    z = X[:, :n_planted] @ np.resize([1.0, -1.0], n_planted)
+    return X, np.where(z + rng.logistic(size=n) > 0.0, "yes", "no") if is_classes else z + rng.standard_normal(n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_classes", [False, True], ids=["numbers", "classes"])
+def test_the_features_that_were_planted_are_selected_and_hardly_another(is_classes):
+    n_more = []
+    for seed in range(6):
+        selector = Auto().fit(*planted(seed, is_classes))
+        assert set(range(4)) <= set(selector.selected_)
+        n_more.append(len(selector.selected_) - 4)
+    assert max(n_more) <= 4
+    assert np.mean(n_more) <= 1.0
+
+
+def weaker_and_weaker(seed, n=400, p=40):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    return X, X @ 0.85 ** np.arange(p) + rng.standard_normal(n)
+
+
+@pytest.mark.slow
+def test_the_fewest_are_level_with_the_best_and_the_curve_has_both():
+    for seed in range(3):
+        X, y = weaker_and_weaker(seed)
+        few, best = Auto().fit(X, y), Auto(goal="prediction").fit(X, y)
+        assert few.n_features_to_select_ < best.n_features_to_select_
+        for name in ("mean_test_score", "n_features_to_select", "method"):
+            np.testing.assert_array_equal(few.cv_results_[name], best.cv_results_[name])
+        curve = few.result_.history
+        by_fold = curve.filter(like="fold_").to_numpy()
+        worse = by_fold - by_fold[curve["best"]]
+        level = worse.mean(axis=1) <= worse.std(axis=1, ddof=1) / np.sqrt(worse.shape[1])
+        assert few.n_features_to_select_ == curve["features"][level].min()
+        assert best.n_features_to_select_ == curve["features"][curve["best"]].item()
+        assert best.result_.history["best"].tolist() == best.result_.history["chosen"].tolist()
+        np.testing.assert_allclose(curve["worse_by"], worse.mean(axis=1), atol=1e-12)
+        for result in (few.result_, best.result_):
+            assert f"{few.n_features_to_select_:,} features" in " ".join(result.notes)
+        assert f"with {best.n_features_to_select_:,} (mse" in " ".join(few.result_.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_classes", [False, True], ids=["numbers", "classes"])
+def test_all_columns_are_kept_for_prediction_alone_and_what_fewer_cost_is_said(is_classes):
+    X, y = planted(0, is_classes, n=2_000, p=6, n_planted=6)
+    assert len(Auto(goal="prediction", curves=False).fit(X, y).selected_) == 6
+    with pytest.warns(SelectionWarning, match="no fewer features predict as well as all 6"):
+        selector = Auto(curves=False).fit(X, y)
+    assert 0 < len(selector.selected_) < 6
+    assert len(Auto().fit(X[:, :1], y).selected_) == 1, "there is no smaller one"
+
+
+@pytest.mark.slow
+def test_more_than_can_be_compared_has_a_goal_too(monkeypatch):
+    monkeypatch.setattr(auto, "MOST_VALUES", 1_000)
+    X, y = weaker_and_weaker(0)
+    few, best = Auto().fit(X, y), Auto(goal="prediction").fit(X, y)
+    assert few.n_features_to_select_ < best.n_features_to_select_
+    assert set(few.cv_results_["method"]) == {"fgm"}
+    alone = FGM("cv").fit(X, y)
+    np.testing.assert_array_equal(best.selected_, alone.selected_)
+    np.testing.assert_array_equal(best.coef_, alone.coef_)
+
+
+def test_a_goal_has_no_effect_with_a_number():
+    with refused(ConfigError, "parameters", at="goal"):
+        Auto(3, goal="prediction").fit(*data())
 
 
 @pytest.mark.slow
@@ -119,7 +196,7 @@ def test_where_many_weak_features_count_many_are_kept_and_predict_better_than_th
     gains, sizes = [], []
     for seed in range(5):
         X, y, X_new, mean = polygenic(seed)
-        best, thirty = Auto().fit(X, y), Auto(30).fit(X, y)
+        best, thirty = Auto(goal="prediction").fit(X, y), Auto(30).fit(X, y)
         gains.append(best.score(X_new, mean) - thirty.score(X_new, mean))
         sizes.append(len(best.selected_))
     assert np.median(sizes) >= 100
@@ -270,6 +347,23 @@ def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
     assert "2 of 20 features selected" in told.output
 
 
+@pytest.mark.slow
+def test_a_pipeline_says_the_goal_and_the_report_shows_both_numbers(tmp_path):
+    X, y = weaker_and_weaker(0)
+    pd.DataFrame(X).add_prefix("f").assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    for goal in ("selection", "prediction"):
+        (tmp_path / "p.yaml").write_text(
+            "version: 1\nname: auto\nsource: {kind: csv, path: t.csv, target: y}\n"
+            f"select: {{method: auto, goal: {goal}}}\noutput: {goal}\n"
+        )
+        result = run_pipeline(load_pipeline(tmp_path / "p.yaml")).results["auto"]
+        assert result.parameters["goal"] == goal
+        assert result.history["best"].equals(result.history["chosen"]) == (goal == "prediction")
+        best = result.history["features"][result.history["best"]].item()
+        page = (tmp_path / goal / "report.html").read_text()
+        assert (f"Best: {best} features" in page) == (goal == "selection")
+
+
 def bent(n=1_200, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 8))
@@ -289,7 +383,7 @@ def test_effects_that_are_no_straight_line_are_curves(target):
     assert plain.made_ is None
     assert selector.transform(X).shape == (2_000, len(selector.selected_))
     assert selector.get_feature_names_out()[0].endswith(")")
-    note, more = selector.result_.notes[:2]
+    note, _, more = selector.result_.notes[:3]
     assert note.startswith(f"fgm was chosen, with curves of {selector.n_features_to_select_} columns")
     assert "fgm " in note.partition("the best of the others")[2], "columns as they are stand beside"
     assert "curves=False" in more
@@ -331,9 +425,9 @@ def test_curves_are_taken_where_they_are_clearly_better(metric, sign):
     unclear = plain.curve.by_fold[:, 1] + sign * np.array([0.10, -0.09, 0.08, -0.06])
     for values, is_taken in ((clear, True), (unclear, False), (2.0 * plain.curve.by_fold[:, 1] - clear, False)):
         curves = compared(np.c_[values - sign, values], "splines")
-        best, place = chosen([plain, curves])
-        assert (best is curves, place) == (is_taken, 1)
-    assert chosen([curves])[0] is curves
+        best, *_ = ranked([plain, curves])
+        assert (best.of is curves, best.k) == (is_taken, 1)
+    assert ranked([curves])[0].of is curves
 
 
 @pytest.mark.nightly

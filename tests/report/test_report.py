@@ -212,7 +212,17 @@ def test_the_curve_of_cross_validation_is_drawn_with_its_standard_errors():
     (figure,) = draw_history(history, "cross-validation")
     assert "its mean over 2 folds" in figure.text
     assert "Chosen: 4 features, mse 1.25 ± 0.25." in figure.text
+    assert "Best" not in figure.text
     assert draw_history(history.drop(columns="chosen"), "cross-validation") == []
+
+
+def test_the_curve_of_several_methods_has_the_chosen_number_and_the_best():
+    curve = {"features": [1, 4, 6000], "mse": [3.0, 1.5, 1.25], "standard_error": 0.5, "chosen": [False, True, False]}
+    worse = {"best": [False, False, True], "worse_by": [1.75, 0.25, 0.0], "worse_by_error": [0.5, 0.3, 0.0]}
+    (figure,) = draw_history(pd.DataFrame(curve | worse), "cross-validation")
+    assert "Chosen: 4 features" in figure.text
+    assert "Best: 6,000 features, mse 1.25 ± 0.5. The chosen ones are worse by 0.25 ± 0.3" in figure.text
+    assert ">best<" in figure.svg
 
 
 def test_a_methods_own_columns_and_learning_curve_are_shown():
