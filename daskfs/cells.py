@@ -1,12 +1,29 @@
-"""What stores and results look like in a notebook: a title, facts, tables; light and dark as the notebook is."""
+"""What people read of stores and results: numbers with few digits; in notebooks a title, facts, tables."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+SIGNIFICANT = 3
+"""Digits of a number that is shown; files have all of them."""
 _LEFT = "text-align:left;padding:.1em 1em .1em 0;vertical-align:top"
 _RIGHT = _LEFT.replace("left;p", "right;p")
+
+
+def digits(value: float) -> str:
+    """Return a number as people read it: three significant digits.
+
+    Examples
+    --------
+    >>> digits(2914.48), digits(0.1234567), digits(-3.0), digits(1.5e-7), digits(2.5e12), digits(float("nan"))
+    ('2,910', '0.123', '-3', '1.5e-07', '2.5e+12', 'not defined')
+    """
+    if not math.isfinite(value):
+        return "not defined"
+    text = f"{value:.{SIGNIFICANT}g}"
+    return f"{float(text):,.0f}" if "e" in text and 1.0 <= abs(value) < 1e9 else text
 
 
 def card(title: str, facts: Mapping[str, str], *tables: str) -> str:

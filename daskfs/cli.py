@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from daskfs import interrupts
+from daskfs.cells import digits
 from daskfs.files import location
 
 if TYPE_CHECKING:
@@ -864,11 +865,11 @@ def _print_result(result: SelectionResult) -> None:
     of_all = f" of {result.n_features:,}" if result.n_features < 2**63 else ""  # ids are of 64 bits
     print(f"{len(result.table):,}{of_all} features selected from {result.n_samples:,} samples")
     if len(result.table):
-        print(result.shown_table(30).to_string(index=False))
+        print(result.shown_table(30).to_string(index=False, float_format=digits, na_rep=""))
     if len(result.table) > 30:
         print(f"and {len(result.table) - 30:,} more, in selected.csv")
     if result.metrics:
-        print("on the test rows: " + ", ".join(f"{name} {value:.6g}" for name, value in result.metrics.items()))
+        print("on the test rows: " + ", ".join(f"{name} {digits(value)}" for name, value in result.metrics.items()))
 
 
 def _print(document: Any, text: str, as_json: bool) -> None:

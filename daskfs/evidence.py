@@ -12,6 +12,20 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class MissingRecord:
+    """What was missing in a column of a table, and by what it was replaced."""
+
+    column: str
+    n_missing: int
+    by: str
+    """"mean", "zero", "number", "category" (a level of its own), or "drop": the rows were left out."""
+    value: float | None = None
+    """The mean, or the number."""
+    has_indicator: bool = False
+    """A feature of its own says where it was missing."""
+
+
+@dataclass(frozen=True)
 class DataRecord:
     """What was asked of which data."""
 
@@ -31,6 +45,8 @@ class DataRecord:
     """Values of the matrix that are missing; None where they were not counted."""
     n_constant: int | None
     """Features that have one value only; None where they were not counted."""
+    missing: list[MissingRecord] = field(default_factory=list)
+    """Of the table, by column."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +59,23 @@ class FeatureRecord:
     """Standard deviation."""
     minimum: float | None
     maximum: float | None
+    by_class: list[float | None] | None = None
+    """Its coefficient for each class, where there are several: see `EvidenceRecord.class_labels`."""
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A feature that was not selected, with a high score."""
+    """A feature that was not selected, with a high score: the highest of those that come from its column."""
 
     name: str
     score: float
     like: str | None
     """The selected feature that it is correlated with most, by 0.7 or more: the one stands in for the other."""
     correlation: float | None
+    column: str = ""
+    """Of the table, that it was encoded from."""
+    n_features: int = 1
+    """Of that column that were not selected, with high scores."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +115,8 @@ class QualityRecord:
     """Digest of their targets and weights: results with the same are of the same rows."""
     drawn: dict[str, list[float | None]] = field(default_factory=dict)
     """Of each metric its values on rows drawn again and again, the same rows for results of the same rows."""
+    errors: dict[str, float] = field(default_factory=dict)
+    """Of numbers: rmse and mae, in units of the target, whatever the metrics that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +134,8 @@ class EvidenceRecord:
     versions: dict[str, str] = field(default_factory=dict)
     bundles: list[list[str]] = field(default_factory=list)
     """Features that say nearly the same, a selected one first: the data hardly decide between those of a bundle."""
+    class_labels: list[str] = field(default_factory=list)
+    """Of several classes, in the order of `FeatureRecord.by_class`."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
@@ -117,8 +143,9 @@ class EvidenceRecord:
         test = document["test"]
         if test is not None:
             test = QualityRecord(**test | {"calibration": [CalibrationBin(**one) for one in test["calibration"]]})
+        missing = [MissingRecord(**one) for one in document["data"].get("missing") or []]
         return cls(
-            data=DataRecord(**document["data"]),
+            data=DataRecord(**document["data"] | {"missing": missing}),
             features=[FeatureRecord(**one) for one in document["features"]],
             near_misses=[NearMiss(**one) for one in document["near_misses"]],
             warnings=list(document["warnings"]),
@@ -126,4 +153,5 @@ class EvidenceRecord:
             command=document["command"],
             versions=dict(document["versions"]),
             bundles=[list(names) for names in document.get("bundles") or []],
+            class_labels=list(document.get("class_labels") or []),
         )

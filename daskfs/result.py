@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.cells import card
+from daskfs.cells import card, digits
 from daskfs.cells import table as table_of
 from daskfs.errors import ConfigError, RunError, did_you_mean
 from daskfs.evidence import EvidenceRecord
@@ -23,6 +23,7 @@ from daskfs.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
+    from daskfs.figures import Effect, Figure, Score
     from daskfs.matrix.names import Names
 
 FORMAT_VERSION = 1
@@ -473,7 +474,7 @@ class SelectionResult:
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
 
-    def plot(self, n_features: int = 30, ax: Any = None, kind: str = "scores") -> Any:
+    def plot(self, n_features: int = 30, ax: Any = None, kind: str | None = None) -> Any:
         """Draw the result.
 
         Parameters
@@ -481,11 +482,13 @@ class SelectionResult:
         n_features : int, default=30
             At most so many bars.
         ax : matplotlib Axes, optional
-            Where to draw.
-        kind : {"scores", "coefficients", "effects", "history", "calibration", "sizes"}
-            Bars of the selected features, most important on top: their scores, their coefficients, or their effects
-            per standard deviation; how the fit went; the target against the prediction on the test rows; a metric
-            against the number of features. Effects and what concerns test rows only the result of a run knows.
+            Where to draw; by default on a new figure.
+        kind : {"effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes"}, optional
+            Bars of the selected features, most important on top: their effects per standard deviation, or their
+            coefficients, both with 95 % intervals where the result has them; the greatest scores, also of features that
+            were not selected; how the fit went: the criterion, the objective or the metric against the number of
+            features where the method has that; of test rows the target against the prediction, the residuals, and a
+            metric against the number of features. By default the first of these that the result has; see `figures`.
 
         Returns
         -------
@@ -494,49 +497,96 @@ class SelectionResult:
         Raises
         ------
         ConfigError
-            The result does not know what the kind shows.
+            There is no such kind, or the result does not have what it shows.
         """
-        import pandas as pd
+        if kind not in (None, *KINDS):
+            raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}{did_you_mean(kind, KINDS)}", "kind")
+        found = self.figures(n_features)
+        if not found or (kind is not None and kind not in found):
+            problem = "there is nothing to draw" if kind is None else f"this result has no {kind} to draw"
+            remedy = f"it has {', '.join(found)}" if found else "select features first"
+            raise ConfigError(problem, f"{self.method}.plot", remedy)
+        return found[kind or next(iter(found))].on(ax)
 
-        title = f"{self.method}: {len(self.table)} of {self.n_features} features"
+    def figures(self, n_features: int = 30) -> dict[str, Figure]:
+        """Return what can be drawn of the result, by the kind of `plot`; reports have the same figures.
+
+        Parameters
+        ----------
+        n_features : int, default=30
+            At most so many bars.
+
+        Returns
+        -------
+        dict of str to daskfs.figures.Figure
+            Each has ``title``, ``text`` (what it shows, in words), ``svg``, and ``on(axes)``, which draws it.
+        """
+        from daskfs.figures import HISTORIES, effects, history_figure, quality_figures, scores
+
+        found: dict[str, Figure] = {}
+        if bars := self._effects(n_features):
+            found["effects"] = effects(bars, "standard deviation", self.unit)
+        if bars := self._effects(n_features, are_scaled=False):
+            found["coefficients"] = effects(bars, "unit", self.unit)
+        best = self._greatest(n_features)
+        if len({one.value for one in best}) > 1:
+            is_compared = self.score_kind in ("inclusion frequency", "knockoff statistic")
+            half = 0.5 if self.score_kind == "inclusion frequency" else None
+            found["scores"] = scores(
+                best, self.score_kind, self.parameters.get("threshold", half) if is_compared else None
+            )
+        if self.history_kind in HISTORIES and (of_history := history_figure(self.history, self.history_kind)):
+            found["history"] = of_history
+        if self.evidence is not None and self.evidence.test is not None:
+            found |= quality_figures(self.evidence.test, self.evidence.data.target)
+        return found
+
+    @property
+    def unit(self) -> str:
+        """What a coefficient changes: the target, by its name, or the log-odds of a class."""
         test = None if self.evidence is None else self.evidence.test
-        if kind == "history" and self.history_kind in _COURSES and len(self.history):
-            x, y = _COURSES[self.history_kind]
-            axes = self.history.plot(x=x, y=y, marker=".", legend=False, ax=ax, logx=x == "lambda")
-            axes.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "), title=title)
-            return axes
-        if kind == "calibration" and test is not None and test.calibration:
-            bins = pd.DataFrame([asdict(one) for one in test.calibration])
-            error = (bins["high"] - bins["observed"]).to_numpy()
-            axes = bins.plot(x="predicted", y="observed", yerr=error, marker="o", linestyle="none", legend=False, ax=ax)
-            axes.axline((bins["predicted"][0], bins["predicted"][0]), slope=1.0, linestyle="--", color="grey")
-            axes.set(ylabel="observed", title=title)
-            return axes
-        if kind == "sizes" and test is not None and test.sizes:
-            line = pd.DataFrame({"first features": test.sizes, test.metric_by_size: test.values})
-            axes = line.plot(x="first features", y=test.metric_by_size, marker="o", legend=False, ax=ax)
-            axes.set(ylabel=test.metric_by_size, title=title)
-            return axes
-        bars = self._bars(kind).head(n_features).iloc[::-1]
-        colours: Any = ["#c24f00" if value < 0 else "#0072b2" for value in bars["value"]]
-        axes = bars.plot.barh(x="name", y="value", legend=False, ax=ax, color=colours)
-        label = {"scores": "score", "coefficients": "coefficient", "effects": "effect per standard deviation"}[kind]
-        axes.set(xlabel=label, ylabel="", title=title)
-        return axes
+        if self.are_norms:
+            return "the log-odds of the classes (norm)"
+        if self.parameters.get("loss") == "logistic" or (test is not None and test.labels):
+            return "log-odds"
+        return (self.evidence.data.target if self.evidence is not None else "") or "the prediction"
 
-    def _bars(self, kind: str) -> pd.DataFrame:
-        """Return names and values of the selected features, as a kind of plot has them."""
-        if kind in ("scores", "coefficients"):
-            return self.table[["name"]].assign(value=self.table["score" if kind == "scores" else "coef"])
-        if kind == "effects" and self.evidence is not None and self.evidence.features:
-            deviations = [math.nan if one.deviation is None else one.deviation for one in self.evidence.features]
-            first = self.table.head(len(deviations))
-            return first[["name"]].assign(value=first["coef"] * np.array(deviations))
-        known = ("scores", "coefficients", "effects", "history", "calibration", "sizes")
-        if kind not in known:
-            raise ConfigError(f"expected one of {', '.join(known)}, found {kind!r}{did_you_mean(kind, known)}", "kind")
-        problem = f"this result does not know its {kind}"
-        raise ConfigError(problem, f"{self.method}.plot", "plot the result of a run with test rows: `daskfs run`")
+    @property
+    def are_norms(self) -> bool:
+        """Whether the table's coefficients are norms over several classes, which have no sign."""
+        of_classes = any("norms over the classes" in note for note in self.notes) or "class" in self.table
+        return of_classes and len(self.table) > 0 and bool((self.table["coef"] >= 0).all())
+
+    def _effects(self, n_features: int, *, are_scaled: bool = True) -> list[Effect]:
+        """Return the bars of the first features: coefficients with their intervals, in standard deviations or units."""
+        from daskfs.figures import Effect
+
+        first = self.table.head(n_features)
+        scale = np.ones(len(first))
+        if are_scaled:
+            known = [] if self.evidence is None else self.evidence.features[: len(first)]
+            scale = np.full(len(first), np.nan)
+            scale[: len(known)] = [math.nan if one.deviation is None else one.deviation for one in known]
+        ends = (first[name] if name in first else np.full(len(first), np.nan) for name in ("lower", "upper"))
+        columns = [np.asarray(column, dtype=float) * scale for column in (first["coef"], *ends)] if len(first) else []
+        bars = map(Effect, first["name"].astype(str), *(column.tolist() for column in columns)) if columns else ()
+        return [one for one in bars if math.isfinite(one.value)]
+
+    def _greatest(self, n_features: int) -> list[Score]:
+        """Return the bars of the greatest scores, of all features where they are known."""
+        from daskfs.figures import Score
+
+        if self.scores is None:
+            first = self.table.head(n_features)
+            known = [
+                Score(str(name), float(score), True) for name, score in zip(first["name"], first["score"], strict=True)
+            ]
+            return sorted((one for one in known if math.isfinite(one.value)), key=lambda one: -one.value)
+        order, names = greatest_scores(self.scores, n_features), self.feature_names
+        named = [f"x{j}" for j in order] if names is None else [str(name) for name in names[order]]
+        chosen = set(self.table["index"]) if len(self.table) else set()
+        values = np.asarray(self.scores[order], dtype=float).tolist()
+        return [Score(name, value, j in chosen) for name, value, j in zip(named, values, order.tolist(), strict=True)]
 
     def _write_every_feature(self, path: Path) -> None:
         """Write scores.parquet, of which millions of names are never held together."""
@@ -566,12 +616,12 @@ class SelectionResult:
     def _repr_html_(self) -> str:
         shown = self.shown_table(_ROWS_SHOWN)
         rows = [
-            [f"{value:.6g}" if isinstance(value, float) else str(value) for value in row] for row in shown.to_numpy()
+            [digits(value) if isinstance(value, float) else str(value) for value in row] for row in shown.to_numpy()
         ]
         numbers = [
             k for k, name in enumerate(shown.columns) if name in ("rank", "index", "coef", "score", "first_score")
         ]
-        facts = {name.replace("_", " "): f"{value:.6g}" for name, value in self.metrics.items()}
+        facts = {name.replace("_", " "): digits(value) for name, value in self.metrics.items()}
         if self.evidence is not None:
             facts = {"target": self.evidence.data.target} | facts | {"look at": "; ".join(self.evidence.warnings)}
         more = f"<p>and {len(self.table) - _ROWS_SHOWN:,} more</p>" if len(self.table) > _ROWS_SHOWN else ""
@@ -579,14 +629,8 @@ class SelectionResult:
         return card(title, facts, table_of([str(name) for name in shown.columns], rows, numbers), more)
 
 
-_COURSES = {
-    "criterion path": ("lambda", "gic"),
-    "blocks of columns": ("n_presented", "objective"),
-    "pushes": ("version", "objective"),
-    "passes": ("pass", "objective"),
-    "rows": ("rows_seen", "mean_loss"),
-}
-"""What a history is drawn by, by its kind."""
+KINDS = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes")
+"""Of plots."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What spreadsheets take a text for a formula by (OWASP, "CSV injection"); a text that begins so, or with quotes before

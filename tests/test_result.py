@@ -149,7 +149,7 @@ def test_plot_draws_one_bar_per_selected_feature(result):
     mpl.use("agg")
     axes = result.plot()
     assert len(axes.patches) == 2
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["größe <b>", "bmi"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["bmi", "größe <b>"]
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def with_evidence(result):
     data = DataRecord("a.csv", "<y>", None, "", 80, None, None, None)
     features = [FeatureRecord("bmi", 2.0, 0.0, 1.0), FeatureRecord("x", None, None, None)]
     evidence = EvidenceRecord(data, features, test=quality, warnings=["<look>"])
-    history = pd.DataFrame({"lambda": [1.0, 0.1], "gic": [3.0, 2.0]})
+    history = pd.DataFrame({"lambda": [1.0, 0.1], "df": [0, 1], "gic": [3.0, 2.0]})
     return replace(result, evidence=evidence, history=history, history_kind="criterion path")
 
 
@@ -170,10 +170,10 @@ def test_plot_draws_what_it_is_asked_for(with_evidence):
     table = with_evidence.table
     kinds = ("coefficients", "effects")
     widths = {kind: [bar.get_width() for bar in with_evidence.plot(kind=kind).patches] for kind in kinds}
-    assert widths["coefficients"] == table["coef"].tolist()[::-1]
-    assert widths["effects"][1] == 2.0 * table["coef"][0]
-    assert with_evidence.plot(kind="history").get_xlabel() == "lambda"
-    assert with_evidence.plot(kind="calibration").get_ylabel() == "observed"
+    assert widths["coefficients"] == table["coef"].tolist()
+    assert widths["effects"][0] == 2.0 * table["coef"][0]
+    assert with_evidence.plot(kind="history").get_xlabel() == "features in the model"
+    assert with_evidence.plot(kind="calibration").get_ylabel() == "observed <y>"
     assert list(with_evidence.plot(kind="sizes").lines[0].get_ydata()) == [0.2, 0.5]
     mpl.pyplot.close("all")
 

@@ -199,7 +199,8 @@ def schema_text(name: str, look: Look) -> str:
     lines = [
         editor_line("table"),
         f"# Table schema of {look.files[0].name}, as daskfs init took it{seen}.",
-        "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing.",
+        "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Look at",
+        "# look_at, which reports repeat, and delete what is settled.",
         "version: 1",
         f"name: {name}",
     ]
@@ -219,8 +220,9 @@ def _entry(one: Judged) -> list[str]:
     entry = {key: value for key, value in one.entry.items() if key != "format"}
     if "format" in one.entry:
         entry = {"dtype": entry.pop("dtype"), "format": one.entry["format"], **entry}
-    looks = [f"  # LOOK: {_one_line(text)}" for text in one.suspicions]
-    return [f"  # {_one_line(one.why)}", *looks, f"  {dump_line(one.name)}: {dump_line(entry)}"]
+    if one.suspicions:
+        entry["look_at"] = one.suspicions
+    return [f"  # {_one_line(one.why)}", f"  {dump_line(one.name)}: {dump_line(entry)}"]
 
 
 def _one_line(text: str) -> str:

@@ -15,8 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.cells import digits
 from daskfs.errors import Suspicion
-from daskfs.evidence import CalibrationBin, DataRecord, EvidenceRecord, FeatureRecord, NearMiss, QualityRecord
+from daskfs.evidence import (
+    CalibrationBin,
+    DataRecord,
+    EvidenceRecord,
+    FeatureRecord,
+    MissingRecord,
+    NearMiss,
+    QualityRecord,
+)
 from daskfs.losses import Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.metrics import (
@@ -40,7 +49,8 @@ from daskfs.version import __version__
 MOST_DESCRIBED = 10_000
 """Selected features that are described one by one."""
 SAMPLE_ROWS, SAMPLE_COLUMNS = 2_000, 256
-MOST_NEAR_MISSES = 20
+MOST_NEAR_MISSES, NEAR_FEATURES = 20, 256
+"""Columns of near misses, and the features that are looked at for them."""
 MOST_CLASSES = 30
 """Of a confusion matrix."""
 N_BINS = 10
@@ -134,6 +144,7 @@ def evidence_of(
     result: SelectionResult,
     tested: Predicted | None,
     refitted: Predicted | None = None,
+    suspicions: Sequence[str] = (),
 ) -> EvidenceRecord:
     """Return what a report tells of a selection on the rows of a store.
 
@@ -149,10 +160,12 @@ def evidence_of(
         With metrics.
     tested, refitted : Predicted, optional
         Where there are test rows with a target; and by the refit that the pipeline asked for.
+    suspicions : sequence of str
+        What people were told to look at before the run.
     """
-    sample = _Sample(train if test is None else test, selector, result)
+    sample = _Sample(store, train if test is None else test, selector, result)
     data = _data_of(store, selector, split)
-    warnings = [str(note) for note in result.notes if isinstance(note, Suspicion)]
+    warnings = [*suspicions, *(str(note) for note in result.notes if isinstance(note, Suspicion))]
     warnings += [*_polygenic(train, selector)]
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
@@ -164,13 +177,14 @@ def evidence_of(
         warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
     return EvidenceRecord(
         data=data,
-        features=sample.features(store),
+        features=sample.features(),
         near_misses=sample.near_misses(),
         warnings=list(dict.fromkeys(warnings)),
         test=record,
         command=COMMAND,
         versions=versions(),
         bundles=sample.bundles(),
+        class_labels=class_labels(selector, data.classes),
     )
 
 
@@ -180,6 +194,12 @@ def versions() -> dict[str, str]:
 
     packages = ("numpy", "numba", "dask", "zarr")
     return {"daskfs": __version__, "python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def class_labels(selector: BaseSelector, classes: list[str] | None) -> list[str]:
+    """Return the labels of several classes that each have coefficients; none of two."""
+    several = selector.coef_.ndim > 1 and selector_classifies(selector)
+    return [_label(float(code), classes) for code in selector.classes_] if several else []
 
 
 def selector_classifies(selector: BaseSelector) -> bool:
@@ -203,6 +223,7 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
         n_columns=n_columns,
         n_missing=None if known is None else int(np.sum(known.n_missing)),
         n_constant=None if known is None else int((known.minimum == known.maximum).sum()),
+        missing=[MissingRecord(**one) for one in source.get("missing", ())],
     )
 
 
@@ -220,22 +241,28 @@ def _without_folder(source: str) -> str:
 class _Sample:
     """Some rows of the selected columns and of near misses."""
 
-    def __init__(self, matrix: Matrix, selector: BaseSelector, result: SelectionResult) -> None:
-        self.matrix, self.selector, self.result = matrix, selector, result
+    def __init__(self, store: Matrix, matrix: Matrix, selector: BaseSelector, result: SelectionResult) -> None:
+        self.store, self.matrix, self.selector, self.result = store, matrix, selector, result
         self.is_made = selector.made_ is not None
         self.columns = np.empty(0, np.int64) if self.is_made else selector.selected_[:SAMPLE_COLUMNS].astype(np.int64)
         self.names = [str(name) for name in result.table["name"].head(len(self.columns))]
-        self._near = self._nearest()
+        self._near, self._near_of, self._n_near = self._nearest()
         self.X = self._read(self.columns)
         self.near_X = self._read(self._near)
         self.y = matrix.read_target(slice(0, len(self.X)))
 
-    def _nearest(self) -> np.ndarray:
-        """Return the columns that are not selected, with the highest scores."""
+    def _nearest(self) -> tuple[np.ndarray, list[str], Counter[str]]:
+        """Return the columns that are not selected, with the highest scores: of each column of the table the best.
+
+        With the table's columns, and how many features of each have high scores.
+        """
         scores = self.result.scores
         if scores is None or self.is_made or len(scores) != self.matrix.shape[1]:
-            return np.empty(0, np.int64)
-        return greatest_scores(scores, MOST_NEAR_MISSES, self.selector.selected_)
+            return np.empty(0, np.int64), [], Counter()
+        best = greatest_scores(scores, NEAR_FEATURES, self.selector.selected_)
+        of = columns_of(self.store, best, [str(self.matrix.names[int(j)]) for j in best])
+        first = [k for k, name in enumerate(of) if name not in of[:k]][:MOST_NEAR_MISSES]
+        return best[first], [of[k] for k in first], Counter(of)
 
     def _read(self, columns: np.ndarray) -> np.ndarray:
         """Return the sampled rows of some columns, in the order in which they are given."""
@@ -247,12 +274,13 @@ class _Sample:
         X[:, in_order] = self.matrix.read(slice(0, n_rows), columns[in_order])
         return X
 
-    def features(self, store: Matrix) -> list[FeatureRecord]:
+    def features(self) -> list[FeatureRecord]:
         """Return what is known of each selected feature."""
-        table = self.result.table.head(MOST_DESCRIBED)
+        table, store = self.result.table.head(MOST_DESCRIBED), self.store
+        of_classes = coefficients_by_class(self.selector, len(table))
         if self.is_made:
-            rows = table.to_dict("records")
-            return [FeatureRecord(" × ".join(of.name for of in parents_in(row)), None, None, None) for row in rows]
+            of = [" × ".join(of.name for of in parents_in(row)) for row in table.to_dict("records")]
+            return [FeatureRecord(name, None, None, None, one) for name, one in zip(of, of_classes, strict=True)]
         index = table["index"].to_numpy()
         known = store.column_statistics() if store.shape[1] <= MOST_FEATURES else None
         numbers = np.full((3, len(index)), np.nan)
@@ -262,8 +290,10 @@ class _Sample:
             found = self.X.std(axis=0), self.X.min(axis=0), self.X.max(axis=0)
             numbers[:, : len(self.columns)] = found
         names = columns_of(store, index, [str(name) for name in table["name"]])
-        listed = [[float(value) if np.isfinite(value) else None for value in column] for column in numbers.T]
-        return [FeatureRecord(name, *values) for name, values in zip(names, listed, strict=True)]
+        return [
+            FeatureRecord(name, _finite(deviation), _finite(minimum), _finite(maximum), by_class)
+            for name, (deviation, minimum, maximum), by_class in zip(names, numbers.T.tolist(), of_classes, strict=True)
+        ]
 
     def near_misses(self) -> list[NearMiss]:
         """Return the features with the highest scores that are not selected, with what stands in for them."""
@@ -272,8 +302,9 @@ class _Sample:
             assert scores is not None
             best = int(np.argmax(correlation[k])) if correlation.shape[1] else -1
             is_like = best >= 0 and correlation[k, best] >= STANDS_IN
-            like = (self.names[best], round(float(correlation[k, best]), 4)) if is_like else (None, None)
-            found.append(NearMiss(str(self.matrix.names[int(j)]), float(scores[j]), *like))
+            like, alike = (self.names[best], round(float(correlation[k, best]), 4)) if is_like else (None, None)
+            name, of = str(self.matrix.names[int(j)]), self._near_of[k]
+            found.append(NearMiss(name, float(scores[j]), like, alike, of, self._n_near[of]))
         return found
 
     def bundles(self) -> list[list[str]]:
@@ -348,6 +379,18 @@ def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
         yield str(found)
 
 
+def coefficients_by_class(selector: BaseSelector, n_features: int) -> list[list[float | None] | None]:
+    """Return the coefficients of the first selected features for each class; None for each where there are not several.
+
+    Of more than 30 classes there are none either: nobody reads so wide a table.
+    """
+    coef = selector.coef_
+    if coef.ndim == 1 or len(coef) > MOST_CLASSES:
+        return [None] * n_features
+    chosen = coef if selector.made_ is not None else coef[:, selector.selected_[:n_features].astype(np.int64)]
+    return [[_finite(float(value)) for value in column] for column in chosen[:, :n_features].T]
+
+
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
     """Return the table's columns that some features were encoded from: their own names where there was no table."""
     several = store.source.get("table_columns") if isinstance(store, FeatureStore) else None
@@ -417,11 +460,17 @@ def record_of_test(
         for name in (name for name in known if refitted.has(name)):
             values[f"refit_{name}"] = found = refitted.drawn(name)
             intervals[f"refit_{name}"] = list(interval_of(refitted.metric(name), found))
+    errors = {} if tested.loss.is_classifier else {name: tested.metric(name) for name in ("rmse", "mae")}
+    for name in errors:
+        if name not in intervals:
+            intervals[name] = list(interval_of(errors[name], tested.drawn(name)))
     drawn = tested.some(MOST_DRAWN)
     record = QualityRecord(
         n_rows=len(y),
         baseline=_in_words(baseline, classes, tested.loss.is_classifier),
-        baseline_metrics={name: _finite(tested.baseline(name, baseline)) for name in known},
+        baseline_metrics={
+            name: _finite(tested.baseline(name, baseline)) for name in {**dict.fromkeys(known), **errors}
+        },
         intervals=intervals,
         calibration=_calibration(drawn),
         residual_edges=[],
@@ -433,6 +482,7 @@ def record_of_test(
         values=by_size[2],
         rows=_digest(y, weight),
         drawn={name: [_finite(float(f"{value:.7g}")) for value in of_name] for name, of_name in values.items()},
+        errors=errors,
     )
     if not tested.loss.is_classifier:
         residuals = drawn.y - drawn.prediction
@@ -463,7 +513,7 @@ def _finite(value: float) -> float | None:
 
 def _in_words(baseline: float, classes: list[str] | None, is_classifier: bool) -> str:
     if not is_classifier:
-        return f"the mean of the training rows, {baseline:.6g}"
+        return f"the mean of the training rows, {digits(baseline)}"
     return f"the most frequent class of the training rows, {_label(baseline, classes)}"
 
 
@@ -513,7 +563,7 @@ def doubts_of_test(
     name = "accuracy" if tested.loss.is_classifier else "r2"
     value = tested.metric(name)
     if n_rows >= FEW_ROWS and value >= 0.9999:
-        how = f"the predictions are perfect or nearly so ({name} {value:.6g})"
+        how = f"the predictions are perfect or nearly so ({name} {value:.4f})"
         yield f"possible leak: {how}: is a feature known only after the target?"
     baseline = PREDICTION_METRICS[name](tested.y, np.broadcast_to(_constant(tested), n_rows), tested.weight)
     low = bootstrap_interval(name, tested.y, tested.prediction, tested.weight)[0] if n_rows > 1 else np.nan
@@ -525,7 +575,7 @@ def doubts_of_test(
         share = float(squares[worst] / squares.sum()) if squares.sum() > 0 else 0.0
         if share >= OF_THE_ERROR:
             at = worst if source_row is None else source_row(worst)
-            found = f"target {tested.y[worst]:.6g}, predicted {tested.prediction[worst]:.6g}"
+            found = f"target {digits(tested.y[worst])}, predicted {digits(tested.prediction[worst])}"
             yield f"one row makes {share:.0%} of the squared error of the test rows: row {at} of the source ({found})"
 
 

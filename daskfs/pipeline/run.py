@@ -372,7 +372,8 @@ class _Run:
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
         words = _words_of(pipeline.split)
-        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested)
+        told = () if self.source is None else self.source.suspicions
+        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested, told)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

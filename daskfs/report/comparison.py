@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from daskfs.figures import metric_by_size
 from daskfs.metrics import METRICS_OF_ERRORS, jaccard
-from daskfs.report.markup import Html, figure, items, paragraph, section, shown, table
-from daskfs.report.plots import draw_metric_by_size
+from daskfs.report.markup import Html, between, figure, items, paragraph, section, shown, table
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import SelectionResult
 
@@ -53,7 +53,7 @@ def _metric(result: SelectionResult, name: str) -> str:
     if name not in result.metrics:
         return ""
     interval = _interval(result, name)
-    return shown(result.metrics[name]) + (f" ({interval[0]:.4g} to {interval[1]:.4g})" if interval else "")
+    return shown(result.metrics[name]) + (f" ({between(interval)})" if interval else "")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _differences(results: Mapping[str, SelectionResult]) -> Html:
     if not found:
         return Html("")
     rows = [
-        [one.metric, one.label, one.best, f"{one.difference:+.4g}", f"{one.low:+.4g} to {one.high:+.4g}",
+        [one.metric, one.label, one.best, f"{one.difference:+.3g}", f"{one.low:+.3g} to {one.high:+.3g}",
          "no: noise" if one.is_noise else "yes"]
         for one in found
     ]  # fmt: skip
@@ -171,12 +171,10 @@ def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:
         if not sizes:
             continue
         rows = [[name, *(shown(found.get(size, "")) for size in sizes)] for name, found in drawn.items()]
-        svg = draw_metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
+        lines_of = metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
         head = ["selected features", *(str(size) for size in sizes)]
-        title = f"{metric} against the number of features"
-        listed = table(head, rows, range(1, len(sizes) + 1), name=title)
-        told = f"A line for each method and its settings, from {sizes[0]} to {sizes[-1]} features; numbers are below."
-        parts.append(section(title, figure(svg, title, told).replace(f"<h3>{title}</h3>", ""), listed))
+        listed = table(head, rows, range(1, len(sizes) + 1), name=lines_of.title)
+        parts.append(section(lines_of.title, figure(lines_of, level=None), listed))
     return parts
 
 

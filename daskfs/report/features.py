@@ -6,16 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from daskfs.evidence import FeatureRecord
-from daskfs.report.markup import Html, brief, html_of, paragraph, section, shown, sorted_by, table
-from daskfs.report.summary import target_of
-from daskfs.result import TABLE_COLUMNS, SelectionResult, greatest_scores, parents_in
+from daskfs.figures import Figure
+from daskfs.report.markup import Cell, Html, between, brief, figure, html_of, paragraph, section, shown, table
+from daskfs.result import TABLE_COLUMNS, SelectionResult, parents_in
 
 TITLE = "Selected features"
 INTERVAL = "95 % interval"
-N_BARS = 40
 N_ROWS = 10_000
 N_OF_TABLE = 500
 """Lines of the further tables."""
@@ -55,9 +52,7 @@ def selected(result: SelectionResult) -> Html:
     own = {*TABLE_COLUMNS, *(("lower", "upper") if has_intervals else ())}
     more = [name for name in result.table.columns if name not in own and not _is_of_parents(name)]
     has_effects = any(math.isfinite(line.effect) for line in lines)
-    has_signs = not _are_norms(result)
-    target = target_of(result) or "the prediction"
-    unit = "log-odds" if _is_log_odds(result) else target
+    has_signs, unit = not result.are_norms, result.unit
     head = ["rank", "feature", f"{unit} per unit", *[INTERVAL] * has_intervals]
     head += [f"{unit} per standard deviation"] * has_effects + ["direction"] * has_signs
     head += [result.score_kind if result.score_kind in SCORE_KINDS else "score", "column"]
@@ -72,7 +67,7 @@ def selected(result: SelectionResult) -> Html:
     listed = table(head, rows, numbers, name=TITLE, is_sorted=True, less=less)
     return section(
         TITLE,
-        paragraph(_explained(result, unit, has_effects, len(by_column) < len(lines)), "muted"),
+        paragraph(_explained(result, has_effects, len(by_column) < len(lines)), "muted"),
         listed,
         paragraph(f"and {rest:,} more, in selected.csv", "muted") if rest > 0 else "",
     )
@@ -99,65 +94,94 @@ def _row(
     has_intervals: bool,
 ) -> list[Any]:
     """Return the line of a column: of its one feature, or of all with the largest of them."""
-    first, has_intervals = lines[0].row, INTERVAL in head
+    first, largest = lines[0].row, max((line.row["coef"] for line in lines), key=abs)
     if len(lines) == 1:
         name, effect = html_of(str(first["name"])), lines[0].effect
-        coef = sorted_by(first["coef"], shown(first["coef"]))
-        direction, index = _direction(float(first["coef"])), sorted_by(float(first["index"]), first["index"])
-        score = sorted_by(first["score"], shown(first["score"]))
+        coef, score = Cell(shown(first["coef"]), largest), Cell(shown(first["score"]), first["score"])
+        direction, index = _direction(largest), Cell(first["index"], float(first["index"]))
     else:
         listed = [
-            [of["name"], shown(of["coef"]), *_interval(of), shown(of["score"])] for of in (one.row for one in lines)
+            [of["name"], shown(of["coef"]), *[_interval(of)] * has_intervals, shown(of["score"])]
+            for of in (one.row for one in lines)
         ]
-        heads = ["feature", head[2], *["95 % interval"] * has_intervals, head[-2 - len(more)]]
+        heads = ["feature", head[2], *[INTERVAL] * has_intervals, head[-2 - len(more)]]
         inner = table(heads, listed, range(1, len(heads)), name=f"Features of {column}")
-        name = f"<details><summary>{html_of(column)} ({len(lines):,} features)</summary>{inner}</details>"
+        name = Html(f"<details><summary>{html_of(column)} ({len(lines):,} features)</summary>{inner}</details>")
         coefs = [float(line.row["coef"]) for line in lines]
-        largest = max(coefs, key=abs)
-        coef = sorted_by(largest, f"{brief(min(coefs), 4)} to {brief(max(coefs), 4)}")
-        known = [line.effect for line in lines if math.isfinite(line.effect)]
-        effect = max(known, key=abs) if known else math.nan
+        coef = Cell(between([min(coefs), max(coefs)]), largest)
+        effect = max((line.effect for line in lines if math.isfinite(line.effect)), key=abs, default=math.nan)
         direction = _direction(largest) if len({math.copysign(1.0, one) for one in coefs}) == 1 else "both"
-        index, top = Html(""), max(float(line.row["score"]) for line in lines)
-        score = sorted_by(top, f"up to {shown(top)}")
-    cells: list[Any] = [sorted_by(float(first["rank"]), first["rank"]), Html(name), coef]
-    cells += (_interval(first) if len(lines) == 1 else [""]) * has_intervals
-    cells += [sorted_by(abs(effect), brief(effect, 4))] * has_effects + [direction] * has_signs
+        top = max(float(line.row["score"]) for line in lines)
+        index, score = Cell(""), Cell(f"up to {shown(top)}", top)
+    cells: list[Any] = [Cell(first["rank"], float(first["rank"])), name, coef]
+    cells += [_interval(first) if len(lines) == 1 else ""] * has_intervals
+    cells += [Cell(brief(effect), abs(effect))] * has_effects + [direction] * has_signs
     return [*cells, score, index, *(shown(first[name]) for name in more)]
 
 
-def _interval(row: Mapping[str, Any]) -> list[str]:
-    """Return the interval of a coefficient as a cell; none where the table has no intervals."""
-    if "lower" not in row or "upper" not in row:
-        return []
-    return [f"{brief(row['lower'], 4)} to {brief(row['upper'], 4)}" if math.isfinite(row["lower"]) else ""]
+def _interval(row: Mapping[str, Any]) -> str:
+    return between([row.get("lower", math.nan), row.get("upper", math.nan)])
 
 
 def _direction(coef: float) -> str:
     return "raises ▲" if coef > 0 else "lowers ▼" if coef < 0 else "none"
 
 
-def _is_log_odds(result: SelectionResult) -> bool:
-    return result.parameters.get("loss") == "logistic" or (
-        result.evidence is not None and result.evidence.test is not None and bool(result.evidence.test.labels)
-    )
-
-
-def _are_norms(result: SelectionResult) -> bool:
-    """Whether coefficients are norms over several classes, which have no sign."""
-    return bool(len(result.table) > 1 and (result.table["coef"] >= 0).all()) and (
-        any("norms over the classes" in note for note in result.notes) or "class" in result.table
-    )
-
-
-def _explained(result: SelectionResult, unit: str, has_effects: bool, has_groups: bool) -> str:
+def _explained(result: SelectionResult, has_effects: bool, has_groups: bool) -> str:
     said = SCORE_KINDS.get(result.score_kind, "")
-    said += f"Per unit: how much {unit} changes where the feature grows by one, the others being as they are. "
+    said += f"Per unit: how much {result.unit} changes where the feature grows by one, the others being as they are. "
     if has_effects:
         said += "Per standard deviation: where it grows by one of its own, which makes features comparable. "
     if has_groups:
         said += "Features that come from one column of the table are in one line, which opens."
     return said
+
+
+def effects(drawn: Mapping[str, Figure]) -> Html:
+    """Draw what the features change, with intervals: per standard deviation, or per unit where that is not known."""
+    kind = "effects" if "effects" in drawn else "coefficients"
+    return figure(drawn[kind]) if kind in drawn else Html("")
+
+
+def of_classes(result: SelectionResult) -> Html:
+    """Show the effect of each feature on each class, or list the first features of each class."""
+    if result.table.empty:
+        return Html("")
+    evidence = result.evidence
+    known = [] if evidence is None else evidence.features
+    if evidence is not None and evidence.class_labels and any(one.by_class for one in known):
+        return _by_class(result, evidence.class_labels, known)
+    if "class" not in result.table:
+        return Html("")
+    labels: dict[Any, str] = dict(enumerate((evidence.data.classes if evidence is not None else None) or []))
+    rows = [
+        [labels.get(code, code), f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
+        for code, own in result.table.groupby("class")
+    ]
+    listed = table(["class", "features", "first"], rows, (1,), name="Features of each class")
+    return section("Features of each class", listed)
+
+
+def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[FeatureRecord]) -> Html:
+    are_scaled = all(one.deviation is not None for one in known[:N_OF_TABLE])
+    names = map(str, result.table["name"].head(N_OF_TABLE))
+    lines = [
+        (name, [math.nan if b is None else b * (one.deviation or 0.0 if are_scaled else 1.0) for b in one.by_class])
+        for name, one in zip(names, known, strict=False)
+        if one.by_class
+    ]
+    greatest = max((abs(value) for _, values in lines for value in values if math.isfinite(value)), default=0.0) or 1.0
+    rows = [
+        [name, *(Cell(brief(b), b, abs(b) / greatest if math.isfinite(b) else 0.0) for b in values)]
+        for name, values in lines
+    ]
+    per = "standard deviation" if are_scaled else "unit"
+    told = (
+        f"How much the log-odds of each class change where the feature grows by one {per}, the others being as they "
+        "are: a class becomes likelier by features above zero, and less likely by those below. Darker: more."
+    )
+    listed = table(["feature", *labels], rows, range(1, len(labels) + 1), name="Effects by class", is_sorted=True)
+    return section("Effects by class", paragraph(told, "muted"), listed)
 
 
 def groups(result: SelectionResult) -> Html:
@@ -200,30 +224,22 @@ def parents(result: SelectionResult) -> Html:
     return section("What they are made of", paragraph(explained, "muted"), made_of)
 
 
-def of_classes(result: SelectionResult) -> Html:
-    """List the first features of each class, those whose largest weight is the class's."""
-    if result.table.empty or "class" not in result.table:
-        return Html("")
-    labels: dict[Any, str] = dict(
-        enumerate((result.evidence.data.classes if result.evidence is not None else None) or [])
-    )
-    rows = [
-        [labels.get(code, code), f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
-        for code, own in result.table.groupby("class")
-    ]
-    listed = table(["class", "features", "first"], rows, (1,), name="Features of each class")
-    return section("Features of each class", listed)
-
-
 def near_misses(result: SelectionResult) -> Html:
-    """Show what was nearly selected, and which selected feature stands in for it."""
+    """Show what was nearly selected, a line for each column of the table, and which selected feature stands in for it.
+
+    Results that were saved before near misses knew their columns have a line for each feature.
+    """
     found = [] if result.evidence is None else result.evidence.near_misses
     if not found:
         return Html("")
-    rows = [[one.name, shown(one.score), one.like or "", brief(one.correlation)] for one in found]
+    rows = []
+    for one in found:
+        more = f" and {one.n_features - 1:,} more of {one.column}" if one.n_features > 1 else ""
+        rows.append([f"{one.name}{more}", Cell(shown(one.score), one.score), one.like or "", brief(one.correlation)])
     explained = (
-        "Features that were not selected, by score. Where a selected feature is correlated with one by 0.7 or more, it "
-        "stands in for it: the data hardly decide between the two."
+        "Features that were not selected, by score: of each column of the table the one with the highest. Where a "
+        "selected feature is correlated with one by 0.7 or more, it stands in for it: the data hardly decide between "
+        "the two."
     )
     head = ["feature", result.score_kind, "stood in for by", "correlation"]
     listed = table(head, rows, (1, 3), name="Near misses", is_sorted=True)
@@ -248,37 +264,13 @@ def bundles(result: SelectionResult) -> Html:
     return section("Bundles", paragraph(explained, "muted"), listed)
 
 
-def scores(result: SelectionResult) -> Html:
-    """Draw the features with the greatest scores, selected or not, against a line at one half."""
-    are_shares = result.score_kind == "inclusion frequency"
-    chosen = set(result.table["index"]) if len(result.table) else set()
-    if result.scores is None:
-        drawn = [(str(row["name"]), row["score"], True) for _, row in result.table.head(N_BARS).iterrows()]
-    else:
-        order, names = greatest_scores(result.scores, N_BARS), result.feature_names
-        named = [f"x{j}" for j in order] if names is None else [str(name) for name in names[order]]
-        values = np.nan_to_num(np.asarray(result.scores[order], dtype=float)).tolist()
-        drawn = [(name, value, j in chosen) for name, value, j in zip(named, values, order.tolist(), strict=True)]
-    title = "Inclusion frequencies" if are_shares else "Scores"
-    if not drawn:
-        return section(title, paragraph("No feature has a score above zero.", "muted"))
-    digits = ".3f" if are_shares else ".3g"
-    greatest = 1.0 if are_shares else max(score for _, score, _ in drawn)
-    rows = [
-        [
-            name,
-            Html(
-                f'<span class="bar{" selected" if is_selected else ""}" '
-                f'style="width:{100 * max(score, 0) / greatest:.1f}%"></span>'
-            ),
-            f"{score:{digits}}",
-            "yes" if is_selected else "no",
-        ]
-        for name, score, is_selected in drawn
-    ]
-    half = "; the shade changes at one half" if are_shares else ""
-    listed = table(["feature", "as a bar", "score", "selected"], rows, (2,), name=title)
-    listed = Html(listed.replace("<td><span", '<td class="scale"><span').replace("<table>", '<table class="full">'))
-    kind = Html(f'<div class="shares">{listed}</div>') if are_shares else listed
-    meaning = SCORE_KINDS.get(result.score_kind, "")
-    return section(title, paragraph(f"{meaning}Dark bars: selected features{half}.", "muted"), kind)
+def scores(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
+    """Draw the features with the greatest scores, selected or not; say so where all are the same."""
+    meaning = paragraph(SCORE_KINDS.get(result.score_kind, ""), "muted")
+    if "scores" in drawn:
+        return section(drawn["scores"].title, meaning, figure(drawn["scores"], level=None))
+    if result.table.empty:
+        return Html("")
+    same = f"The {result.score_kind} of every selected feature is {shown(result.table['score'].max())}"
+    others = "" if result.scores is None else ", and no other feature has one above zero"
+    return section("Scores", meaning, paragraph(f"{same}{others}."))

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from daskfs.cells import digits
+from daskfs.figures import Figure
 
 LONG = 1_000
 """Lines from which on a table's columns have fixed widths: a browser need not look at all cells for them."""
@@ -36,24 +39,36 @@ def html_of(value: Any) -> str:
     return value if isinstance(value, Html) else escape(shown(value))
 
 
+class Cell(NamedTuple):
+    """A cell of a table."""
+
+    text: Any
+    order: float | None = None
+    """Number that the table sorts it by, where that is not what is shown."""
+    share: float | None = None
+    """From 0 to 1: how dark its ground is."""
+
+
 def shown(value: Any) -> str:
-    """Return a value as people read it: six digits of a number."""
+    """Return a value as people read it: three significant digits of a number."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (float, np.floating)):
-        return f"{value:.6g}" if math.isfinite(value) else "not defined"
+        return digits(float(value))
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
     return str(value)
 
 
-def brief(value: float | None, digits: int = 3) -> str:
-    """Return a number with few digits; nothing where it is not defined."""
-    return "" if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+def brief(value: float | None) -> str:
+    """Return a number as people read it; nothing where it is not defined."""
+    return "" if value is None or not math.isfinite(value) else digits(value)
 
 
-def sorted_by(value: float | None, text: Any) -> Html:
-    """Return a cell whose table sorts it by a number that is not what is shown; `table` puts it into the cell's tag."""
-    number = "" if value is None or not math.isfinite(value) else f"{value:.9g}"
-    return Html(f"\0{number}\0{html_of(text)}")
+def between(interval: Sequence[float] | None) -> str:
+    """Return an interval; nothing where there is none."""
+    known = interval is not None and all(map(math.isfinite, interval))
+    return f"{digits(interval[0])} to {digits(interval[1])}" if interval is not None and known else ""
 
 
 def table(
@@ -88,11 +103,13 @@ def table(
         kind = f' class="{kinds[k]}"' if k < len(kinds) and kinds[k] else ""
         if scope and k == widest:
             kind = ' class="names"'
-        text, order = html_of(value), ""
-        if text.startswith("\0"):
-            _, number, text = text.split("\0")
-            order = f' data-order="{number}"'
-        return f"<{tag}{scope}{kind}{order}>{text}</{tag}>"
+        one = value if isinstance(value, Cell) else Cell(value)
+        order = ""
+        if one.order is not None:
+            order = f' data-order="{one.order:.9g}"' if math.isfinite(one.order) else ' data-order=""'
+        if one.share is not None:
+            kind, order = f'{kind[:-1]} heat"' if kind else ' class="heat"', f' style="--share:{one.share:.3f}"{order}'
+        return f"<{tag}{scope}{kind}{order}>{html_of(one.text)}</{tag}>"
 
     columns = "".join(cell("th", k, title, ' scope="col"') for k, title in enumerate(head))
     first = f"<thead><tr>{columns}</tr></thead>" if head else ""
@@ -124,11 +141,12 @@ def section(title: Any, *parts: str, level: int = 2) -> Html:
     return Html(f"<h{level}>{html_of(title)}</h{level}>{body}") if body else Html("")
 
 
-def figure(svg: str, title: str, text: str) -> Html:
+def figure(drawn: Figure, level: int | None = 3) -> Html:
     """Return a figure with what it shows in words: written below it, and read out in its place."""
-    opened = svg.replace("<svg", f'<svg role="img" aria-label="{escape(text)}"', 1)
-    caption = f'<figcaption aria-hidden="true">{escape(text)}</figcaption>'
-    return Html(f"<figure><h3>{escape(title)}</h3>{opened}{caption}</figure>")
+    text = escape(drawn.text)
+    opened = drawn.svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1)
+    title = "" if level is None else f"<h{level}>{escape(drawn.title)}</h{level}>"
+    return Html(f'<figure>{title}{opened}<figcaption aria-hidden="true">{text}</figcaption></figure>')
 
 
 def asset(name: str) -> str:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from daskfs.evidence import QualityRecord
-from daskfs.report.markup import Html, brief, figure, html_of, paragraph, section, shown, table
-from daskfs.report.plots import Figure, draw_calibration, draw_first_features, draw_residuals
+from daskfs.figures import Figure
+from daskfs.report.markup import Cell, Html, between, brief, figure, paragraph, section, shown, table
 from daskfs.report.summary import target_of
 from daskfs.result import SelectionResult
 
-
-def draw_quality(result: SelectionResult) -> list[Figure]:
-    """Draw calibration, residuals, and a metric against the number of features, as far as they are known."""
-    test = None if result.evidence is None else result.evidence.test
-    if test is None:
-        return []
-    drawn = []
-    if len(test.calibration) > 1:
-        drawn.append(draw_calibration(test.calibration, target_of(result), is_share=bool(test.labels)))
-    if sum(test.residual_counts):
-        drawn.append(draw_residuals(test.residual_edges, test.residual_counts))
-    if len(test.sizes) > 1:
-        drawn.append(draw_first_features(test.metric_by_size, test.sizes, test.values))
-    return drawn
+FIGURES = ("calibration", "residuals", "sizes")
+WORDS = {"rmse": "typical error (RMSE)", "mae": "mean absolute error (MAE)", "r2": "R², variance explained"}
 
 
-def quality(result: SelectionResult, drawn: list[Figure]) -> Html:
+def quality(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
     """Say how good it is."""
     if not result.metrics:
         told = "Not measured: `split: {test: 0.2}` in the pipeline keeps a fifth of the rows for testing."
         return section("How good it is", paragraph(told))
     test = None if result.evidence is None else result.evidence.test
-    figures = "".join(figure(one.svg, one.title, one.text) for one in drawn)
+    figures = "".join(figure(drawn[kind]) for kind in FIGURES if kind in drawn)
     return section(
         "How good it is",
         _metrics(result, test),
@@ -40,42 +30,33 @@ def quality(result: SelectionResult, drawn: list[Figure]) -> Html:
 
 
 def _metrics(result: SelectionResult, test: QualityRecord | None) -> Html:
+    """List errors in units of the target first, then what was asked for."""
+    values = {**({} if test is None else test.errors), **result.metrics}
     rows = []
-    for name, value in result.metrics.items():
+    for name, value in values.items():
         interval = test.intervals.get(name) if test else None
-        between = f"{brief(interval[0], 4)} to {brief(interval[1], 4)}" if interval else ""
-        baseline = test.baseline_metrics.get(name) if test else None
-        rows.append([f"{name.replace('_', ' ')} on the test rows", shown(value), between, brief(baseline, 4)])
+        baseline = test.baseline_metrics.get(name) if test and name != "r2" else None
+        of = f", in {target_of(result)}" if name in ("rmse", "mae") and target_of(result) else ""
+        rows.append([WORDS.get(name, name.replace("_", " ")) + of, shown(value), between(interval), brief(baseline)])
+    head = ["on the test rows", "value", "95 % interval", "baseline"]
+    if test is None:
+        return table(head[:2], [row[:2] for row in rows], (1,), name="Metrics")
     explained = (
-        ""
-        if test is None
-        else (
-            f"On {test.n_rows:,} test rows. Intervals hold 95 %, by the bootstrap over test rows; the baseline always "
-            f"predicts {test.baseline}."
-        )
+        f"On {test.n_rows:,} test rows. 95 % intervals are by the bootstrap over test rows; the baseline always "
+        f"predicts {test.baseline}."
     )
-    head = ["metric", "value", "95 % interval", "baseline"]
     return Html(paragraph(explained, "muted") + table(head, rows, (1, 2, 3), name="Metrics"))
 
 
 def _confusion(test: QualityRecord | None) -> Html:
     if test is None or not test.confusion:
         return Html("")
-    lines = []
-    for label, counts in zip(test.labels, test.confusion, strict=True):
+    rows = []
+    for k, (label, counts) in enumerate(zip(test.labels, test.confusion, strict=True)):
         total = max(1, sum(counts))
-        cells = "".join(
-            f'<td class="number heat" style="--share:{count / total:.3f}">{count:,}</td>' for count in counts
-        )
-        k = test.labels.index(label)
-        hit = f"{counts[k] / total:.1%}" if sum(counts) else ""
-        lines.append(f'<tr><th scope="row">{html_of(label)}</th>{cells}<td class="number">{hit}</td></tr>')
-    head = "".join(f'<th scope="col" class="number">{html_of(label)}</th>' for label in test.labels)
-    corner, last = '<th scope="col">true class ↓ predicted →</th>', '<th scope="col" class="number">found</th>'
-    label = ' role="region" tabindex="0" aria-label="Confusion matrix"'
-    whole = (
-        f'<div class="wide"{label}><table><thead><tr>{corner}{head}{last}</tr></thead><tbody>{"".join(lines)}</tbody>'
-        "</table></div>"
-    )
+        cells = [Cell(f"{count:,}", share=count / total) for count in counts]
+        rows.append([label, *cells, f"{counts[k] / total:.1%}" if sum(counts) else ""])
+    head = ["true class ↓ predicted →", *test.labels, "found"]
     told = "Test rows by their true class (lines) and the predicted one (columns); found: the share that is right."
-    return section("Confusion matrix", paragraph(told, "muted"), whole, level=3)
+    listed = table(head, rows, range(1, len(head)), name="Confusion matrix")
+    return section("Confusion matrix", paragraph(told, "muted"), listed, level=3)

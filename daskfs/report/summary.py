@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from daskfs.report.markup import Html, html_of, items, paragraph, section, shown, table
+from daskfs.cells import digits
+from daskfs.report.markup import Cell, Html, html_of, items, paragraph, section, shown, table
 from daskfs.result import SelectionResult
 
 N_NAMED, N_CLASSES = 3, 20
@@ -45,24 +47,38 @@ def _how_good(result: SelectionResult) -> str:
     metrics = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
     if not metrics:
         return "How well they predict new rows was not measured."
-    name = next((name for name in ("accuracy", "r2", "auc") if name in metrics), next(iter(metrics)))
-    value, test = metrics[name], None if result.evidence is None else result.evidence.test
+    test = None if result.evidence is None else result.evidence.test
     new = "rows kept for testing" if test is None else f"{test.n_rows:,} rows kept for testing"
-    interval = test.intervals.get(name) if test else None
-    baseline = test.baseline_metrics.get(name) if test else None
+    intervals: dict[str, list[float]] = {} if test is None else test.intervals
+    baselines: dict[str, float | None] = {} if test is None else test.baseline_metrics
+    if test is not None and test.errors:
+        of = f" {target_of(result)}" if target_of(result) else ""
+        error = f"{digits(test.errors['rmse'])}{_between(intervals.get('rmse'))}"
+        constant = baselines.get("rmse")
+        always = "" if constant is None else f", {digits(constant)} for always predicting the mean"
+        share = ""
+        if "r2" in metrics:
+            share = f"; they explain {metrics['r2']:.1%} of its variance{_between(intervals.get('r2'), percent)}"
+        return f"On {new} they predict{of} with a typical error (RMSE) of {error}{always}{share}."
+    name = next((name for name in ("accuracy", "auc") if name in metrics), next(iter(metrics)))
+    value, baseline = metrics[name], baselines.get(name)
     if name == "accuracy":
         always = "" if baseline is None else f"; always saying the most frequent class is right in {baseline:.1%}"
-        return f"They predict the class of {new} correctly in {value:.1%} of cases{_between(interval, '.1%')}{always}."
-    if name == "r2":
-        of = f" in {target_of(result)}" if target_of(result) else ""
-        explained = f"{value:.1%} of the differences{of} among {new}{_between(interval, '.1%')}"
-        return f"They explain {explained}; a constant explains none."
-    always = "" if baseline is None else f"; of a constant it is {baseline:.4g}"
-    return f"On {new}, the {name.replace('_', ' ')} is {value:.4g}{_between(interval, '.4g')}{always}."
+        return (
+            f"They predict the class of {new} correctly in {value:.1%} of cases"
+            f"{_between(intervals.get(name), percent)}{always}."
+        )
+    always = "" if baseline is None or name == "r2" else f"; of a constant it is {digits(baseline)}"
+    return f"On {new}, the {name.replace('_', ' ')} is {digits(value)}{_between(intervals.get(name))}{always}."
 
 
-def _between(interval: list[float] | None, digits: str) -> str:
-    return "" if not interval else f" (95 % interval {interval[0]:{digits}} to {interval[1]:{digits}})"
+def percent(share: float) -> str:
+    """Return a share as people read it."""
+    return f"{share:.1%}"
+
+
+def _between(interval: list[float] | None, say: Callable[[float], str] = digits) -> str:
+    return "" if not interval else f" (95 % interval {say(interval[0])} to {say(interval[1])})"
 
 
 def target_of(result: SelectionResult) -> str:
@@ -98,7 +114,7 @@ def asked(result: SelectionResult) -> Html:
         columns = "" if data.n_columns is None else f", from {data.n_columns:,} columns of the table"
         rows.append(["features", features + columns])
         if data.n_missing is not None:
-            encoded = "" if data.n_columns is None else " after encoding; the table schema says what became of them"
+            encoded = "" if data.n_columns is None else " after encoding"
             rows.append(["missing values", f"{data.n_missing:,}{encoded}"])
         if data.n_constant:
             rows.append(["constant features", f"{data.n_constant:,}"])
@@ -106,9 +122,31 @@ def asked(result: SelectionResult) -> Html:
         ["selected", f"{len(result.table):,} features"],
         ["intercept", shown(result.intercept)],
         *([["refit", _refit(result)]] if result.refit is not None else []),
-        ["identity of the data", result.store_digest or "none: it was not stored"],
     ]
     return section("What was asked of which data", table([], rows, name="What was asked of which data"))
+
+
+def missing(result: SelectionResult) -> Html:
+    """Say what was missing, and by what it was replaced, column by column."""
+    found = [] if result.evidence is None else result.evidence.data.missing
+    rows = []
+    for one in sorted(found, key=lambda one: -one.n_missing):
+        value = "" if one.value is None else digits(one.value)
+        by = {
+            "mean": f"the mean, {value}",
+            "zero": "zero",
+            "number": value,
+            "category": "a level of its own",
+            "drop": "nothing: the rows were left out",
+        }.get(one.by, one.by)
+        said = "; a feature of its own says where" if one.has_indicator else ""
+        rows.append([one.column, Cell(f"{one.n_missing:,}", one.n_missing), f"{by}{said}"])
+    if not rows:
+        return Html("")
+    listed = table(["column", "missing", "replaced by"], rows, (1,), name="Missing values", is_sorted=True)
+    return section(
+        "Missing values", paragraph("Of all rows that were read, for training and for testing.", "muted"), listed
+    )
 
 
 def _refit(result: SelectionResult) -> str:
@@ -159,4 +197,8 @@ def again(result: SelectionResult) -> Html:
         said = Html(f"<p>In the run's folder: {command}. It ran with {html_of(versions)}.</p>")
     parameters = [[name, shown(value)] for name, value in record.parameters.items()]
     listed = table(["parameter", "value"], parameters, name="Parameters") if parameters else ""
-    return section("To do it again", said, listed)
+    identity = [["data", result.store_digest or "none: they were not stored"]]
+    if evidence is not None and evidence.test is not None and evidence.test.rows:
+        identity.append(["targets of the test rows", evidence.test.rows])
+    digests = section("Identity (SHA-256)", table([], identity, name="Identity"), level=3)
+    return section("To do it again", said, listed, digests)

@@ -21,7 +21,7 @@ class Fitted:
     score_kind: ClassVar[str] = "coefficient"
     """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
     history_kind: ClassVar[str] = ""
-    """What the result's history is of: a key of `daskfs.report.plots.FIGURES`, or nothing that is drawn."""
+    """What the result's history is of: a key of `daskfs.figures.HISTORIES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
     loss_: str

@@ -76,6 +76,11 @@ class Source(ABC):
         Names of the id and split columns.
     notes : list of str
         Facts for the reader of a result: rows dropped, categories pooled, columns left out. Grows while reading.
+    missing : sequence of dict
+        What was missing in which column, and by what it was replaced, once the rows have been read: the fields of
+        `daskfs.evidence.MissingRecord`.
+    suspicions : sequence of str
+        What people were told to look at before a run, and have not settled.
     """
 
     kind: ClassVar[str]
@@ -94,6 +99,8 @@ class Source(ABC):
     target_names: Sequence[str] = ()
     label_names: Sequence[str] = ()
     notes: list[str]
+    missing: Sequence[dict[str, Any]] = ()
+    suspicions: Sequence[str] = ()
 
     def stamps(self) -> list[Any]:
         """Return what tells files that were changed from these, without reading them; nothing where there are none."""

@@ -73,6 +73,8 @@ class Constants:
         self.refuse_target(rows.target_names)
         self.refuse_weights()
         writer.source["n_target_values"] = self.target_values.count
+        if rows.missing:
+            writer.source["missing"] = [*rows.missing]
         writer.notes += [*rows.notes, *self.notes(rows.feature_names)]
 
     def refuse_target(self, names: Sequence[str]) -> None:

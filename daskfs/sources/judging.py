@@ -20,7 +20,7 @@ from daskfs.errors import SchemaError, did_you_mean
 from daskfs.sources.csv_types import as_floats, numbers_in
 from daskfs.sources.dates import parse_dates, years_of
 from daskfs.sources.survey import MAX_CATEGORIES
-from daskfs.sources.table_schema import TableFormat
+from daskfs.sources.table_schema import TableFormat, by_text
 
 DATE_FORMATS = {
     "date": (
@@ -109,11 +109,7 @@ class Judgement:
     @property
     def suspicions(self) -> list[str]:
         """What a person should look at, each with its columns."""
-        by_text: dict[str, list[str]] = {}
-        for one in self.columns:
-            for text in one.suspicions:
-                by_text.setdefault(text, []).append(repr(one.name))
-        return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+        return by_text({one.name: one.suspicions for one in self.columns})
 
     @property
     def n_features(self) -> int:

@@ -26,6 +26,7 @@ from daskfs.sources.columns import (
     CategoryEncoder,
     DateEncoder,
     Encoder,
+    NumberEncoder,
     checked_numbers,
     name_beside,
 )
@@ -35,7 +36,7 @@ from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
 from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
 from daskfs.sources.table_encoder import TableEncoder
-from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, load_table_schema
+from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class TableSource(Source):
         self.schema: TableSchema | None = None if schema is None else load_table_schema(schema)
         self._target, self._weight, self._missing = target, weight, missing
         self.notes = []
+        self.missing: list[dict[str, Any]] = []
         self.reading_notes: dict[str, None] = {}  # what the batches showed, each once
 
     @property
@@ -156,6 +158,16 @@ class TableSource(Source):
     @cached_property
     def _may_drop(self) -> frozenset[str]:
         return frozenset(name for name, column in self.columns.items() if column.missing == "drop")
+
+    @cached_property
+    def _filled_columns(self) -> list[str]:
+        """Features whose missing values something takes the place of."""
+        return [name for name in self.named("feature") if self.columns[name].missing not in ("error", "drop")]
+
+    @property
+    def suspicions(self) -> Sequence[str]:  # type: ignore[override]
+        """What the schema says to look at, each text with its columns."""
+        return [] if self.schema is None else by_text({n: one.look_at for n, one in self.schema.columns.items()})
 
     @property
     def target_names(self) -> list[str]:  # type: ignore[override]
@@ -332,6 +344,9 @@ class TableSource(Source):
         block = new_block(0)
         for batch in batches:
             table, kept = self._drop_missing(batch.table, dropped)
+            for name in self._filled_columns:
+                if n_missing := table[name].null_count:
+                    dropped[name] = dropped.get(name, 0) + n_missing
             start = 0
             while start < table.num_rows:
                 piece = table.slice(start, block_rows - block.n_rows)
@@ -364,7 +379,7 @@ class TableSource(Source):
         yield from self._filled(self.part_batches(part), block_rows, new_block, self._dropped)
 
     def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how many rows were dropped for which column, and how many categories nobody had seen."""
+        """Return how many values were missing in which column, and how many categories nobody had seen."""
         return self._dropped, {encoder.name: encoder.n_unseen for encoder in self._counting}
 
     def conclude(self, facts: Sequence[tuple[dict[str, int], dict[str, int]]], n_samples: int) -> None:
@@ -405,7 +420,8 @@ class TableSource(Source):
             row = batch.first_row + int(kept[fault.row])
             raise self.refusal(fault, batch.file, row, batch.first_row) from None
 
-    def _note(self, dropped: dict[str, int], n_samples: int) -> None:
+    def _note(self, missing: dict[str, int], n_samples: int) -> None:
+        dropped = {name: count for name, count in missing.items() if name in self._may_drop}
         n_dropped = sum(dropped.values())
         if n_samples == 0:
             found = f"all {n_dropped:,} have missing values" if n_dropped else "found none behind the header"
@@ -422,6 +438,20 @@ class TableSource(Source):
                 notes.append(f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}")
                 encoder.n_unseen = 0
         self.notes[:] = notes
+        self.missing[:] = [self._replaced(name, missing[name]) for name in self.columns if name in missing]
+
+    def _replaced(self, name: str, n_missing: int) -> dict[str, Any]:
+        """Return by what the missing values of a column were replaced: see `daskfs.evidence.MissingRecord`."""
+        column, encoder = self.columns[name], self.encoders.get(name)
+        by = column.missing if isinstance(column.missing, str) else "number"
+        value = encoder.fill if isinstance(encoder, NumberEncoder) and by != "drop" else None
+        return {
+            "column": name,
+            "n_missing": n_missing,
+            "by": by,
+            "value": value,
+            "has_indicator": column.missing_indicator,
+        }
 
 
 class FileTable(OfFiles, TableSource):

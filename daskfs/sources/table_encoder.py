@@ -102,7 +102,7 @@ class TableEncoder:
         place = {name: k for k, name in enumerate(self.names)}
         groups: dict[str, dict[str, Any]] = {}
         for name, column in self.columns.items():
-            schema = column.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            schema = column.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"look_at"})
             entry = {"schema": schema, "encoder": _encoder_document(self.encoders.get(name))}
             groups.setdefault(repr(entry), entry | {"columns": []})["columns"].append(place[name])
         return {

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -156,6 +156,9 @@ class ColumnSchema(Document):
     )
     required: bool = Field(True, description="Refuse a table without this column")
     drop_first: bool = Field(False, description="Leave out the first dummy, as the reference category")
+    look_at: list[str] = Field(
+        default=[], description="What daskfs init found suspicious: reports repeat it; delete it once it is settled"
+    )
 
     @field_validator("categories", mode="before")
     @classmethod
@@ -250,7 +253,7 @@ class ColumnSchema(Document):
 
     def to_document(self) -> dict[str, Any]:
         """Return what makes a store another one; without what is as it was before there was a choice."""
-        unchanged = None if self.missing_indicator else {"missing_indicator"}
+        unchanged = {"look_at"} if self.missing_indicator else {"look_at", "missing_indicator"}
         return self.model_dump(mode="json", by_alias=True, exclude=unchanged)
 
     @property
@@ -279,6 +282,21 @@ class TableSchema(Document):
         if self.other_columns == "feature" or any(column.role == "feature" for column in self.columns.values()):
             return self
         raise ValueError("columns: no column has role: feature, so there is nothing to select from")
+
+
+def by_text(suspicions: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return suspicions of columns, each text once, with its columns.
+
+    Examples
+    --------
+    >>> by_text({"a": ["is constant"], "b": [], "c": ["is constant", "is an identifier"]})
+    ["'a', 'c': is constant", "'c': is an identifier"]
+    """
+    columns: dict[str, list[str]] = {}
+    for name, texts in suspicions.items():
+        for text in texts:
+            columns.setdefault(text, []).append(repr(name))
+    return [f"{', '.join(names)}: {text}" for text, names in columns.items()]
 
 
 def load_table_schema(schema: str | os.PathLike[str] | Mapping[str, Any] | TableSchema) -> TableSchema:

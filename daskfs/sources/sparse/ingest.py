@@ -155,6 +155,8 @@ class SparseIngest:
         constants.refuse_target(self.rows.target_names)
         constants.refuse_weights()
         writer.source["n_target_values"] = constants.target_values.count
+        if self.rows.missing:
+            writer.source["missing"] = [*self.rows.missing]
         writer.notes += self.rows.notes
         self.progress.finish()
 

@@ -85,6 +85,16 @@ class OverSource(SparseSource, Generic[SourceT]):
         """Those of the source."""
         return self.source.notes
 
+    @property
+    def missing(self) -> Sequence[dict[str, Any]]:  # type: ignore[override]
+        """Those of the source."""
+        return self.source.missing
+
+    @property
+    def suspicions(self) -> Sequence[str]:  # type: ignore[override]
+        """Those of the source."""
+        return self.source.suspicions
+
     def describe(self) -> dict[str, Any]:
         """Return what identifies the source."""
         return self.source.describe()

@@ -1,0 +1,519 @@
+"""Figures of a result, for its `plot` and for reports: each is drawn on axes, and says in words what it shows.
+
+What a history does not hold is not drawn. Lines differ in colour, in style and in marker; a page says what the colours
+are (``var(--c1)``, ...), light or dark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from daskfs.cells import digits
+from daskfs.evidence import QualityRecord
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+LINE_COLOURS = ("#0072b2", "#c24f00", "#00805c", "#7a4fa3", "#96640a", "#a8447d", "#4f6b78", "#5c6670")
+"""On white at least 4.5:1, and told apart by those who see no red or no green; a page has them as --c1, --c2, ..."""
+BLUE, RED, GREY = LINE_COLOURS[0], LINE_COLOURS[1], LINE_COLOURS[7]
+INK = "#010203"
+"""Of axes and letters: in a page the colour of the text."""
+LINE_STYLES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+WIDTH, HEIGHT, LINE = 5.4, 3.0, 0.21
+"""In inches: of a figure, and what each bar, or line of a legend below the axes, adds to its height."""
+LONGEST_NAME = 34
+"""Characters of a name beside a bar."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure.
+
+    Attributes
+    ----------
+    title : str
+    text : str
+        What it shows, in words.
+    draw : function
+        Draws it on matplotlib's axes.
+    n_lines : int
+        Bars, or lines of a legend below the axes, that make it higher.
+    """
+
+    title: str
+    text: str
+    draw: Callable[[Any], None]
+    n_lines: int = 0
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches."""
+        return WIDTH, HEIGHT + LINE * self.n_lines
+
+    def on(self, axes: Any = None) -> Any:
+        """Draw it on the axes, by default those of a new figure of pyplot's; return them."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            _, axes = plt.subplots(figsize=self.size, layout="constrained")
+        self.draw(axes)
+        axes.set_title(self.title, pad=22.0 if axes.get_legend() else None)
+        keep_apart(axes)
+        return axes
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as the text of a page's SVG, drawn without a display or pyplot's state; the same bytes always."""
+        import matplotlib as mpl
+        from matplotlib.figure import Figure as Canvas
+
+        inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+        look = {"svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0}
+        settings: Any = dict.fromkeys(inked, INK) | look
+        with mpl.rc_context({**settings, "svg.hashsalt": "daskfs"}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # browsers have fonts for more than matplotlib's
+            figure = Canvas(figsize=self.size, layout="constrained")
+            axes = figure.add_subplot()
+            self.draw(axes)
+            keep_apart(axes)
+            buffer = io.StringIO()
+            figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        svg = buffer.getvalue()
+        svg = _NAMES_OF_PARTS.sub("", svg[svg.index("<svg") :])
+        for k, colour in enumerate(LINE_COLOURS, 1):
+            svg = svg.replace(colour, f"var(--c{k}, {colour})")
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL).replace(INK, "currentColor")
+        salt = hashlib.sha256(svg.encode()).hexdigest()[:8]  # names are of this figure alone: a page has several
+        return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{salt}-", svg)
+
+
+def keep_apart(axes: Any) -> None:
+    """Leave out the labels of ticks that would run into those before them, measured as they are drawn."""
+    axes.get_figure(root=True).draw_without_rendering()
+    for axis, across in ((axes.xaxis, True), (axes.yaxis, False)):
+        kept, end = [], -np.inf
+        ticks = list(zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=False))
+        boxes = [(at, label, label.get_window_extent()) for at, label in ticks if label.get_text()]
+        for at, label, box in sorted(boxes, key=lambda one: one[2].x0 if across else one[2].y0):
+            first, last = (box.x0 - 3, box.x1) if across else (box.y0, box.y1)
+            if first > end:
+                kept.append((at, label.get_text()))
+                end = last
+        if len(kept) < len(boxes):
+            axis.set_ticks([at for at, _ in kept], [text for _, text in kept])
+
+
+def history_figure(history: DataFrame, kind: str) -> Figure | None:
+    """Return the figure of a history by its kind, a key of `HISTORIES`; None where its columns are others."""
+    columns, figure = HISTORIES[kind]
+    return figure(history) if len(history) and columns <= set(history.columns) else None
+
+
+def criterion_path(history: DataFrame) -> Figure | None:
+    """Return the criterion against the number of features, along the path of penalties, from the largest down."""
+    penalty, gic, size = _columns(history, "lambda", "gic", "df")
+    known = np.isfinite(gic)
+    if not known.any():
+        return None
+    penalty, gic, size = penalty[known], gic[known], size[known]
+    chosen = history["chosen"].to_numpy(dtype=bool)[known] if "chosen" in history else gic == gic.min()
+    k = int(np.argmax(chosen))
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="features in the model", ylabel="GIC")
+        axes.plot(size, gic, color=BLUE, marker=".", label="GIC")
+        axes.axvline(size[k], color=RED, linewidth=1, linestyle="--", label="chosen")
+        _legend(axes)
+
+    text = (
+        f"The criterion along {len(history)} penalties, from the largest down: the lower, the better. Chosen: "
+        f"λ = {digits(penalty[k])} with {size[k]:.0f} features and a GIC of {digits(gic[k])}."
+    )
+    return Figure("GIC path of the first subset", text, draw)
+
+
+def objective_path(history: DataFrame) -> Figure:
+    """Return the objective against the number of columns presented, one epoch after the other, a row for each block."""
+    presented, objective, epoch = _columns(history, "n_presented", "objective", "epoch")
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="columns presented", ylabel="objective")
+        axes.plot(presented, objective, color=BLUE, marker="." if len(presented) < 50 else "")
+        for at in presented[np.append(np.diff(epoch) > 0, True)]:
+            axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
+
+    text = (
+        f"The objective fell from {digits(objective[0])} to {digits(objective[-1])} while {presented[-1]:,.0f} columns "
+        f"were presented; dashed lines end the {len(np.unique(epoch))} passes."
+    )
+    return Figure("Objective as columns were presented", text, draw)
+
+
+def passes(history: DataFrame) -> Figure:
+    """Return the objective and the duality gap of FGM against the number of features, a point for each pass."""
+    number, features, objective, gap = _columns(history, "pass", "features", "objective", "gap")
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="features in the model", ylabel="objective")
+        axes.plot(features, objective, color=BLUE, marker=".", label="objective")
+        gaps = _second(axes)
+        gaps.plot(features, gap, color=RED, linestyle="--", marker="x", label="duality gap before the pass")
+        gaps.set(ylabel="gap relative to the objective", ylim=(0.0, 1.05))
+        _legend(axes, gaps)
+
+    text = (
+        f"{number[-1]:.0f} passes over all columns, a point for each: the objective (solid) went from "
+        f"{digits(objective[0])} to {digits(objective[-1])} with {features[-1]:.0f} features in the end, the duality "
+        f"gap (dashed) from {digits(gap[0])} to {digits(gap[-1])}."
+    )
+    return Figure("Objective against the number of features", text, draw)
+
+
+def size_curve(history: DataFrame) -> Figure:
+    """Return a metric on held-out rows, with its standard error, against the number of features."""
+    metric = str(history.columns[1])
+    features, mean, error, chosen = _columns(history, "features", metric, "standard_error", "chosen")
+    at = int(np.argmax(chosen))
+
+    def draw(axes: Any) -> None:
+        axes.set(xscale="log", xlabel="features", ylabel=metric)
+        axes.errorbar(features, mean, yerr=error, color=BLUE, marker=".", capsize=3, label="mean ± standard error")
+        if "best" in history:
+            (best,) = features[history["best"].to_numpy(dtype=bool)]
+            axes.axvline(best, color=GREY, linewidth=1, linestyle=":", label="best")
+        axes.axvline(features[at], color=RED, linewidth=1, linestyle="--", label="chosen")
+        _sizes(axes, features)
+        _legend(axes)
+
+    n_folds = sum(str(name).startswith("fold_") for name in history.columns)
+    text = (
+        f"The {metric} on rows held out, its mean over {n_folds} folds with the standard error of that, against the "
+        f"number of features. Chosen: {features[at]:,.0f} features, {metric} {digits(mean[at])} ± {digits(error[at])}."
+        f"{_of_the_best(history)} The folds that chose it judge it a little too well; rows that were held out from the "
+        f"start judge it fairly."
+    )
+    return Figure("Cross-validation of the number of features", text, draw)
+
+
+def _of_the_best(history: DataFrame) -> str:
+    """Return in words what predicts best, where several methods were compared and that is not what was chosen."""
+    if "best" not in history:
+        return ""
+    metric = str(history.columns[1])
+    features, mean, error, worse_by, noise = _columns(
+        history, "features", metric, "standard_error", "worse_by", "worse_by_error"
+    )
+    at, best = (int(np.argmax(history[name].to_numpy(dtype=bool))) for name in ("chosen", "best"))
+    drawn = " Drawn is the best method of so many features."
+    if at == best:
+        return f"{drawn} No other number predicts better."
+    return (
+        f"{drawn} Best: {features[best]:,.0f} features, {metric} {digits(mean[best])} ± {digits(error[best])}. The "
+        f"chosen ones are worse by {digits(worse_by[at])} ± {digits(noise[at])}, paired over the folds."
+    )
+
+
+def learning_curve(history: DataFrame) -> Figure:
+    """Return the progressive validation loss, the mean loss of rows before training on them, pass after pass."""
+    rows, loss, number = _columns(history, "rows_seen", "mean_loss", "pass")
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="rows", ylabel="mean loss")
+        axes.plot(rows, loss, color=BLUE, marker="o", markersize=3)
+        for at in rows[1:][np.diff(number) > 0]:
+            axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
+
+    text = (
+        f"The mean loss of rows before they were learnt from went from {digits(loss[0])} to {digits(loss[-1])} over "
+        f"{rows[-1]:,.0f} rows in {len(np.unique(number))} passes."
+    )
+    return Figure("Progressive validation: mean loss of rows before training on them", text, draw)
+
+
+def trace(history: DataFrame) -> Figure:
+    """Return the objective while workers push updates, with the staleness of the predictions they started from.
+
+    Against time; where no time was taken, against the versions.
+    """
+    axis = "seconds" if bool((history["seconds"] > 0).any()) else "version"
+    moment, staleness, accepted, objective = _columns(history, axis, "staleness", "accepted", "objective")
+    refused = accepted == 0
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel=axis, ylabel="objective")
+        axes.plot(moment, objective, color=BLUE, label="objective")
+        axes.plot(moment[refused], objective[refused], "|", color=RED, label="rejected")
+        ages = _second(axes)
+        ages.plot(moment, staleness, ".", color=GREY, markersize=2, label="staleness")
+        ages.set_ylabel("versions behind")
+        _legend(axes, ages)
+
+    text = (
+        f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), took the objective "
+        f"from {digits(objective[0])} to {digits(objective[-1])}; they were {staleness.mean():.1f} versions behind on "
+        f"average (dots)."
+    )
+    return Figure("Objective and staleness of every push", text, draw)
+
+
+class History(NamedTuple):
+    """A kind of history: the columns that its figure needs."""
+
+    columns: set[str]
+    figure: Callable[[DataFrame], Figure | None]
+
+
+HISTORIES = {
+    "criterion path": History({"lambda", "gic", "df"}, criterion_path),
+    "blocks of columns": History({"n_presented", "objective", "epoch"}, objective_path),
+    "pushes": History({"seconds", "version", "staleness", "accepted", "objective"}, trace),
+    "passes": History({"pass", "features", "objective", "gap"}, passes),
+    "cross-validation": History({"features", "standard_error", "chosen"}, size_curve),
+    "rows": History({"rows_seen", "mean_loss", "pass"}, learning_curve),
+}
+"""By the kind of history, as results name it."""
+
+
+def quality_figures(test: QualityRecord, target: str) -> dict[str, Figure]:
+    """Return the figures of the test rows by the kind of plot: calibration, residuals, sizes, as far as known."""
+    found = {}
+    if len(test.calibration) > 1:
+        found["calibration"] = calibration(test, target)
+    if sum(test.residual_counts):
+        found["residuals"] = residuals(test, target)
+    if len(test.sizes) > 1:
+        found["sizes"] = first_features(test)
+    return found
+
+
+def calibration(test: QualityRecord, target: str) -> Figure:
+    """Return what was observed against what was predicted, a point for each tenth of the test rows."""
+    bins, what = test.calibration, "share of the class" if test.labels else target or "target"
+    predicted, observed = (np.array([getattr(one, name) for one in bins]) for name in ("predicted", "observed"))
+    half = np.array([one.high - one.observed for one in bins])
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel=_plain(f"predicted {short(what)}"), ylabel=_plain(f"observed {short(what)}"))
+        ends = [min(predicted.min(), observed.min()), max(predicted.max(), observed.max())]
+        axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
+        axes.errorbar(predicted, observed, half, color=BLUE, marker="o", markersize=4, linestyle="none", capsize=2)
+
+    off = int((np.abs(observed - predicted) > half).sum())
+    text = (
+        f"Test rows in {len(bins)} groups by rising prediction: the mean of the target ({target or 'y'}) in each, with "
+        f"its 95 % interval, against the mean prediction. On the dashed line both agree; {off} of {len(bins)} groups "
+        f"lie farther from it than their interval. Lowest group: predicted {digits(predicted[0])}, observed "
+        f"{digits(observed[0])}; highest: predicted {digits(predicted[-1])}, observed {digits(observed[-1])}."
+    )
+    return Figure("Calibration", text, draw)
+
+
+def residuals(test: QualityRecord, target: str) -> Figure:
+    """Return how many test rows have which residual."""
+    number, bounds = np.array(test.residual_counts), np.array(test.residual_edges)
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel=_plain(f"{short(target or 'target')} - prediction"), ylabel="test rows")
+        axes.stairs(number, bounds, fill=True, color=BLUE)
+        axes.axvline(0.0, color=RED, linewidth=1, linestyle="--")
+
+    centres = (bounds[1:] + bounds[:-1]) / 2
+    share = np.cumsum(number) / max(1, number.sum())
+    low, high = (centres[int(np.searchsorted(share, at))] for at in (0.1, 0.9))
+    text = (
+        f"Residuals, target less prediction, of {number.sum():,} test rows; four fifths lie between about "
+        f"{digits(low)} and {digits(high)}. The outermost half per cent on each side is drawn at the edge."
+    )
+    return Figure("Residuals", text, draw)
+
+
+def first_features(test: QualityRecord) -> Figure:
+    """Return a metric of the model's first features, the others held at their means."""
+    metric, sizes, values = test.metric_by_size, test.sizes, test.values
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="first features of the model", ylabel=metric, xscale="log")
+        axes.plot(sizes, values, color=BLUE, marker="o", markersize=4)
+        _sizes(axes, sizes)
+
+    enough = next(
+        (s for s, v in zip(sizes, values, strict=True) if v >= values[0] + 0.95 * (values[-1] - values[0])), 0
+    )
+    text = (
+        f"{metric} on the first test rows where only the first features of the list count and those after them are "
+        f"held at their means; the model is not fitted again. With {sizes[0]}: {digits(values[0])}, with {sizes[-1]}: "
+        f"{digits(values[-1])}; {enough} give nearly all of it."
+    )
+    return Figure(f"{metric} against the number of features".capitalize(), text, draw)
+
+
+class Effect(NamedTuple):
+    """A bar of `effects`: a feature, how much it matters, and from where to where that may be."""
+
+    name: str
+    value: float
+    low: float = np.nan
+    high: float = np.nan
+
+
+def effects(found: Sequence[Effect], per: str, of: str = "the prediction") -> Figure:
+    """Return the effects of features as bars, the first on top, with their 95 % intervals where these are known.
+
+    Parameters
+    ----------
+    found : sequence of Effect
+    per : str
+        Of what change of the feature: "standard deviation", or "unit".
+    of : str
+        What changes: the target's name, or "log-odds".
+    """
+    value, low, high = (np.array([getattr(one, name) for one in found]) for name in ("value", "low", "high"))
+    is_known = np.isfinite(low) & np.isfinite(high)
+
+    def draw(axes: Any) -> None:
+        at = _bars(axes, [one.name for one in found], value, [RED if one < 0 else BLUE for one in value])
+        reach = np.maximum([value - low, high - value], 0.0)[:, is_known]
+        axes.errorbar(value[is_known], at[is_known], xerr=reach, fmt="none", ecolor=INK, capsize=2, linewidth=1)
+        axes.axvline(0.0, color=GREY, linewidth=1)
+        axes.set_xlabel(_plain(f"change of {short(of)} per {per}"))
+
+    k = int(np.argmax(np.abs(value)))
+    between = f" ({digits(low[k])} to {digits(high[k])})" if is_known[k] else ""
+    text = (
+        f"How much {of} changes where a feature grows by one {per}, the others being as they are"
+        f"{', with 95 % intervals' if is_known.any() else ''}; {len(found)} features, the most important on top. "
+        f"Largest: {found[k].name} {digits(value[k])}{between}."
+    )
+    return Figure("Effects", text, draw, len(found) - 6)
+
+
+class Score(NamedTuple):
+    """A bar of `scores`."""
+
+    name: str
+    value: float
+    is_selected: bool
+
+
+def scores(found: Sequence[Score], kind: str, threshold: float | None = None) -> Figure:
+    """Return the greatest scores as bars: of selected features filled, of others hollow.
+
+    Parameters
+    ----------
+    found : sequence of Score
+        By falling score.
+    kind : str
+        What the scores are.
+    threshold : float, optional
+        A line to compare with.
+    """
+
+    def draw(axes: Any) -> None:
+        _bars(axes, [one.name for one in found], [one.value for one in found], BLUE, [one.is_selected for one in found])
+        axes.set(xlabel=kind, **({"xlim": (0.0, 1.02)} if kind == "inclusion frequency" else {}))
+        if threshold is not None:
+            axes.axvline(threshold, color=RED, linewidth=1, linestyle="--")
+
+    n_selected = sum(one.is_selected for one in found)
+    line = "" if threshold is None else f"; the dashed line is at {digits(threshold)}"
+    text = (
+        f"The {len(found)} features with the greatest scores, {n_selected} of them selected (filled bars){line}. "
+        f"Greatest: {found[0].name} {digits(found[0].value)}; last shown: {found[-1].name} {digits(found[-1].value)}."
+    )
+    title = "Inclusion frequencies" if kind == "inclusion frequency" else "Scores"
+    return Figure(title, text, draw, len(found) - 6)
+
+
+def metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], metric: str) -> Figure:
+    """Return a metric against the number of selected features, one line for each method.
+
+    Parameters
+    ----------
+    lines : mapping of str to (sequence of int, sequence of float)
+        Numbers of features, rising, and the metric at each.
+    metric : str
+        Its name.
+    """
+    every = sorted({size for sizes, _ in lines.values() for size in sizes})
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="selected features", ylabel=f"{metric} on the test rows")
+        for k, (name, (sizes, values)) in enumerate(lines.items()):
+            style, marker = LINE_STYLES[k % len(LINE_STYLES)], MARKERS[k % len(MARKERS)]
+            colour = LINE_COLOURS[k % len(LINE_COLOURS)]
+            axes.plot(sizes, values, color=colour, linestyle=style, marker=marker, markersize=4, label=_plain(name))
+        axes.set_xticks(every)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+
+    text = f"A line for each method and its settings, from {every[0]} to {every[-1]} features; numbers are below."
+    return Figure(f"{metric} against the number of features", text, draw, len(lines))
+
+
+def short(name: str, longest: int = LONGEST_NAME) -> str:
+    """Return a name without its middle where it is long: beginnings and ends of names tell them apart.
+
+    Examples
+    --------
+    >>> short("Origin airport of the flight before=HOU", 20)
+    'Origin ai…before=HOU'
+    """
+    name = " ".join(name.split())
+    return name if len(name) <= longest else f"{name[: (longest - 1) // 2]}…{name[-(longest // 2) :]}"
+
+
+def _bars(axes: Any, names: Iterable[str], values: Any, colours: Any, filled: Sequence[bool] | None = None) -> Any:
+    """Draw bars from the top down; return where they are."""
+    labels = [_plain(short(name)) for name in names]
+    at = -np.arange(len(labels), dtype=float)
+    bars = axes.barh(at, values, height=0.65, color=colours, edgecolor=colours)
+    for bar, is_filled in zip(bars, filled or (), strict=False):
+        bar.set_fill(is_filled)
+    axes.set_yticks(at, labels)
+    axes.set_ylim(at[-1] - 0.7, 0.7)
+    return at
+
+
+def _sizes(axes: Any, sizes: Any) -> None:
+    """Put a tick at each number of features; `keep_apart` leaves out what there is no room for."""
+    axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+    axes.minorticks_off()
+
+
+def _columns(history: DataFrame, *names: str) -> list[np.ndarray]:
+    return [history[name].to_numpy(dtype=float) for name in names]
+
+
+def _second(axes: Any) -> Any:
+    """Return axes with a scale of their own, at the right of the same figure."""
+    second = axes.twinx()
+    second.spines["right"].set_visible(True)
+    return second
+
+
+def _legend(axes: Any, *others: Any) -> None:
+    """Name what is drawn on axes that share a figure, above them."""
+    found = [one.get_legend_handles_labels() for one in (axes, *others)]
+    handles, labels = ([one for of_axes in found for one in of_axes[k]] for k in (0, 1))
+    axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib does not take for a formula, or for a line that has no name."""
+    return text.replace("$", r"\$").removeprefix("_")
+
+
+_NAMES_OF_PARTS = re.compile(
+    r' id="(?:figure|axes|patch|line2d|xtick|ytick|text|legend|matplotlib\.axis|LineCollection|PathCollection)_\d+"'
+)
+"""Which nothing refers to."""
