@@ -21,6 +21,7 @@ _PLACE_OF = {
     "ingest": "daskfs.sources.ingest:ingest",
     "open_cluster": "daskfs.cluster.open:open_cluster",
     "load": "daskfs.applied.model:load",
+    "examine": "daskfs.pipeline.examining:examine",
     "SelectionResult": "daskfs.result:SelectionResult",
     "DaskfsError": "daskfs.errors:DaskfsError",
 }
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from daskfs.model_selection.selection_cv import SelectionCV as SelectionCV
     from daskfs.model_selection.split_inference import SplitInference as SplitInference
     from daskfs.model_selection.stability import StabilitySelection as StabilitySelection
+    from daskfs.pipeline.examining import examine as examine
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution
     from daskfs.selectors.fgm.selector import FGM as FGM

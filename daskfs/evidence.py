@@ -37,8 +37,8 @@ class DataRecord:
     """Of a target that is a category: what is counted, in the order of its codes."""
     split: str
     """How the test rows were chosen; empty where there are none."""
-    nbytes: int
-    """Of the matrix."""
+    nbytes: int | None
+    """Of the matrix; None where there was none."""
     n_columns: int | None
     """Of the table that the features were encoded from; None where there was no table."""
     n_missing: int | None

@@ -123,6 +123,14 @@ class Split(Section):
             )
         return self
 
+    @property
+    def in_words(self) -> str:
+        """How the test rows are chosen."""
+        if self.by not in ("random", "order"):
+            return f"rows whose {self.by!r} is {self.test}"
+        how = f"drawn at random, seed {self.random_state}" if self.by == "random" else "the last of the source"
+        return f"{self.test:.0%} of the rows, {how}"
+
 
 Select: TypeAlias = Annotated[
     Annotated[SerializeAsAny[AnySelection], Tag("one")]

@@ -9,6 +9,9 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from copy import copy
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,12 +40,14 @@ from daskfs.metrics import (
     interval_of,
     metric_of,
 )
+from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.result import SelectionResult, greatest_scores, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES
 from daskfs.selectors.shared.responses import sigmoid
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.signal_beyond import signal_beyond
+from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__
 
@@ -135,6 +140,62 @@ class Predicted(NamedTuple):
         return metric_of(metric, self.y, given, self.weight, self.classes)
 
 
+def evidence_of_stream(
+    source: SparseSource,
+    split: str,
+    selector: BaseSelector,
+    result: SelectionResult,
+    tested: Predicted | None,
+    baseline: float,
+) -> EvidenceRecord:
+    """Return what a report tells of what was learnt from rows that no store keeps: what needs them again is left out.
+
+    Parameters
+    ----------
+    source : SparseSource
+    split : str
+        How test rows were chosen, in words.
+    selector : BaseSelector
+    result : SelectionResult
+        With metrics.
+    tested : Predicted, optional
+        The test rows, where there are any.
+    baseline : float
+        What the baseline predicts for each of them.
+    """
+    document, classes = source.describe(), source.target_classes
+    table = result.table.head(MOST_DESCRIBED)
+    deviations = table["deviation"] if "deviation" in table else [np.nan] * len(table)
+    of_classes = coefficients_by_class(selector, len(table))
+    warnings = [*source.suspicions, *(str(note) for note in result.notes if isinstance(note, Suspicion))]
+    record = None
+    if tested is not None:
+        record = record_of_test(tested, baseline, result.metrics, classes)
+        warnings += doubts_of_test(tested, record, result.metrics)
+    return EvidenceRecord(
+        data=DataRecord(
+            source=without_folder(str(document.get("description") or source.kind)),
+            target=", ".join(source.target_names),
+            classes=classes,
+            split=split,
+            nbytes=None,
+            n_columns=None,
+            n_missing=None,
+            n_constant=None,
+            missing=[MissingRecord(**one) for one in source.missing],
+        ),
+        features=[
+            FeatureRecord(str(name), _finite(float(deviation)), None, None, by_class)
+            for name, deviation, by_class in zip(table["name"], deviations, of_classes, strict=True)
+        ],
+        warnings=list(dict.fromkeys(warnings)),
+        test=record,
+        command=COMMAND,
+        versions=versions(),
+        class_labels=class_labels(selector, classes),
+    )
+
+
 def evidence_of(
     store: Matrix,
     train: Matrix,
@@ -145,6 +206,7 @@ def evidence_of(
     tested: Predicted | None,
     refitted: Predicted | None = None,
     suspicions: Sequence[str] = (),
+    classes: list[str] | None = None,
 ) -> EvidenceRecord:
     """Return what a report tells of a selection on the rows of a store.
 
@@ -162,9 +224,11 @@ def evidence_of(
         Where there are test rows with a target; and by the refit that the pipeline asked for.
     suspicions : sequence of str
         What people were told to look at before the run.
+    classes : list of str, optional
+        What the numbers of classes stand for, where `store` does not say it.
     """
     sample = _Sample(store, train if test is None else test, selector, result)
-    data = _data_of(store, selector, split)
+    data = _data_of(store, split, classes)
     warnings = [*suspicions, *(str(note) for note in result.notes if isinstance(note, Suspicion))]
     warnings += [*_polygenic(train, selector)]
     warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
@@ -188,6 +252,69 @@ def evidence_of(
     )
 
 
+def examine(selector: BaseSelector, train: Any, test: Any = None) -> SelectionResult:
+    """Return the result of a fitted selector with all that reports and plots tell of a run beside it.
+
+    Parameters
+    ----------
+    selector : fitted selector
+        Its ``result_`` becomes the one that is returned.
+    train : store, or tuple (X, y) or (X, y, sample_weight)
+        What it was fitted to.
+    test : store, or tuple (X, y) or (X, y, sample_weight), optional
+        Rows that the fit has not seen, for metrics, their intervals, calibration, residuals.
+
+    Returns
+    -------
+    SelectionResult
+        ``save(folder)`` keeps it, and ``daskfs report folder`` writes its page.
+
+    Raises
+    ------
+    DataError
+        Other columns than those of the fit, or values that are not finite.
+
+    Examples
+    --------
+    >>> from daskfs import FGM, examine
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 4))
+    >>> y = 3 * X[:, 1] + rng.standard_normal(300)
+    >>> fgm = FGM(1).fit(X[:200], y[:200])
+    >>> result = examine(fgm, (X[:200], y[:200]), test=(X[200:], y[200:]))
+    >>> sorted(result.metrics), result.evidence.test.n_rows, list(result.figures())[:2]
+    (['mae', 'r2', 'rmse'], 100, ['effects', 'coefficients'])
+    """
+    fitted = copy(selector)
+    with ExitStack() as opened:
+
+        def matrix_of(rows: Any) -> Matrix:
+            given = rows if isinstance(rows, tuple) else (rows, None)
+            labels = getattr(selector, "classes_", None)
+            X, y, weight = (*given, None)[:3]
+            matrix, numbered = opened.enter_context(selector._opened(X, y, weight, labels, is_first=False))
+            if numbered is not None:  # the matrix has the labels' numbers
+                fitted.classes_ = np.arange(len(numbered), dtype=np.float64)
+            return matrix
+
+        known, unseen = matrix_of(train), None if test is None else matrix_of(test)
+        result = replace(selector.result_)
+        texts = None if fitted.__dict__.get("classes_") is None else [str(label) for label in selector.classes_]
+        tested = None
+        if unseen is not None:
+            predictor = linear_predictor(fitted.predictor(), Run(unseen, "evaluate"))
+            y = unseen.read_target()
+            assert y is not None
+            tested = Predicted.by(fitted, y, predictor, unseen.read_weight())
+            wanted = ("rmse", "mae", "r2") if not tested.loss.is_classifier else tested.loss.default_metrics
+            result.metrics = tested.metrics(wanted)
+        found = evidence_of(known, known, unseen, "", fitted, result, tested, classes=texts)
+        result.evidence = replace(found, command="")
+    selector.result_ = result
+    return result
+
+
 def versions() -> dict[str, str]:
     """Return the versions of what a result depends on."""
     from importlib.metadata import version
@@ -207,17 +334,17 @@ def selector_classifies(selector: BaseSelector) -> bool:
     return getattr(selector, "classes_", None) is not None
 
 
-def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
+def _data_of(store: Matrix, split: str, classes: list[str] | None) -> DataRecord:
     source: Mapping[str, Any] = store.source if isinstance(store, FeatureStore) else {}
     targets = store.target_names if isinstance(store, FeatureStore) else ()
-    (n_samples, n_features), classes = store.shape, store.target_classes
+    (n_samples, n_features), of_store = store.shape, store.target_classes
     several = source.get("table_columns")
     n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
     known = store.column_statistics() if n_features <= MOST_FEATURES else None
     return DataRecord(
-        source=_without_folder(str(source.get("description") or source.get("kind") or type(store).__name__)),
+        source=without_folder(str(source.get("description") or source.get("kind") or type(store).__name__)),
         target=", ".join(targets),
-        classes=None if classes is None else list(classes),
+        classes=classes if of_store is None else list(of_store),
         split=split,
         nbytes=n_samples * n_features * store.dtype.itemsize,
         n_columns=n_columns,
@@ -227,12 +354,12 @@ def _data_of(store: Matrix, selector: BaseSelector, split: str) -> DataRecord:
     )
 
 
-def _without_folder(source: str) -> str:
+def without_folder(source: str) -> str:
     """Return what a report, which is shown to others, says of a source: a file's name, and not where people keep it.
 
     Examples
     --------
-    >>> _without_folder("/home/ann/trial/sales-*.csv and 3 more"), _without_folder("s3://bucket/sales.csv")
+    >>> without_folder("/home/ann/trial/sales-*.csv and 3 more"), without_folder("s3://bucket/sales.csv")
     ('sales-*.csv and 3 more', 's3://bucket/sales.csv')
     """
     return Path(source).name if Path(source).is_absolute() else source
@@ -384,16 +511,21 @@ def coefficients_by_class(selector: BaseSelector, n_features: int) -> list[list[
 
     Of more than 30 classes there are none either: nobody reads so wide a table.
     """
-    coef = selector.coef_
-    if coef.ndim == 1 or len(coef) > MOST_CLASSES:
+    coef = selector.coef_.T
+    if coef.ndim == 1 or coef.shape[1] > MOST_CLASSES:
         return [None] * n_features
-    chosen = coef if selector.made_ is not None else coef[:, selector.selected_[:n_features].astype(np.int64)]
-    return [[_finite(float(value)) for value in column] for column in chosen[:, :n_features].T]
+    if selector.made_ is None:
+        predictor = selector.predictor()
+        coef = predictor.coef[np.searchsorted(predictor.columns, selector.selected_)]
+    return [[_finite(value) for value in of_feature] for of_feature in coef[:n_features].tolist()]
 
 
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
     """Return the table's columns that some features were encoded from: their own names where there was no table."""
-    several = store.source.get("table_columns") if isinstance(store, FeatureStore) else None
+    if not isinstance(store, FeatureStore):
+        of = store.table_columns
+        return names if of is None else [str(of[int(j)]) for j in index]
+    several = store.source.get("table_columns")
     if not several:
         return names
     spans = sorted((first, stop, name) for name, (first, stop) in several.items())
@@ -412,20 +544,35 @@ def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return np.abs(unit(X).T @ unit(Z))
 
 
+class Constant:
+    """The prediction that is the same for every row, from targets that come piece by piece: the mean, or a class."""
+
+    def __init__(self, *, is_class: bool) -> None:
+        self.is_class, self._total, self._n, self._rows = is_class, 0.0, Counter[float](), 0.0
+
+    def update(self, y: np.ndarray, weight: np.ndarray | None) -> None:
+        """Take some more rows."""
+        w = np.ones(len(y)) if weight is None else weight
+        if self.is_class:
+            labels, codes = np.unique(y, return_inverse=True)
+            self._n.update(dict(zip(labels.tolist(), np.bincount(codes, weights=w).tolist(), strict=True)))
+        self._total, self._rows = self._total + float(y @ w), self._rows + float(w.sum())
+
+    @property
+    def value(self) -> float:
+        """The mean, or the most frequent label."""
+        return max(self._n, key=lambda label: self._n[label]) if self.is_class else self._total / self._rows
+
+
 def _baseline(train: Matrix, tested: Predicted) -> float:
     """Return the mean, or the most frequent label, of the training rows, which are read piece by piece."""
-    total: Counter[float] = Counter()
-    of_numbers = of_rows = 0.0
+    constant = Constant(is_class=tested.loss.is_classifier)
     for start in range(0, train.shape[0], PIECE_ROWS):
         rows = slice(start, min(start + PIECE_ROWS, train.shape[0]))
-        y, weight = train.read_target(rows), train.read_weight(rows)
+        y = train.read_target(rows)
         assert y is not None
-        w = np.ones(len(y)) if weight is None else weight
-        if tested.loss.is_classifier:
-            labels, codes = np.unique(y, return_inverse=True)
-            total.update(dict(zip(labels.tolist(), np.bincount(codes, weights=w).tolist(), strict=True)))
-        of_numbers, of_rows = of_numbers + float(y @ w), of_rows + float(w.sum())
-    return max(total, key=lambda label: total[label]) if total else of_numbers / of_rows
+        constant.update(y, train.read_weight(rows))
+    return constant.value
 
 
 def record_of_test(

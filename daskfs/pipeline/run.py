@@ -24,7 +24,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.compile_ahead import compile_ahead
-from daskfs.pipeline.config import Pipeline, Split
+from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.pipeline.examining import Predicted, evidence_of
 from daskfs.pipeline.folder import RunFolder, check_output
@@ -371,7 +371,7 @@ class _Run:
         encoder = self._encoder_of(store)
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
-        words = _words_of(pipeline.split)
+        words = "" if pipeline.split is None else pipeline.split.in_words
         told = () if self.source is None else self.source.suspicions
         result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested, told)
         result.store_digest = store.digest
@@ -472,18 +472,6 @@ def make_store(
         client=client,
         storage_options=pipeline.storage_options,
     )
-
-
-def _words_of(split: Split | None) -> str:
-    """Say how the test rows were chosen."""
-    if split is None:
-        return ""
-    if split.by not in ("random", "order"):
-        return f"rows whose {split.by!r} is {split.test}"
-    if isinstance(split.test, float):
-        how = f"drawn at random, seed {split.random_state}" if split.by == "random" else "the last of the source"
-        return f"{split.test:.0%} of the rows, {how}"
-    return f"{split.test} by {split.by}"
 
 
 def _true_features(store: Stored) -> list[int]:

@@ -21,11 +21,12 @@ from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
+from daskfs.losses import find_loss
 from daskfs.methods import find_method
 from daskfs.parameters import parameters_of
 from daskfs.pipeline.applying import model_of_stream
 from daskfs.pipeline.config import Pipeline, Split
-from daskfs.pipeline.examining import Predicted
+from daskfs.pipeline.examining import Constant, Predicted, evidence_of_stream
 from daskfs.pipeline.folder import RunFolder
 from daskfs.pipeline.planning import limits_of
 from daskfs.pipeline.stream_plan import available_nbytes
@@ -128,8 +129,11 @@ class StreamRun:
             self.models.append(model)
             model.save(folder)
         result: SelectionResult = selector.result_
-        if holdout is not None:
-            result.metrics = self._evaluate(selector, holdout)
+        tested, baseline = (None, 0.0) if holdout is None else self._tested(selector, holdout)
+        if tested is not None:
+            result.metrics = tested.metrics(pipeline.evaluate.metrics_of(tested.loss))
+        words = "" if pipeline.split is None else pipeline.split.in_words
+        result.evidence = evidence_of_stream(self.source, words, selector, result, tested, baseline)
         result.notes = list(dict.fromkeys([*self.source.notes, *result.notes]))
         limits = limits_of(pipeline.cluster)
         result.memory |= {"limit_nbytes": limits.by_process, "measured_nbytes": {"client": peak_memory_nbytes()}}
@@ -159,14 +163,21 @@ class StreamRun:
         self.steps.say(line)
         self.steps.tell(line)
 
-    def _evaluate(self, selector: Any, holdout: Holdout) -> dict[str, float]:
-        """Return the metrics of the rows that were left out, read in a second pass."""
+    def _tested(self, selector: Any, holdout: Holdout) -> tuple[Predicted, float]:
+        """Return the rows that were left out, read in a second pass, and the baseline that the others give."""
         self.steps.say("evaluate: reading the test rows")
-        y, weight, predictor = selector.predictors_of(self.source, keep=holdout.is_test)
+        constant = Constant(is_class=find_loss(selector.loss_).is_classifier)
+
+        def is_test(block: SparseBlock) -> np.ndarray:
+            found = holdout.is_test(block)
+            if block.y is not None:
+                constant.update(block.y[~found], None if block.weight is None else block.weight[~found])
+            return found
+
+        y, weight, predictor = selector.predictors_of(self.source, keep=is_test)
         if not len(y):
             raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
-        tested = Predicted.by(selector, y, predictor, weight)
-        return tested.metrics(self.pipeline.evaluate.metrics_of(tested.loss))
+        return Predicted.by(selector, y, predictor, weight), constant.value
 
 
 class Holdout:

@@ -117,7 +117,8 @@ class Opens(Transforms, SettlesLoss):
         if not is_first:
             columns = np.arange(self._n_columns)
             values = self._columns_of(X, columns, self.encoder_)
-            return ArrayMatrix(values, coded, weight, self.encoder_.feature_names), labels
+            of = np.array([name for name, (start, stop) in self.encoder_.spans.items() for _ in range(start, stop)])
+            return ArrayMatrix(values, coded, weight, self.encoder_.feature_names, table_columns=of), labels
         matrix, self._table_notes = begun(X, y, weight, self._setting("schema"), coded, type(self).__name__)
         return matrix, labels
 
