@@ -102,9 +102,9 @@ def keep_apart(axes: Any) -> None:
     """Leave out the labels of ticks that would run into those before them, measured as they are drawn."""
     axes.get_figure(root=True).draw_without_rendering()
     for axis, across in ((axes.xaxis, True), (axes.yaxis, False)):
-        kept, end = [], -np.inf
+        kept, end, (lowest, highest) = [], -np.inf, sorted(axis.get_view_interval())
         ticks = list(zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=False))
-        boxes = [(at, label, label.get_window_extent()) for at, label in ticks if label.get_text()]
+        boxes = [(at, label, label.get_window_extent()) for at, label in ticks if lowest <= at <= highest]
         for at, label, box in sorted(boxes, key=lambda one: one[2].x0 if across else one[2].y0):
             first, last = (box.x0 - 3, box.x1) if across else (box.y0, box.y1)
             if first > end:
@@ -304,7 +304,7 @@ def calibration(test: QualityRecord, target: str) -> Figure:
     half = np.array([one.high - one.observed for one in bins])
 
     def draw(axes: Any) -> None:
-        axes.set(xlabel=_plain(f"predicted {short(what)}"), ylabel=_plain(f"observed {short(what)}"))
+        axes.set(xlabel=_plain(f"predicted {short(what)}"), ylabel="observed")
         ends = [min(predicted.min(), observed.min()), max(predicted.max(), observed.max())]
         axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
         axes.errorbar(predicted, observed, half, color=BLUE, marker="o", markersize=4, linestyle="none", capsize=2)
@@ -386,7 +386,7 @@ def effects(found: Sequence[Effect], per: str, of: str = "the prediction") -> Fi
         reach = np.maximum([value - low, high - value], 0.0)[:, is_known]
         axes.errorbar(value[is_known], at[is_known], xerr=reach, fmt="none", ecolor=INK, capsize=2, linewidth=1)
         axes.axvline(0.0, color=GREY, linewidth=1)
-        axes.set_xlabel(_plain(f"change of {short(of)} per {per}"))
+        axes.set_xlabel(_plain(f"{short(of)} per {per}"), loc="right")
 
     k = int(np.argmax(np.abs(value)))
     between = f" ({digits(low[k])} to {digits(high[k])})" if is_known[k] else ""
@@ -421,7 +421,9 @@ def scores(found: Sequence[Score], kind: str, threshold: float | None = None) ->
 
     def draw(axes: Any) -> None:
         _bars(axes, [one.name for one in found], [one.value for one in found], BLUE, [one.is_selected for one in found])
-        axes.set(xlabel=kind, **({"xlim": (0.0, 1.02)} if kind == "inclusion frequency" else {}))
+        axes.set_xlabel(kind, loc="right")
+        if kind == "inclusion frequency":
+            axes.set_xlim(0.0, 1.02)
         if threshold is not None:
             axes.axvline(threshold, color=RED, linewidth=1, linestyle="--")
 

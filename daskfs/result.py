@@ -546,7 +546,7 @@ class SelectionResult:
         """What a coefficient changes: the target, by its name, or the log-odds of a class."""
         test = None if self.evidence is None else self.evidence.test
         if self.are_norms:
-            return "the log-odds of the classes (norm)"
+            return "log-odds (norm over the classes)"
         if self.parameters.get("loss") == "logistic" or (test is not None and test.labels):
             return "log-odds"
         return (self.evidence.data.target if self.evidence is not None else "") or "the prediction"

@@ -173,7 +173,7 @@ def test_plot_draws_what_it_is_asked_for(with_evidence):
     assert widths["coefficients"] == table["coef"].tolist()
     assert widths["effects"][0] == 2.0 * table["coef"][0]
     assert with_evidence.plot(kind="history").get_xlabel() == "features in the model"
-    assert with_evidence.plot(kind="calibration").get_ylabel() == "observed <y>"
+    assert with_evidence.plot(kind="calibration").get_ylabel() == "observed"
     assert list(with_evidence.plot(kind="sizes").lines[0].get_ydata()) == [0.2, 0.5]
     mpl.pyplot.close("all")
 

@@ -113,14 +113,14 @@ def asked(result: SelectionResult) -> Html:
             rows.append(["test rows", f"{test.n_rows:,}" + f": {data.split}" * bool(data.split)])
         columns = "" if data.n_columns is None else f", from {data.n_columns:,} columns of the table"
         rows.append(["features", features + columns])
-        if data.n_missing is not None:
+        if data.n_missing is not None and not data.missing:
             encoded = "" if data.n_columns is None else " after encoding"
             rows.append(["missing values", f"{data.n_missing:,}{encoded}"])
         if data.n_constant:
             rows.append(["constant features", f"{data.n_constant:,}"])
     rows += [
         ["selected", f"{len(result.table):,} features"],
-        ["intercept", shown(result.intercept)],
+        *([["intercept", shown(result.intercept)]] if math.isfinite(result.intercept) else []),
         *([["refit", _refit(result)]] if result.refit is not None else []),
     ]
     return section("What was asked of which data", table([], rows, name="What was asked of which data"))

@@ -1,0 +1,142 @@
+"""The pages of runs, and of Python fits, as people read them."""
+
+import html
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskfs import OnlineSubstitution, examine
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.drafting import draft
+from daskfs.pipeline.run import run_pipeline
+from daskfs.report.html import render_report
+
+N_ROWS = 400
+
+
+def messy_table():
+    """A table that init warns of, with missing values, and categories of which few levels matter."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(N_ROWS, 3)), columns=["speed", "height", "noise"])
+    table["town"] = rng.choice([f"town {k}" for k in range(8)], N_ROWS)
+    table["number"], table["constant"] = np.arange(N_ROWS) * 7, 1
+    table["house code"] = rng.integers(1, 9, N_ROWS)
+    price = 1000 * table["speed"] + 700 * table["height"] + 800 * (table["town"] == "town 3")
+    table["price"] = 5000 + price + 300 * rng.normal(size=N_ROWS)
+    table.loc[::10, "height"] = np.nan
+    table.loc[::20, "town"] = None
+    return table
+
+
+@pytest.fixture(scope="module")
+def drafted_and_outcome(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    messy_table().to_csv(folder / "houses.csv", index=False)
+    drafted = draft(folder / "houses.csv", "price", folder)
+    given = ["select={method: online_substitution, n_features_to_select: 3}", "output=run", "store.path=x.zarr"]
+    return drafted, run_pipeline(load_pipeline(drafted.pipeline, [*given, "cluster={kind: none}"]))
+
+
+@pytest.fixture(scope="module")
+def page(drafted_and_outcome):
+    return drafted_and_outcome[1].report.read_text(encoding="utf-8")
+
+
+def cells_of(page, name):
+    """The lines of a table by its name, a list of texts for each."""
+    found = re.search(rf'aria-label="{name}"><table[^>]*>.*?<tbody>(.*?)</tbody></table></div>', page, flags=re.DOTALL)
+    lines = re.findall(r"<tr>(.*?)</tr>", found[1])
+    return [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[dh].*?</t[dh]>", x)] for x in lines]
+
+
+def test_the_page_has_all_that_init_warned_of(drafted_and_outcome, page):
+    drafted, outcome = drafted_and_outcome
+    warned = drafted.look.judgement.suspicions
+    assert len(warned) >= 3
+    listed = re.search(r'<div class="warnings">(.*?)</div>', page, flags=re.DOTALL)[1]
+    assert [text for text in warned if html.escape(text) not in listed] == []
+    assert outcome.results["online_substitution"].evidence.warnings[: len(warned)] == warned
+
+
+def test_what_is_settled_in_the_schema_is_told_no_more(drafted_and_outcome, tmp_path):
+    drafted, outcome = drafted_and_outcome
+    text = drafted.schema.read_text()
+    settled = drafted.schema.with_name("settled.schema.yaml")
+    settled.write_text(re.sub(r", look_at: \[[^\]]*\]", "", text))
+    given = ["select={method: online_substitution, n_features_to_select: 3}", f"output={tmp_path}/run"]
+    given += ["store.path=x.zarr", "cluster={kind: none}", "source.schema=settled.schema.yaml"]
+    again = run_pipeline(load_pipeline(drafted.pipeline, given))
+    before, after = (one.results["online_substitution"] for one in (outcome, again))
+    assert set(before.evidence.warnings) - set(after.evidence.warnings) == {*drafted.look.judgement.suspicions}
+    assert after.store_digest == before.store_digest, "the same store serves"
+
+
+def test_errors_come_first_in_units_of_the_target(page):
+    rmse, mae, *_ = lines = cells_of(page, "Metrics")
+    assert rmse[0].endswith("(RMSE), in price")
+    assert mae[0].endswith("(MAE), in price")
+    assert 250 < float(rmse[1].replace(",", "")) < 600 < float(rmse[3].replace(",", "")) < 2500
+    (r2,) = (line for line in lines if line[0].startswith("R²"))
+    assert (lines.index(r2) > 1, r2[3]) == (True, "")
+
+
+def test_what_was_missing_is_told_by_column_with_what_took_its_place(drafted_and_outcome, page):
+    town, height = sorted(cells_of(page, "Missing values"), reverse=True)
+    mean = messy_table()["height"].mean()
+    assert town == ["town", "20", "a level of its own"]
+    assert height[:2] == ["height", "40"]
+    assert height[2] == f"the mean, {mean:.3g}; a feature of its own says where"
+    first, _ = drafted_and_outcome[1].results["online_substitution"].evidence.data.missing
+    assert first.value == pytest.approx(mean, rel=1e-12), "files have all digits"
+
+
+def test_near_misses_of_one_column_are_one_line(drafted_and_outcome):
+    near = drafted_and_outcome[1].results["online_substitution"].evidence.near_misses
+    columns = [one.column for one in near]
+    assert len(set(columns)) == len(columns)
+    assert max(one.n_features for one in near) > 1, "of levels of a category"
+
+
+def test_numbers_have_three_digits_and_identities_are_at_the_foot(drafted_and_outcome, page):
+    before, _, foot = page.partition("<h2>To do it again</h2>")
+    digest = drafted_and_outcome[1].results["online_substitution"].store_digest
+    assert (digest in before, digest in foot) == (False, True)
+    text = re.sub(r"<(svg|style|script).*?</\1>|<[^>]*>", " ", before, flags=re.DOTALL)
+    numbers = re.findall(r"(?<![\w.])\d[\d,]*\.\d+(?:e-?\d+)?", text)
+    assert numbers
+    assert [one for one in numbers if len(re.sub(r"e.*|\D", "", one).lstrip("0")) > 3] == []
+
+
+def test_the_effects_are_drawn_under_the_features(page):
+    assert page.index("<h2>Selected features") < page.index("<h3>Effects</h3>") < page.index("<h2>How good it is")
+
+
+def test_a_python_fit_has_the_evidence_of_a_run(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = np.where(X[:, 1] + 0.5 * rng.normal(size=300) > 0, "yes", "no")
+    fitted = OnlineSubstitution(2, loss="logistic").fit(X[:200], y[:200])
+    result = examine(fitted, (X[:200], y[:200]), test=(X[200:], y[200:]))
+    assert result is fitted.result_
+    assert result.metrics["accuracy"] == fitted.score(X[200:], y[200:])
+    test = result.evidence.test
+    assert (test.n_rows, test.labels) == (100, ["no", "yes"])
+    page = render_report("fit", {"fit": type(result).load(result.save(tmp_path))})
+    assert [line[0] for line in cells_of(page, "Confusion matrix")] == ["no", "yes"]
+    assert "Calibration" in page
+    assert list(fitted.classes_) == ["no", "yes"], "the fit is as it was"
+
+
+@pytest.mark.slow  # kernels of several classes
+def test_several_classes_have_a_table_of_effects():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
+    y = np.array(["low", "middle", "high"])[np.digitize(X["b"] + 0.3 * rng.normal(size=300), [-0.5, 0.5])]
+    fitted = OnlineSubstitution(2, loss="logistic").fit(X, y)
+    result = examine(fitted, (X, y))
+    lines = {line[0]: line[1:] for line in cells_of(render_report("fit", {"fit": result}), "Effects by class")}
+    coef = fitted.coef_[:, 1] * X["b"].std(ddof=0)
+    assert result.evidence.class_labels == ["high", "low", "middle"]
+    assert [float(cell) for cell in lines["b"]] == pytest.approx(coef, rel=0.01)
