@@ -96,7 +96,7 @@ def _row(
     """Return the line of a column: of its one feature, or of all with the largest of them."""
     first, largest = lines[0].row, max((line.row["coef"] for line in lines), key=abs)
     if len(lines) == 1:
-        name, effect = html_of(str(first["name"])), lines[0].effect
+        name, effect = str(first["name"]), lines[0].effect
         coef, score = Cell(shown(first["coef"]), largest), Cell(shown(first["score"]), first["score"])
         direction, index = _direction(largest), Cell(first["index"], float(first["index"]))
     else:
