@@ -35,7 +35,7 @@ def _metrics(result: SelectionResult, test: QualityRecord | None) -> Html:
     rows = []
     for name, value in values.items():
         interval = test.intervals.get(name) if test else None
-        baseline = test.baseline_metrics.get(name) if test and name != "r2" else None
+        baseline = test.baseline_metrics.get(name) if test and not name.endswith("r2") else None
         of = f", in {target_of(result)}" if name in ("rmse", "mae") and target_of(result) else ""
         rows.append([WORDS.get(name, name.replace("_", " ")) + of, shown(value), between(interval), brief(baseline)])
     head = ["on the test rows", "value", "95 % interval", "baseline"]
