@@ -35,7 +35,7 @@ def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
     for label, result in results.items():
         cells: list[Any] = [label, result.method, f"{result.n_samples:,}", f"{result.n_features:,}", len(result.table)]
         cells += [_metric(result, name) for name in metrics]
-        cells += [f"{result.time[step]:.2f}" if step in result.time else "" for step in steps]
+        cells += [shown(float(result.time[step])) if step in result.time else "" for step in steps]
         rows.append(cells)
     told = "In brackets: the 95 % interval. " if any(_interval(r, m) for r in results.values() for m in metrics) else ""
     if len({result.store_digest for result in results.values()}) > 1:

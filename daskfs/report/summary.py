@@ -157,7 +157,7 @@ def _refit(result: SelectionResult) -> str:
 
 def cost(result: SelectionResult) -> Html:
     """Say what it took: seconds, memory, bytes."""
-    seconds = [[name, f"{value:.2f}"] for name, value in result.time.items()]
+    seconds = [[name, digits(value)] for name, value in result.time.items()]
     sent = [[name, f"{nbytes:,}"] for name, nbytes in result.communication.items()]
     return section(
         "What it took",
