@@ -13,7 +13,7 @@ from daskfs.errors import ConfigError, SelectionWarning
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.model_selection import StabilitySelection
 from daskfs.model_selection.error_bounds import expected_false_selections
-from daskfs.model_selection.stability import Half
+from daskfs.model_selection.stability import Frequencies, Half
 from daskfs.selectors.base import BaseSelector
 from tests.refusals import refused
 
@@ -72,6 +72,16 @@ def test_frequencies_are_those_of_fits_on_the_halves():
     assert selector.result_.history["n_selected"].tolist() == [5] * 12
     assert selector.stability_.low < selector.stability_.value < selector.stability_.high
     assert selector.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("pfer", [0.1, 0.3, 1.0, 3.0])
+def test_the_threshold_of_a_bound_is_the_smallest_that_keeps_it(pfer):
+    found = Frequencies(np.zeros(40), np.full(20, 5), None)
+    threshold = found.least_threshold(pfer, "r-concave")
+    keeping = [k / 20 for k in range(11, 21) if expected_false_selections(k / 20, 5.0, 40, 10) <= pfer]
+    assert threshold == keeping[0]
+    with refused(ConfigError, "parameters", at="pfer", naming=["5"]):
+        found.least_threshold(1e-6, "r-concave")
 
 
 @pytest.mark.slow

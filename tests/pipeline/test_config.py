@@ -117,9 +117,9 @@ def test_overrides_are_read_as_yaml_before_variables_are_expanded(document, writ
 
 
 def test_an_override_reaches_into_lists_and_makes_sections(document, write):
-    document["select"] = [{"method": "message"}, {"method": "message", "label": "wide"}]
+    document["select"] = [{"method": "message"}, {"method": "message", "label": "wide"}, {"method": "message"}]
     pipeline = load_pipeline(write(document), ["select.1.n_subsets=7", "cluster.kind=threads", "split=null"])
-    assert list(pipeline.selections) == ["message-1", "wide"]
+    assert list(pipeline.selections) == ["message-1", "wide", "message-3"]
     assert pipeline.selections["wide"].n_subsets == 7
     assert pipeline.cluster.kind == "threads"
     assert pipeline.split is None
