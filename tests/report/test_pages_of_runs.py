@@ -97,7 +97,7 @@ def test_what_was_missing_is_told_by_column_with_what_took_its_place(drafted_and
 
 def test_near_misses_of_one_column_are_one_line():
     table = messy_table()[["speed", "town", "noise"]].dropna()
-    y = 1000 * table["speed"] + np.arange(len(table))
+    y = 1000 * table["speed"].to_numpy() + np.arange(len(table))
     fitted = OnlineSubstitution(1).fit(table, y)
     fitted.result_.scores = np.linspace(1.0, 0.5, 10)  # this method's are of selected features alone
     page = render_report("fit", {"fit": examine(fitted, (table, y))})
