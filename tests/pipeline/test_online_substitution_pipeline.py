@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -45,8 +44,7 @@ def test_the_report_shows_how_the_objective_fell(outcome):
     page = (outcome[0] / "run" / "report.html").read_text(encoding="utf-8")
     assert page.count("Objective as columns were presented") == 4
     assert "subsets whose model" not in page
-    widths = [float(width) for width in re.findall(r'class="bar selected" style="width:([0-9.]+)%', page)]
-    assert max(widths) == 100.0
+    assert page.count(">Scores</h2>") == 4
 
 
 @pytest.mark.slow
