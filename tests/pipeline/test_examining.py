@@ -53,8 +53,8 @@ def test_metrics_stand_beside_those_of_a_constant(numbers):
     one = predicted(*numbers)
     record = record_of_test(one, 0.25, {"mse": one.metric("mse"), "r2": one.metric("r2"), "selection_recall": 1.0})
     assert record.baseline_metrics["mse"] == pytest.approx(np.mean((one.y - 0.25) ** 2))
-    assert record.baseline_metrics.keys() == {"mse", "r2", "rmse", "mae"}  # in the target's unit, whatever was asked
-    assert record.intervals.keys() == record.drawn.keys() == {"mse", "r2"}
+    assert record.baseline_metrics.keys() == record.intervals.keys() == {"mse", "r2", "rmse", "mae"}
+    assert record.drawn.keys() == {"mse", "r2"}  # what was asked for; the others are in the target's unit, always
     for name, (low, high) in record.intervals.items():
         assert low < PREDICTION_METRICS[name](one.y, one.prediction) < high
     assert record.baseline == "the mean of the training rows, 0.25"
