@@ -163,7 +163,7 @@ def test_all_columns_are_kept_for_prediction_alone_and_what_fewer_cost_is_said(i
 @pytest.mark.slow
 def test_more_than_can_be_compared_has_a_goal_too(monkeypatch):
     monkeypatch.setattr(auto, "MOST_VALUES", 1_000)
-    X, y = weaker_and_weaker(1, n=1_500)
+    X, y = weaker_and_weaker(1)
     few, best = Auto().fit(X, y), Auto(goal="prediction").fit(X, y)
     assert few.n_features_to_select_ < best.n_features_to_select_
     assert set(few.cv_results_["method"]) == {"fgm"}
@@ -349,7 +349,7 @@ def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
 
 @pytest.mark.slow
 def test_a_pipeline_says_the_goal_and_the_report_shows_both_numbers(tmp_path):
-    X, y = weaker_and_weaker(1)
+    X, y = weaker_and_weaker(2)
     pd.DataFrame(X).add_prefix("f").assign(y=y).to_csv(tmp_path / "t.csv", index=False)
     for goal in ("selection", "prediction"):
         (tmp_path / "p.yaml").write_text(
