@@ -97,6 +97,8 @@ class ResultRecord:
     notes: list[str]
     refit: RefitRecord | None = None
     evidence: EvidenceRecord | None = None
+    further_columns: dict[str, str] = field(default_factory=dict)
+    """Columns that selected.csv has beside those of `selected`, with their dtypes; absent from old results."""
 
 
 def coefficient_norm(coef: np.ndarray) -> np.ndarray:
@@ -147,6 +149,31 @@ def selection_table(
             "score": np.fromiter(scores, dtype=np.float64),
         }
     )
+
+
+def annotated(table: pd.DataFrame, annotations: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return the table of a result with what is known of its columns: see `daskfs.matrix.base.Matrix.annotations`.
+
+    Examples
+    --------
+    >>> table = selection_table([7, 2], [1.5, -0.5], [1.0, 0.8], np.array([f"rs{j}" for j in range(8)]))
+    >>> known = {"chromosome": np.array(["6", ""], dtype=object), "position": np.array([32_574_000, -1])}
+    >>> print(annotated(table, known)[["name", "chromosome", "position"]].to_string(index=False))
+    name chromosome  position
+     rs7          6  32574000
+     rs2        NaN      <NA>
+    """
+    import pandas as pd
+
+    columns = {}
+    for name, values in annotations.items():
+        if values.dtype.kind == "i":
+            columns[name] = pd.Series(values, dtype="Int64").mask(values < 0)
+        elif values.dtype.kind == "f":
+            columns[name] = pd.Series(values)
+        else:
+            columns[name] = pd.Series([text or None for text in values], dtype="str")
+    return table.assign(**columns)
 
 
 def columns_of_parents(first_scores: Iterable[float], parents: Iterable[Sequence[Parent]]) -> dict[str, pd.Series]:
@@ -320,6 +347,9 @@ class SelectionResult:
             notes=[str(note) for note in self.notes],
             refit=self.refit,
             evidence=None if self.evidence is None else EvidenceRecord.of(_plain(asdict(self.evidence))),
+            further_columns={
+                str(name): str(dtype) for name, dtype in self.table.dtypes.items() if name not in TABLE_COLUMNS
+            },
         )
 
     def _selected(self, start: int, stop: int) -> list[SelectedFeature] | list[SelectedMadeFeature]:
@@ -440,7 +470,8 @@ class SelectionResult:
         try:
             table = pd.DataFrame(record["selected"], columns=list(TABLE_COLUMNS))
             table = table.astype({"rank": "int64", "index": "int64", "name": "str", "coef": "f8", "score": "f8"})
-            for name, values in _further_columns(folder / "selected.csv", len(table)).items():
+            known = record.get("further_columns") or {}
+            for name, values in _further_columns(folder / "selected.csv", len(table), known).items():
                 table[name] = values
             if "parents" in (record["selected"] or [{}])[0]:
                 lines = record["selected"]
@@ -666,12 +697,12 @@ def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: table[name].map(cell_of_text, na_action="ignore") for name in texts})
 
 
-def _further_columns(path: Path, n_rows: int) -> dict[str, pd.Series]:
+def _further_columns(path: Path, n_rows: int, dtypes: Mapping[str, str]) -> dict[str, pd.Series]:
     """Return what a method's table has beside the columns that all have; nothing where the file is gone or another."""
     import pandas as pd
 
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(path, dtype=dict(dtypes), keep_default_na=False, na_values=[""])
     except (OSError, ValueError):
         return {}
     more = [str(name) for name in table.columns if name not in TABLE_COLUMNS]

@@ -17,11 +17,11 @@ def bed_of(dosages: np.ndarray) -> bytes:
     return b"\x6c\x1b\x01" + np.packbits(bits, axis=1, bitorder="little").tobytes()
 
 
-def write_plink(bed: Path, dosages: np.ndarray, names: Sequence[str] | None = None) -> Path:
+def write_plink(bed: Path, dosages: np.ndarray, names: Sequence[str] | None = None, chromosome: str = "1") -> Path:
     """Write .bed, .bim and .fam, without phenotypes; return the first."""
     names = [f"rs{j}" for j in range(dosages.shape[1])] if names is None else names
     bed.write_bytes(bed_of(dosages))
-    bed.with_suffix(".bim").write_text("".join(f"1\t{name}\t0\t{j}\tA\tG\n" for j, name in enumerate(names)))
+    bed.with_suffix(".bim").write_text("".join(f"{chromosome}\t{name}\t0\t{j}\tA\tG\n" for j, name in enumerate(names)))
     bed.with_suffix(".fam").write_text("".join(f"f s{i} 0 0 0 -9\n" for i in range(len(dosages))))
     return bed
 

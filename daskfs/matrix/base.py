@@ -119,6 +119,20 @@ class Matrix(ABC):
         """What encodes other rows as these were encoded, as a document; None where they are as they came."""
         return None
 
+    def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
+        """Return what is known of some columns beside their names, by kind: nothing of most matrices.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n_columns,), int64
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_columns,)
+            Texts, "" where a column has none; int64, -1 where it has none; or float64, NaN where it has none.
+        """
+        return {}
+
     @property
     def column_weights(self) -> ColumnWeights | None:
         """Weights that standardised columns are multiplied by; None: every column weighs the same.
@@ -464,6 +478,10 @@ class _View(Matrix):
     def encoder(self) -> dict[str, Any] | None:
         """That of the base."""
         return self._matrix.encoder
+
+    def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
+        """Return those of the base."""
+        return self._matrix.annotations(columns)
 
     @property
     def column_weights(self) -> ColumnWeights | None:

@@ -17,6 +17,8 @@ N_ROWS = 10_000
 N_OF_TABLE = 500
 """Lines of the further tables."""
 N_OF_CLASS = 20
+NUMBERS = (*TABLE_COLUMNS, "lower", "upper")
+"""Columns of a table that may be NaN; others are empty where there is nothing."""
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
@@ -62,7 +64,8 @@ def selected(result: SelectionResult) -> Html:
         for column, of_column in by_column.items()
     ]
     less = [k for k, name in enumerate(head) if name in ("column", "direction") or k >= len(head) - len(more)]
-    numbers = [k for k in range(len(head)) if k != 1 and head[k] != "direction"]
+    texts = {name.replace("_", " ") for name in more if result.table[name].dtype.kind not in "iufb"}
+    numbers = [k for k in range(len(head)) if k != 1 and head[k] not in {"direction", *texts}]
     rest = len(result.table) - N_ROWS
     listed = table(head, rows, numbers, name=TITLE, is_sorted=True, less=less)
     return section(
@@ -76,10 +79,11 @@ def selected(result: SelectionResult) -> Html:
 def _lines(result: SelectionResult) -> list[_Line]:
     known: Sequence[FeatureRecord] = () if result.evidence is None else result.evidence.features
     found = []
-    for k, row in enumerate(result.table.head(N_ROWS).to_dict("records")):
+    first = result.table.head(N_ROWS)
+    for k, (row, is_known) in enumerate(zip(first.to_dict("records"), first.notna().to_dict("records"), strict=True)):
         of = known[k] if k < len(known) else None
         effect = math.nan if of is None or of.deviation is None else float(row["coef"]) * of.deviation
-        cells = {str(key): value for key, value in row.items()}
+        cells = {str(key): value if is_known[key] or key in NUMBERS else "" for key, value in row.items()}
         found.append(_Line(cells, (of and of.column) or str(row["name"]), effect))
     return found
 

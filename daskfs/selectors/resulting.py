@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskfs.errors import Caution, SelectionWarning, warn
-from daskfs.result import SelectionResult, coefficient_norm, selection_table
+from daskfs.result import SelectionResult, annotated, coefficient_norm, selection_table
 from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.run import Run
@@ -98,6 +98,8 @@ class Results(SettlesLoss):
         table = selection_table(self.selected_, coef, scores, run.matrix.names if names is None else names)
         for name, column in (columns or {}).items():
             table[name] = column
+        if self.made_ is None:
+            table = annotated(table, run.matrix.annotations(np.asarray(self.selected_, dtype=np.int64)))
         parameters = {**self.resolved_parameters(), **(chosen or {})}
         limit = {} if run.task_limit is None else {"limit_nbytes": {"task": run.task_limit}}
         return SelectionResult(

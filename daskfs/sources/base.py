@@ -137,6 +137,11 @@ class Source(ABC):
         return None
 
     @property
+    def annotations(self) -> dict[str, np.ndarray]:
+        """What is known of the features beside their names, once the rows have been read: see `Matrix.annotations`."""
+        return {}
+
+    @property
     def resident(self) -> np.ndarray | None:
         """All rows, where they lie in memory one after the other; None where they do not."""
         return None

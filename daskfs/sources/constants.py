@@ -75,6 +75,7 @@ class Constants:
         writer.source["n_target_values"] = self.target_values.count
         if rows.missing:
             writer.source["missing"] = [*rows.missing]
+        writer.annotations = rows.annotations
         writer.notes += [*rows.notes, *self.notes(rows.feature_names)]
 
     def refuse_target(self, names: Sequence[str]) -> None:

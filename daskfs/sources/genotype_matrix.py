@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class Genotypes(ABC):
     n_samples: int
     place: Location
     """Of the file or folder."""
+    ploidy: int = 2
+    """Copies that a dosage counts at most."""
     chunk_variants: int = 1
     """Variants that cannot be read one by one."""
 
@@ -66,6 +69,16 @@ class Genotypes(ABC):
     @abstractmethod
     def read_names(self) -> list[str]:
         """Return the names of the variants."""
+
+    @abstractmethod
+    def read_variants(self) -> dict[str, np.ndarray]:
+        """Return what is known of the variants, as far as it is.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_variants,)
+            "chromosome", "first" and "second" (alleles), texts, and "position", int64, -1 where it is not known.
+        """
 
     def remarks(self) -> list[str]:
         """Return what there is to say of genotypes, once all have passed by as `windows`."""
@@ -105,6 +118,8 @@ class GenotypeMatrix(Matrix):
     digest : str
         Identity of the content.
     notes : list of str
+    annotations : mapping of str to ndarray of shape (n_columns,)
+        Not there where the matrix has travelled.
 
     Notes
     -----
@@ -125,12 +140,14 @@ class GenotypeMatrix(Matrix):
         classes: Sequence[str] | None,
         digest: str,
         notes: Sequence[str],
+        annotations: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
         self._sets, self._values, self._samples, self._y = list(sets), values, samples, y
         self._covariates = np.ascontiguousarray(covariates, dtype=values.dtype)
         self._first_names = [str(name) for name in names[: covariates.shape[1]]]
         self._given: np.ndarray | None = np.array(names, dtype=object)
         self._labels: Mapping[str, np.ndarray] = labels
+        self._annotations: Mapping[str, np.ndarray] = annotations
         self._classes = None if classes is None else tuple(classes)
         self.digest, self.notes = digest, list(notes)
         self.label_names = tuple(labels)
@@ -236,6 +253,10 @@ class GenotypeMatrix(Matrix):
             raise ConfigError(problem, "split.by", "split by random, by order or by one of these")
         return self._labels[name]
 
+    def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
+        """Return chromosome, position, alleles and frequency of some columns; see `Matrix.annotations`."""
+        return {name: values[columns] for name, values in self._annotations.items()}
+
     def exists(self) -> bool:
         """Return whether all files are still there."""
         return all(one.place.exists() for one in self._sets)
@@ -248,7 +269,7 @@ class GenotypeMatrix(Matrix):
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what is asked for where the matrix was made, or can be read again."""
         state = {name: value for name, value in vars(self).items() if name != "names"}
-        return state | {"_given": None, "_labels": {}}
+        return state | {"_given": None, "_labels": {}, "_annotations": {}}
 
     def __repr__(self) -> str:
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"

@@ -160,6 +160,27 @@ class GenotypeSource(OfFiles, Source):
         return made | ({"covariates": self.feature_names[: self._n_covariates]} if self._n_covariates else {})
 
     @property
+    def annotations(self) -> dict[str, np.ndarray]:
+        """Of each variant chromosome, position, the allele that is counted, the other one, and its frequency.
+
+        The frequency is that of the allele that is counted, in the known genotypes of all samples of the files.
+        """
+        counts_first, counts = self.encoding["counts_first"], self.survey.counts
+        first, second = ("first", "second") if counts_first else ("second", "first")
+        kinds = {"chromosome": "chromosome", "position": "position", "effect_allele": first, "other_allele": second}
+        several, found = [one.read_variants() for one in self._sets], {}
+        for name, kind in kinds.items():
+            if all(kind in one for one in several):
+                values = np.concatenate([one[kind] for one in several])
+                none = np.full(self._n_covariates, "" if values.dtype == object else -1, values.dtype)
+                found[name] = np.concatenate([none, values])
+        n_known = counts.sum(axis=1) - counts[:, MISSING_CODE]
+        n_copies = n_known * np.concatenate([np.full(one.n_variants, one.ploidy) for one in self._sets])
+        share = counts @ np.array(DOSAGES[0]) / np.where(n_known, n_copies, np.nan)
+        frequency = [np.full(self._n_covariates, np.nan), share if counts_first else 1.0 - share]
+        return found | {"allele_frequency": np.concatenate(frequency)}
+
+    @property
     def _n_covariates(self) -> int:
         return self._covariates.shape[1]
 
@@ -319,6 +340,7 @@ class GenotypeSource(OfFiles, Source):
             self._target_classes,
             self._digest_of_matrix(values),
             self.notes,
+            self.annotations,
         )
 
     def _digest_of_matrix(self, values: np.ndarray) -> str:

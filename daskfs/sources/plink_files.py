@@ -116,6 +116,14 @@ class Fileset(Genotypes):
             ids[is_vague] = np.where(vague["variant"] == ".", place, vague["variant"] + "@" + place)
         return [str(name) for name in ids]
 
+    def read_variants(self) -> dict[str, np.ndarray]:
+        """Return chromosomes, positions and alleles, as the .bim file has them; see `Genotypes.read_variants`."""
+        lines = self.variants
+        position = pd.to_numeric(lines["position"], errors="coerce").fillna(-1).to_numpy(dtype=np.int64)
+        texts = {"chromosome": "chromosome", "first": "a1", "second": "a2"}
+        found = {name: lines[column].to_numpy(dtype=object) for name, column in texts.items()}
+        return found | {"position": np.maximum(position, -1)}
+
     def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
         """Return packed genotypes; see `Genotypes.read`."""
         packed = np.empty((last - first, stop - start), np.uint8)

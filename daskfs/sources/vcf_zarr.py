@@ -185,15 +185,34 @@ class Calls(Genotypes):
         ids = pd.Series(self._texts("variant_id") if has_ids else ["."] * self.n_variants, dtype=object)
         is_vague = ((ids == ".") | (ids == "") | ids.duplicated(keep=False)).to_numpy()
         if is_vague.any():
-            contigs, alleles = self._texts("contig_id"), self._texts("variant_allele")
-            contig, position = (self._values(name).tolist() for name in ("variant_contig", "variant_position"))
-            if not all(0 <= number < len(contigs) for number in contig):
-                problem = f"expected numbers of {len(contigs)} contigs, found others"
-                raise SourceError(problem, str(self.folder / "variant_contig"), "write it again")
+            alleles, position = self._texts("variant_allele"), self._values("variant_position").tolist()
+            contigs = self._contigs()
             for j in np.flatnonzero(is_vague).tolist():
-                place = f"{contigs[contig[j]]}:{position[j]}:{':'.join(allele for allele in alleles[j] if allele)}"
+                place = f"{contigs[j]}:{position[j]}:{':'.join(allele for allele in alleles[j] if allele)}"
                 ids[j] = place if ids[j] in (".", "") else f"{ids[j]}@{place}"
         return [str(name) for name in ids]
+
+    def _contigs(self) -> np.ndarray:
+        """Return the contig of each variant."""
+        contigs, numbers = np.array(self._texts("contig_id"), dtype=object), self._values("variant_contig")
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(contigs)):
+            problem = f"expected numbers of {len(contigs)} contigs, found others"
+            raise SourceError(problem, str(self.folder / "variant_contig"), "write it again")
+        return contigs[numbers]
+
+    def read_variants(self) -> dict[str, np.ndarray]:
+        """Return what the arrays that are there say of the variants: first are all alleles but the reference."""
+        has = {name: (self.folder / name).exists() for name in NAMED_BY}
+        found = {}
+        if has["variant_contig"] and has["contig_id"]:
+            found["chromosome"] = self._contigs()
+        if has["variant_position"]:
+            found["position"] = np.maximum(self._values("variant_position").astype(np.int64), -1)
+        if has["variant_allele"]:
+            alleles = [[str(allele) for allele in of_one if allele] for of_one in self._texts("variant_allele")]
+            found["first"] = np.array([",".join(of_one[1:]) for of_one in alleles], dtype=object)
+            found["second"] = np.array([of_one[0] if of_one else "" for of_one in alleles], dtype=object)
+        return found
 
     def samples(self) -> list[str]:
         """Return the samples' ids."""

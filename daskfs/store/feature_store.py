@@ -328,6 +328,14 @@ class FeatureStore(Matrix):
         has_ids = isinstance(self.header, SparseHeader) and self.header.has_ids
         return self._open("ids").read(columns) if has_ids else None
 
+    def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
+        """Return what is known of some columns beside their names; see `Matrix.annotations`."""
+        arrays = {name: self._open(f"annotations/{k}") for k, name in enumerate(self.header.annotations)}
+        return {
+            name: array.read_at(columns) if self.header.annotations[name] == "text" else array.read(columns)
+            for name, array in arrays.items()
+        }
+
     @property
     def encoder(self) -> dict[str, Any] | None:
         """What encodes other rows as these were encoded; None of a store that was made before it was kept.

@@ -14,12 +14,16 @@ import numpy as np
 
 from daskfs.errors import StoreFormatError
 from daskfs.matrix.blocks import Crowding, Heaviest
-from daskfs.store.metadata import DTYPES, lengths
+from daskfs.store.metadata import DTYPES, TEXT, lengths
 from daskfs.version import __version__
 
 FORMAT_VERSION = 1
 SPARSE_FORMAT_VERSION = 2
 """Of sparse stores, which older versions do not read; those of dense ones are as they were."""
+ANNOTATED_FORMAT_VERSION = 3
+"""Of dense stores whose columns are annotated, which older versions do not read either."""
+ANNOTATION_DTYPES = {"text": TEXT, "integer": np.dtype("i8"), "number": np.dtype("f8")}
+"""As what annotations of columns are stored; see `daskfs.matrix.base.Matrix.annotations`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class StoreHeader:
         Notes of the ingest: rows dropped, rare categories pooled.
     created_with : dict of str
         Versions of the software.
+    annotations : dict of str
+        Kinds of what is known of the columns beside their names: keys of `ANNOTATION_DTYPES`; absent from old stores.
     """
 
     format_version: int
@@ -70,6 +76,7 @@ class StoreHeader:
     digest: str
     notes: tuple[str, ...] = ()
     created_with: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the header as JSON knows it."""
@@ -115,8 +122,8 @@ def check_version(document: dict[str, Any], where: str) -> None:
         raise StoreFormatError(
             f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
         )
-    if version > SPARSE_FORMAT_VERSION:
-        problem = f"the store has format {version}, this daskfs reads up to {SPARSE_FORMAT_VERSION}"
+    if version > ANNOTATED_FORMAT_VERSION:
+        problem = f"the store has format {version}, this daskfs reads up to {ANNOTATED_FORMAT_VERSION}"
         raise StoreFormatError(problem, where, "upgrade daskfs")
 
 
@@ -139,7 +146,7 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     is_sparse = document["format_version"] == SPARSE_FORMAT_VERSION
     kind, fields = (SparseHeader, _FIELDS | _SPARSE_FIELDS) if is_sparse else (StoreHeader, _FIELDS)
     names = {item.name for item in dataclasses.fields(kind)}
-    missing = sorted(names - set(document) - {"crowding"})
+    missing = sorted(names - set(document) - {"crowding", "annotations"})
     if missing:
         raise StoreFormatError(
             f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
@@ -194,6 +201,13 @@ def _source(value: Any) -> dict[str, Any]:
     return value
 
 
+def _annotations(value: Any) -> dict[str, str]:
+    found = {} if value is None else value
+    if type(found) is not dict or not set(found.values()) <= set(ANNOTATION_DTYPES):
+        raise TypeError("expected names and types")
+    return found
+
+
 def _or_none(converted: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else converted(value)
 
@@ -215,6 +229,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "digest": ("text", _is(str)),
     "notes": ("a list of lines", _texts),
     "created_with": ("a mapping", _is(dict)),
+    "annotations": ("a mapping of names to text, integer or number", _annotations),
 }
 """What is expected of each field, and what makes it what the header holds."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
-from daskfs.store.header import SparseHeader, StoreHeader, check_version, parse_header
+from daskfs.store.header import ANNOTATION_DTYPES, SparseHeader, StoreHeader, check_version, parse_header
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import REMEDY, read_document
@@ -55,7 +55,14 @@ class StoredArray:
         return TileReader(folder, self.metadata, self.name, self.checksums, self.version)
 
 
-_GROUPS = {"zarr.json", "statistics/zarr.json", "labels/zarr.json", "X/zarr.json", "names/zarr.json"}
+_GROUPS = {
+    "zarr.json",
+    "statistics/zarr.json",
+    "labels/zarr.json",
+    "X/zarr.json",
+    "names/zarr.json",
+    "annotations/zarr.json",
+}
 
 
 def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
@@ -118,6 +125,8 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
         arrays[f"statistics/{name}"] = (np.dtype("i8" if name == "n_missing" else "f8"), (n_features,))
     if not is_sparse:
         arrays["feature_names"] = (TEXT, (n_features,))
+    for number, kind in enumerate(header.annotations.values()):
+        arrays[f"annotations/{number}"] = (ANNOTATION_DTYPES[kind], (n_features,))
     return arrays
 
 

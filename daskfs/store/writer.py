@@ -18,8 +18,9 @@ from daskfs.errors import DataError, PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
-from daskfs.store.header import FORMAT_VERSION, StoreHeader, content_digest
+from daskfs.store.header import ANNOTATED_FORMAT_VERSION, ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
+from daskfs.store.metadata import TEXT
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
 from daskfs.store.row_vectors import write_vector
 from daskfs.store.spool import MAX_BUCKETS, Spool, taken
@@ -163,6 +164,7 @@ class StoreWriter(WholeWriter):
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
             raise DataError(f"expected a dtype of numbers, found {self.dtype}", "dtype", "float32, float64 or int8")
         self.feature_names = check_names(feature_names, n_features)
+        self.annotations: Mapping[str, np.ndarray] = {}
         self.allow_missing = allow_missing
         self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
         self.n_samples, self.tile_shape = n_samples, tile_shape
@@ -333,6 +335,7 @@ class StoreWriter(WholeWriter):
         self._vectors.write(self._group, order)
         self._write_statistics()
         write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
+        self._write_annotations()
         header = self._header().to_dict()
         with interrupts.held():  # Zarr's thread writes
             self._group.attrs["daskfs"] = header
@@ -390,9 +393,20 @@ class StoreWriter(WholeWriter):
         for name in STATISTICS:
             write_vector(group, name, getattr(self._statistics, name))
 
+    def _write_annotations(self) -> None:
+        if not self.annotations:
+            return
+        with interrupts.held():  # Zarr's thread writes
+            group = self._group.create_group("annotations")
+        for number, values in enumerate(self.annotations.values()):
+            (write_strings if values.dtype == TEXT else write_vector)(group, str(number), values)
+
     def _header(self) -> StoreHeader:
+        kind_of = {dtype: kind for kind, dtype in ANNOTATION_DTYPES.items()}
+        kinds = {name: kind_of[values.dtype] for name, values in self.annotations.items()}
         header = StoreHeader(
-            format_version=FORMAT_VERSION,
+            format_version=ANNOTATED_FORMAT_VERSION if kinds else FORMAT_VERSION,
+            annotations=kinds,
             shape=(self._n_rows, self.n_features),
             tile_shape=self._layout.tile_shape,
             shard_shape=self._layout.shard_shape,
