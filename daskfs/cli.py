@@ -628,6 +628,9 @@ def apply(
         str | None, typer.Option(help="Kind of file, where its name does not say it.", metavar="KIND")
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter, where it is not that of the fit.")] = None,
+    covariates: Annotated[
+        str | None, typer.Option(help="Of genotypes: table of the samples' covariates, by IID.", metavar="FILE")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -644,18 +647,21 @@ def apply(
     from daskfs.applied.apply import STANDARD_OUTPUT, spooled
     from daskfs.applied.apply import apply as apply_model
     from daskfs.applied.model import Model
+    from daskfs.applied.rows import OF_LINES
     from daskfs.errors import ConfigError
 
     if as_json and output == STANDARD_OUTPUT:
         raise ConfigError("the predictions are printed where the document would be", "--json", "name a file with -o")
     model = Model.load(run_dir, refit=refit)
-    options = {} if delimiter is None else {"delimiter": delimiter}
+    given = {"delimiter": delimiter, "covariates": covariates}
+    options = {name: value for name, value in given.items() if value is not None}
     with (
         interrupts.concluding(),
         tempfile.TemporaryDirectory(prefix="daskfs-") as folder,
         _shown_progress(quiet) as progress,
     ):
-        source = spooled(kind, folder) if data == "-" else data
+        word = model.document["encoder"]["kind"]
+        source = spooled(kind or (word if word in OF_LINES else None), folder) if data == "-" else data
         how: dict[str, Any] = {"kind": kind, "options": options, "kept": keep or (), "unseen": unseen}
         applied = apply_model(model, source, output, features=features, force=force, progress=progress, **how)
     if output != STANDARD_OUTPUT:

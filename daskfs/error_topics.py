@@ -203,10 +203,11 @@ TOPICS: dict[str, Topic] = {
     ),
     "new-rows": Topic(
         "New rows for a run's result",
-        ("applied", "sources.applied_table"),
+        ("applied", "sources.applied_table", "sources.applied_genotypes"),
         """
         `daskfs apply` and `daskfs.load` encode new rows as those of the run were. The columns of which selected
-        features are made must be there, under their names; others may be missing. Of the run `model.json` is
+        features are made must be there, under their names; others may be missing, and so may the target. Variants are
+        found by name and alleles; covariates of new samples are named by `--covariates`. Of the run `model.json` is
         needed, which runs of before do not have: run the pipeline again with `--force`. Categories that the run
         did not have are refused where its table schema says `unseen: error`; `--unseen zero` lets them pass.
         """,

@@ -272,9 +272,12 @@ def _cell(text: str) -> str:
 
 def spooled(kind: str | None, folder: str | os.PathLike[str]) -> Path:
     """Write standard input into a folder, and return the file: sources read theirs more than once."""
-    path = Path(folder) / f"standard-input.{kind or 'csv'}"
+    piece = sys.stdin.buffer.read(1 << 20)
+    ending = ("jsonl" if piece.lstrip()[:1] == b"{" else "csv") if kind == "text" else kind or "csv"
+    path = Path(folder) / f"standard-input.{ending}"
     with path.open("wb") as file:
-        while piece := sys.stdin.buffer.read(1 << 20):
+        while piece:
             interrupts.check()
             file.write(piece)
+            piece = sys.stdin.buffer.read(1 << 20)
     return path

@@ -251,7 +251,8 @@ class Model:
         """Return other rows, encoded as those of the fit; `how`: see `AppliedRows`."""
         if (store := store_given(data, how.get("kind"))) is not None:
             return StoredRows(self.document["encoder"], self.columns, self.document["target"]["labels"], store)
-        return AppliedRows(self.document["encoder"], self.columns, data, **how)
+        labels = self.document["target"]["labels"]
+        return AppliedRows(self.document["encoder"], self.columns, data, labels=labels, **how)
 
     def linear_predictor(self, block: RowBlock) -> np.ndarray:
         """Return ``X @ coef + intercept`` of a block of rows."""

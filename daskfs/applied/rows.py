@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.errors import DataError, SchemaError, SourceError, did_you_mean
+from daskfs.sources.applied_genotypes import AppliedGenotypes
 from daskfs.sources.applied_table import AppliedTable
 from daskfs.sources.arrow_table import ArrowSource
-from daskfs.sources.base import Source
+from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.columns import NumberEncoder
 from daskfs.sources.csv import CsvSource
 from daskfs.sources.dataframe import DaskFrameSource, FrameSource
-from daskfs.sources.parquet import ParquetSource
-from daskfs.sources.registry import as_source, find_source, is_path, kind_of, make_source
+from daskfs.sources.genotypes import GenotypeSource
+from daskfs.sources.registry import PLACES, as_source, find_source, is_path, kind_of, make_source, options_of
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.one_hot import OneHotSource
 from daskfs.sources.sparse.pairs import PairsSource
@@ -32,6 +33,13 @@ BLOCK_NBYTES = 16 * 2**20
 BLOCK_ROWS, BLOCK_ENTRIES = 1 << 14, 1 << 20
 OF_TABLES = ("csv", "parquet")
 OF_GENOTYPES = ("plink", "vcf_zarr")
+OF_LINES = ("text", "clicks", "libsvm", "vw", "fasta")
+"""Kinds of files that may have any name."""
+ALIKE = (OF_GENOTYPES, ("fasta", "fragments"))
+"""Kinds that have options in common."""
+BESIDE_GENOTYPES = ("covariates", "missing")
+ROW = "row"
+"""The column of the rows' numbers, where they have no ids."""
 _NAMED = 8
 
 
@@ -98,6 +106,8 @@ class AppliedRows:
         Columns of a table that are handed on as they are.
     unseen : {"zero", "other"}, optional
         What becomes of categories that the fit did not have, where they would be an error.
+    labels : sequence of str, optional
+        What the codes 0, 1, ... of the fit's target stand for.
 
     Raises
     ------
@@ -114,12 +124,13 @@ class AppliedRows:
         options: Mapping[str, Any] | None = None,
         kept: Sequence[str] = (),
         unseen: str | None = None,
+        labels: Sequence[str] | None = None,
     ) -> None:
-        self.columns = columns
+        self.columns, self._labels = columns, labels
         self._source = source = _source_like(encoder, columns, _Given(data, kind, dict(options or {}), kept, unseen))
         self._table = _table_in(source)
         self._places: np.ndarray | None = None
-        if not isinstance(source, (SparseSource, AppliedTable)):
+        if not isinstance(source, (SparseSource, AppliedTable, AppliedGenotypes)):
             self._places = _places_in(source, columns)
 
     @property
@@ -144,6 +155,8 @@ class AppliedRows:
             values = block.X if isinstance(block.X, np.ndarray) else block.X.values
             if not np.isfinite(values[~block.is_void] if isinstance(block.X, np.ndarray) else values).all():
                 raise self._bad_value(block, first)
+            if not block.handed_on:
+                block = block._replace(handed_on={ROW: np.arange(first, first + block.n_rows)})
             first += block.n_rows
             yield block
 
@@ -151,7 +164,7 @@ class AppliedRows:
         source, k = self._source, len(self.columns.numbers)
         if isinstance(source, AppliedTable) and not source.columns:  # nothing was selected: rows are counted
             for batch in source.batches({}):
-                yield self._block(np.zeros((batch.table.num_rows, 0)), None, None)
+                yield self._block(np.zeros((batch.table.num_rows, 0)), None, batch.table.num_rows)
             return
         width = len(source.feature_names)
         dtype = np.float32 if self.columns.dtype == "float32" else np.float64
@@ -164,30 +177,51 @@ class AppliedRows:
             if self.columns.is_sparse:
                 rows, places = np.nonzero(X)
                 made = Entries(rows, places, X[rows, places])
-            found = self._block(made, block.y, block.weight, len(X))
-            yield found if self._table is not None else found._replace(handed_on=block.labels)
+            found = self._block(made, block, len(X))
+            if isinstance(source, AppliedGenotypes):
+                found = found._replace(is_void=np.isnan(X[:, source.void_columns]).any(axis=1))
+            yield found
 
     def _sparse_blocks(self) -> Iterator[RowBlock]:
         assert isinstance(self._source, SparseSource)
-        wanted = self.columns.numbers.astype(np.uint64) if self.columns.ids is None else self.columns.ids
+        wanted, order = self.columns.ids, None
+        if wanted is None:
+            places = _columns_in(self._source, self.columns)
+            order = np.argsort(places)
+            wanted = places[order].astype(np.uint64)
         for block in self._source.sparse_blocks(BLOCK_ROWS, BLOCK_ENTRIES):
             entries = _entries_of(block, wanted)
-            made = self._block(entries, block.y, block.weight, block.n_rows)
+            if order is not None:
+                entries = entries._replace(places=order[entries.places])
+            made = self._block(entries, block, block.n_rows)
             yield made if self.columns.is_sparse else made._replace(X=made.dense(len(wanted)))
 
-    def _block(self, X: Any, y: np.ndarray | None, weight: np.ndarray | None, n_rows: int | None = None) -> RowBlock:
-        n_rows = len(X) if n_rows is None else n_rows
+    def _block(self, X: Any, block: SourceBlock | SparseBlock | None, n_rows: int) -> RowBlock:
         if self._table is not None:
             return RowBlock(n_rows, X, *self._table.beside(n_rows), self._table.handed_on(n_rows))
-        has_target = y is not None and y.ndim == 1
-        targets = np.asarray(y, dtype=np.float64) if has_target else np.full(n_rows, np.nan)
-        return RowBlock(n_rows, X, np.zeros(n_rows, bool), targets, np.ones(n_rows) if weight is None else weight)
+        assert block is not None  # of a table alone
+        has_target = block.y is not None and block.y.ndim == 1
+        targets = self._coded(np.asarray(block.y, dtype=np.float64)) if has_target else np.full(n_rows, np.nan)
+        weight = np.ones(n_rows) if block.weight is None else block.weight
+        return RowBlock(n_rows, X, np.zeros(n_rows, bool), targets, weight, block.labels)
+
+    def _coded(self, y: np.ndarray) -> np.ndarray:
+        """Return targets with the fit's code of each class; NaN where the fit did not have the class."""
+        if self._labels is None:
+            return y
+        code_of = {str(label): float(code) for code, label in enumerate(self._labels)}
+        found, places = np.unique(y, return_inverse=True)
+        known = self._source.target_classes
+        names = ["" if np.isnan(code) else f"{code:g}" if known is None else known[int(code)] for code in found]
+        return np.array([code_of.get(str(name), np.nan) for name in names])[places]
 
     def _bad_value(self, block: RowBlock, first: int) -> DataError:
         X = block.dense(len(self.columns.numbers))
         row, column = np.argwhere(~np.isfinite(X) & ~block.is_void[:, None])[0].tolist()
         problem = f"expected a finite number, found {X[row, column]}"
         where = f"column {self.columns.names[column]!r}, row {first + row}"
+        if isinstance(self._source, AppliedGenotypes) and np.isnan(X[row, column]):
+            problem = "expected a dosage, found none; the fit had none missing"
         return DataError(problem, where, "impute it as the data of the fit were")
 
 
@@ -208,6 +242,11 @@ class _Given(NamedTuple):
             return None
         return self.kind or kind_of(self.data[0] if is_list else self.data)
 
+    def kind_for(self, encoder: Mapping[str, Any]) -> str | None:
+        """Return the kind of files: of those whose name does not say it, that of the fit."""
+        found, word = self.found_kind, encoder["kind"]
+        return word if self.kind is None and found == "csv" and word in OF_LINES else found
+
     def table(self, encoder: TableEncoder, features: Any = None) -> AppliedTable:
         """Return the rows of a table, encoded."""
         return AppliedTable(encoder, _table_source(encoder, self), features, self.kept, self.unseen)
@@ -223,16 +262,23 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
     if word == "pairs":
         inner: Any = _source_like(encoder["of"], columns, given)
         return PairsSource(inner, encoder["interactions"])
-    data, kind = given.data, given.found_kind
+    data, kind = given.data, given.kind_for(encoder)
     if kind in OF_TABLES or (kind is None and (hasattr(data, "columns") or hasattr(data, "__arrow_c_stream__"))):
         return given.table(_of_numbers(columns.names), np.arange(len(columns.names)))
     if given.kept:
         raise SourceError("expected a table, whose columns can be handed on", str(data), "leave --keep out")
     if kind is not None:
-        options = dict(encoder["options"]) if word == kind else {}
-        if kind in OF_GENOTYPES:  # a mean of other samples is not that of the fit
-            options["missing"] = "error"
-        source = make_source(kind, path=data, **options | given.options)
+        is_alike = word == kind or any({word, kind} <= {*alike} for alike in ALIKE)
+        options = dict(encoder["options"]) if is_alike else {}
+        if word != kind:
+            options = {name: value for name, value in options.items() if name in options_of(kind) and name != "allele"}
+        options = {name: value for name, value in options.items() if name not in PLACES} | given.options
+        covariates, missing = (options.pop(name, None) if kind in OF_GENOTYPES else None for name in BESIDE_GENOTYPES)
+        if "unlabelled" in options_of(kind):
+            options["unlabelled"] = "keep"
+        source = make_source(kind, path=data, **options)
+        if isinstance(source, GenotypeSource) and "variants" in encoder:
+            return AppliedGenotypes(source, columns.names, encoder["variants"], missing, covariates)
     else:
         source = as_source(data)
     source.check()
@@ -254,8 +300,8 @@ def _table_source(table: TableEncoder, given: _Given) -> TableSource:
     module = type(data).__module__.partition(".")[0]
     if kind == "csv":
         return CsvSource(data, schema=table.schema(), **given.options)
-    if kind == "parquet":
-        return ParquetSource(data, **given.options)
+    if kind is not None and issubclass(other := find_source(kind), TableSource):
+        return other(data, **given.options)
     if kind is not None:
         problem = f"expected a table (csv or parquet), as in the fit, found {find_source(kind).kind}"
         raise SourceError(problem, str(data), "name its kind if it is another")
@@ -280,6 +326,17 @@ def _table_in(source: Any) -> AppliedTable | None:
     while hasattr(source, "source"):
         source = source.source
     return source if isinstance(source, AppliedTable) else None
+
+
+def _columns_in(source: SparseSource, columns: Columns) -> np.ndarray:
+    """Return the columns of a sparse source that a model reads: by name where both have names, else by number."""
+    known = source.column_names
+    if known is None:
+        return columns.numbers
+    place = {name: j for j, name in enumerate(known)}
+    if lacking := [name for name in columns.names if name not in place]:
+        raise lacking_columns(lacking, place, str(source.describe().get("description", "X")))
+    return np.array([place[name] for name in columns.names], np.int64)
 
 
 def _places_in(source: Source, columns: Columns) -> np.ndarray:

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.applied.rows import BLOCK_NBYTES, Columns, Entries, RowBlock, lacking_columns
+from daskfs.applied.rows import BLOCK_NBYTES, ROW, Columns, Entries, RowBlock, lacking_columns
 from daskfs.files import location
 from daskfs.sources.registry import is_path
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.names import AT_ONCE
-
-ROW = "row"
-"""The column of the source's row numbers, where a store is shuffled."""
 
 
 def store_given(data: Any, kind: str | None = None) -> FeatureStore | None:
@@ -53,7 +50,7 @@ class StoredRows:
     def __init__(self, encoder: Mapping[str, Any], columns: Columns, labels: Any, store: FeatureStore) -> None:
         self._columns, self._store, self._labels = columns, store, labels
         self._numbers, self._is_there = _places(store, columns)
-        is_other = store.encoder is not None and store.encoder != encoder
+        is_other = store.encoder is not None and _without_variants(store.encoder) != _without_variants(encoder)
         self.notes = ["the store's rows were encoded for themselves: its means and levels are not the fit's"] * is_other
 
     def estimate_n_samples(self) -> int:
@@ -95,6 +92,10 @@ class StoredRows:
         return np.array([place.get(str(label), np.nan) for label in self._store.target_classes])
 
 
+def _without_variants(encoder: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in encoder.items() if key != "variants"}
+
+
 def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """Return the store's columns of those that a model reads, and which of these it has: of ids not all."""
     if columns.ids is not None and (known := store.ids(np.arange(store.shape[1]))) is not None:
@@ -102,7 +103,8 @@ def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarr
         at = np.minimum(np.searchsorted(known, columns.ids, sorter=order), len(known) - 1)
         is_there = known[order[at]] == columns.ids
         return order[at][is_there], is_there
-    if not store.names.are_given and store.shape[1] == columns.n_features:
+    are_default = columns.names == [f"x{j}" for j in columns.numbers.tolist()]  # where names are numbers, too
+    if (not store.names.are_given or are_default) and store.shape[1] == columns.n_features:
         return columns.numbers, np.ones(len(columns.numbers), bool)
     place = store.names.places(set(columns.names))
     lacking = [name for name in columns.names if name not in place]

@@ -34,6 +34,8 @@ def model_of(selector: BaseSelector, matrix: Any, encoder: Mapping[str, Any], re
         bool(getattr(matrix, "is_sparse", False)),
         matrix.ids(numbers) if hasattr(matrix, "ids") else None,
     )
+    if "ploidy" in encoder:
+        encoder = {**encoder, "variants": _variants(encoder, matrix, numbers)}
     names = tuple(getattr(matrix, "target_names", ()))
     target = str(names[0]) if len(names) == 1 else None
     return Model.of(selector, columns, encoder, target=target, labels=matrix.target_classes, refitted=refitted)
@@ -51,3 +53,17 @@ def model_of_stream(selector: BaseSelector, source: SparseSource) -> Model | Non
     targets = tuple(source.target_names)
     target = str(targets[0]) if len(targets) == 1 else None
     return Model.of(selector, columns, source.encoder, target=target, labels=source.target_classes)
+
+
+def _variants(encoder: Mapping[str, Any], matrix: Any, numbers: np.ndarray) -> dict[str, list[Any]]:
+    """Return of some features the alleles, None of covariates, and the mean dosage: what other samples need."""
+    known, n_covariates = matrix.annotations(numbers), int(encoder["n_covariates"])
+    lengths, copies = np.array(encoder["ploidy"], np.int64).T
+    ploidy = np.concatenate([np.zeros(n_covariates), np.repeat(copies, lengths)])[numbers]
+    is_variant, none = (numbers >= n_covariates).tolist(), [""] * len(numbers)
+    found: dict[str, list[Any]] = {}
+    for key, name in (("counted", "effect_allele"), ("other", "other_allele")):
+        alleles = known.get(name, none)
+        found[key] = [str(one).upper() if has else None for one, has in zip(alleles, is_variant, strict=True)]
+    frequency = known.get("allele_frequency", np.zeros(len(numbers)))
+    return found | {"mean": np.nan_to_num(frequency * ploidy).tolist()}

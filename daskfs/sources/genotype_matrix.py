@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,13 @@ PIECE_NBYTES = 2**21
 """Packed genotypes that are decoded at a time, where columns are read."""
 TILE_COLUMNS = 64
 """Variants that are read together where nothing speaks for more."""
+
+
+class Alleles(NamedTuple):
+    """Alleles of variants as texts: "" or "0" where one is not known."""
+
+    counted: Sequence[str]
+    other: Sequence[str]
 
 
 class Genotypes(ABC):

@@ -21,8 +21,9 @@ from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, stamp
-from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, GenotypeMatrix, Genotypes
+from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, Alleles, GenotypeMatrix, Genotypes
 from daskfs.sources.npy import array_of
+from daskfs.sources.options import check_choices
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
 
 DOSAGES = ((2, 0, 1, 0), (0, 0, 1, 2))
@@ -60,6 +61,8 @@ class GenotypeSource(OfFiles, Source):
     missing : {"error", "drop", "mean", "zero"} or float
     counts_first : bool
         Whether the first allele is counted.
+    unlabelled : {"drop", "keep"}
+        Treatment of samples without a target.
     """
 
     is_read_in_place = True
@@ -78,8 +81,10 @@ class GenotypeSource(OfFiles, Source):
         covariates: PathLike | None,
         missing: Any,
         counts_first: bool,
+        unlabelled: str,
     ) -> None:
-        self._missing, self._counts_first = _checked(missing), counts_first
+        check_choices(unlabelled=(unlabelled, ("drop", "keep")))
+        self._missing, self.counts_first, self._unlabelled = _checked(missing), counts_first, unlabelled
         self._sets, self._samples, self.files, self.notes = list(sets), samples, list(files), []
         self.label_names = [str(name) for name in samples.columns]
         variants = distinct([name for one in sets for name in one.read_names()])
@@ -102,6 +107,8 @@ class GenotypeSource(OfFiles, Source):
             self._y = as_targets(coded, len(self._samples))
         elif phenotypes is None:
             names, self._y = names or ["phenotype"], self._own_phenotype()
+            if self._unlabelled == "keep" and names != ["phenotype"]:  # another is to be predicted
+                names, self._y, self._target_classes = names[:1], np.full(len(self._samples), np.nan), None
         else:
             names = self._from_table(SampleTable(phenotypes), names)
             self.files.append(location(phenotypes))
@@ -109,6 +116,8 @@ class GenotypeSource(OfFiles, Source):
 
     def _own_phenotype(self) -> np.ndarray:
         """Return the phenotype that the files have, NaN where it is missing."""
+        if self._unlabelled == "keep":
+            return np.full(len(self._samples), np.nan)
         raise ConfigError("expected targets, found none", "source", "set y, or phenotypes (a table by IID) and target")
 
     def _from_table(self, table: SampleTable, names: Sequence[str] | None) -> list[str]:
@@ -125,7 +134,9 @@ class GenotypeSource(OfFiles, Source):
 
     @cached_property
     def _has_target(self) -> np.ndarray:
-        """Samples that have all of their targets and covariates."""
+        """Samples that have all of their targets and covariates, or are kept without."""
+        if self._unlabelled == "keep":
+            return np.ones(len(self._samples), bool)
         return ~np.isnan(np.column_stack([self._y, self._covariates])).any(axis=1)
 
     @property
@@ -156,29 +167,59 @@ class GenotypeSource(OfFiles, Source):
     @property
     def encoding(self) -> dict[str, Any]:
         """What was counted, and what missing dosages became."""
-        made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self._counts_first}
+        made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self.counts_first}
         return made | ({"covariates": self.feature_names[: self._n_covariates]} if self._n_covariates else {})
 
     @property
-    def annotations(self) -> dict[str, np.ndarray]:
-        """Of each variant chromosome, position, the allele that is counted, the other one, and its frequency.
-
-        The frequency is that of the allele that is counted, in the known genotypes of all samples of the files.
-        """
-        counts_first, counts = self.encoding["counts_first"], self.survey.counts
-        first, second = ("first", "second") if counts_first else ("second", "first")
+    def variants(self) -> dict[str, np.ndarray]:
+        """Of each variant chromosome, position, the allele that is counted and the other one, as far as known."""
+        first, second = ("first", "second") if self.counts_first else ("second", "first")
         kinds = {"chromosome": "chromosome", "position": "position", "effect_allele": first, "other_allele": second}
-        several, found = [one.read_variants() for one in self._sets], {}
-        for name, kind in kinds.items():
-            if all(kind in one for one in several):
-                values = np.concatenate([one[kind] for one in several])
-                none = np.full(self._n_covariates, "" if values.dtype == object else -1, values.dtype)
-                found[name] = np.concatenate([none, values])
+        several = [one.read_variants() for one in self._sets]
+        return {
+            name: np.concatenate([one[kind] for one in several])
+            for name, kind in kinds.items()
+            if all(kind in one for one in several)
+        }
+
+    @property
+    def annotations(self) -> dict[str, np.ndarray]:
+        """What is known of each feature: `variants`, and the frequency of the allele that is counted.
+
+        The frequency is that in the known genotypes of all samples of the files.
+        """
+        found = {}
+        for name, values in self.variants.items():
+            none = np.full(self._n_covariates, "" if values.dtype == object else -1, values.dtype)
+            found[name] = np.concatenate([none, values])
+        counts = self.survey.counts
         n_known = counts.sum(axis=1) - counts[:, MISSING_CODE]
         n_copies = n_known * np.concatenate([np.full(one.n_variants, one.ploidy) for one in self._sets])
         share = counts @ np.array(DOSAGES[0]) / np.where(n_known, n_copies, np.nan)
-        frequency = [np.full(self._n_covariates, np.nan), share if counts_first else 1.0 - share]
+        frequency = [np.full(self._n_covariates, np.nan), share if self.counts_first else 1.0 - share]
         return found | {"allele_frequency": np.concatenate(frequency)}
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """What missing dosages became, how many features are covariates, and the ploidy of so many variants each.
+
+        `daskfs.pipeline.applying.model_of` adds the alleles and means of those that are selected.
+        """
+        options = (self.made_with or {}) | {"missing": self._missing, "target": list(self.target_names)}
+        ploidy = [[one.n_variants, one.ploidy] for one in self._sets]
+        return {"kind": self.kind, "options": options, "n_covariates": self._n_covariates, "ploidy": ploidy}
+
+    @property
+    def alleles(self) -> Alleles:
+        """Alleles of the variants: that which is counted, and the other."""
+        known, none = self.variants, [""] * len(self.feature_names[self._n_covariates :])
+        sides = (known.get(name, none) for name in ("effect_allele", "other_allele"))
+        return Alleles(*([str(allele).upper() for allele in side] for side in sides))
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """Label columns of all samples."""
+        return self._samples
 
     @property
     def _n_covariates(self) -> int:
@@ -264,7 +305,7 @@ class GenotypeSource(OfFiles, Source):
 
     def _values(self, dtype: np.dtype | type) -> np.ndarray:
         """Return what each code of each variant stands for, of shape (n_variants, 4)."""
-        counts, dosages = self.survey.counts, np.array(DOSAGES[not self._counts_first], np.int8)
+        counts, dosages = self.survey.counts, np.array(DOSAGES[not self.counts_first], np.int8)
         is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
         is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
         is_int8 = not (is_filled and not is_whole) and not self._n_covariates
@@ -341,6 +382,21 @@ class GenotypeSource(OfFiles, Source):
             self._digest_of_matrix(values),
             self.notes,
             self.annotations,
+        )
+
+    def matrix_of(self, values: np.ndarray) -> GenotypeMatrix:
+        """Return all samples as a matrix of variants alone, without having read any.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_variants, 4)
+            What each code of each variant stands for.
+        """
+        everyone, none = np.arange(len(self._samples)), np.empty((len(self._samples), 0))
+        labels = {name: self._samples[name].to_numpy(dtype=object) for name in self.label_names}
+        names = self.feature_names[self._n_covariates :]
+        return GenotypeMatrix(
+            self._sets, values, everyone, self._y, none, names, labels, self._target_classes, "", self.notes
         )
 
     def _digest_of_matrix(self, values: np.ndarray) -> str:

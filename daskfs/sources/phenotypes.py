@@ -157,10 +157,13 @@ def _joined(columns: Sequence[pd.Series]) -> pd.Series:
     return first
 
 
-def read_covariates(path: PathLike, samples: pd.DataFrame) -> tuple[list[str], np.ndarray, list[str]]:
+def read_covariates(
+    path: PathLike, samples: pd.DataFrame, wanted: Sequence[str] | None = None
+) -> tuple[list[str], np.ndarray, list[str]]:
     """Return the names of covariates, their values of shape (n_samples, n_covariates), and notes; NaN: missing.
 
-    Columns of words become a column for each word but the first: sites, batches.
+    Columns of words become a column for each word but the first: sites, batches. Where columns are `wanted`, these
+    words are theirs, whatever words the table has.
     """
     table = SampleTable(path)
     words, told = table.of(samples)
@@ -169,14 +172,16 @@ def read_covariates(path: PathLike, samples: pd.DataFrame) -> tuple[list[str], n
     for name in table.names:
         of_one = words[name]
         is_missing = of_one.isin(MISSING_WORDS)
-        if pd.to_numeric(of_one[~is_missing], errors="coerce").notna().all():
+        own = None if wanted is None else [one.removeprefix(f"{name}=") for one in wanted if one.startswith(f"{name}=")]
+        if not own and pd.to_numeric(of_one[~is_missing], errors="coerce").notna().all():
             names.append(name)
             columns.append(_numbers(of_one, name, str(path)))
             continue
-        for word in sorted(set(of_one[~is_missing]))[1:]:
+        for word in sorted(set(of_one[~is_missing]))[1:] if own is None else own:
             names.append(f"{name}={word}")
             columns.append(np.where(is_missing, np.nan, of_one == word).astype(np.float64))
-    return names, np.stack(columns, axis=1), [told] if told else []
+    values = np.stack(columns, axis=1) if columns else np.empty((len(samples), 0))
+    return names, values, [told] if told else []
 
 
 def _compression(path: Location) -> Any:

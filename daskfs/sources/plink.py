@@ -59,6 +59,8 @@ class PlinkSource(GenotypeSource):
     allele : {"a1", "a2"}
         The allele of the .bim file that is counted: "a1", the fifth column, is the minor one where PLINK has ordered
         them.
+    unlabelled : {"drop", "keep"}
+        Treatment of samples without a target: "keep" makes it NaN, for a model to predict.
     phenotypes, covariates : path-like, optional
         Tables of words between blanks, tabs or commas, names in the first line: FID IID NAME ..., or IID NAME ...;
         lines in any order. Covariates become the first features, those of words (sites, batches) a column for each
@@ -95,6 +97,7 @@ class PlinkSource(GenotypeSource):
         allele: Literal["a1", "a2"] = "a1",
         phenotypes: PathLike | None = None,
         covariates: PathLike | None = None,
+        unlabelled: Literal["drop", "keep"] = "drop",
     ) -> None:
         if allele not in ("a1", "a2"):
             raise ConfigError(f"expected a1 or a2, found {allele!r}", "source.allele")
@@ -111,6 +114,7 @@ class PlinkSource(GenotypeSource):
             covariates=covariates,
             missing=missing,
             counts_first=allele == "a1",
+            unlabelled=unlabelled,
         )
         n_half = sum(fileset.n_half_diploid for fileset in sets)
         if n_half:
@@ -119,7 +123,7 @@ class PlinkSource(GenotypeSource):
     def _own_phenotype(self) -> np.ndarray:
         """Return the .fam file's last column, NaN where it is missing; 1 and 2 are controls and cases."""
         coded = code_phenotype(self._fam.samples["phenotype"], "phenotype", str(self._fam.fam))
-        if not coded.y[~np.isnan(coded.y)].any():
+        if self._unlabelled != "keep" and not coded.y[~np.isnan(coded.y)].any():
             remedy = "give phenotypes (a table by FID and IID) and target, or y (an array, one number for each line)"
             raise SourceError("no sample has a phenotype", str(self._fam.fam), remedy)
         self._target_classes = coded.classes

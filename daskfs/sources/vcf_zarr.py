@@ -259,6 +259,8 @@ class VcfZarrSource(GenotypeSource):
         number. A call is missing where one of its alleles is.
     allele : {"alt", "ref"}
         What is counted: all alleles but the reference, or 2 minus these (of single copies, too).
+    unlabelled : {"drop", "keep"}
+        Treatment of samples without a target: "keep" makes it NaN, for a model to predict.
     phenotypes, covariates : path-like, optional
         Tables by IID, in place of `y`; see `daskfs.sources.plink.PlinkSource`.
 
@@ -287,6 +289,7 @@ class VcfZarrSource(GenotypeSource):
         allele: Literal["alt", "ref"] = "alt",
         phenotypes: PathLike | None = None,
         covariates: PathLike | None = None,
+        unlabelled: Literal["drop", "keep"] = "drop",
     ) -> None:
         if allele not in ("alt", "ref"):
             raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
@@ -307,6 +310,7 @@ class VcfZarrSource(GenotypeSource):
             covariates=covariates,
             missing=missing,
             counts_first=allele == "alt",
+            unlabelled=unlabelled,
         )
 
     @property

@@ -99,6 +99,8 @@ class SparseHeader(StoreHeader):
         Columns with a name, and the bytes of all names in UTF-8.
     crowding : Crowding or None
         How unevenly entries lie; None of the first stores of this format, which do not say so.
+    first_number : int or None
+        Columns without a name are called by their number in the file, the first by this one; None: x0, x1, ...
     """
 
     n_entries: int = 0
@@ -108,6 +110,7 @@ class SparseHeader(StoreHeader):
     n_names: int = 0
     names_nbytes: int = 0
     crowding: Crowding | None = None
+    first_number: int | None = None
 
 
 def check_version(document: dict[str, Any], where: str) -> None:
@@ -146,7 +149,7 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     is_sparse = document["format_version"] == SPARSE_FORMAT_VERSION
     kind, fields = (SparseHeader, _FIELDS | _SPARSE_FIELDS) if is_sparse else (StoreHeader, _FIELDS)
     names = {item.name for item in dataclasses.fields(kind)}
-    missing = sorted(names - set(document) - {"crowding", "annotations"})
+    missing = sorted(names - set(document) - {"crowding", "annotations", "first_number"})
     if missing:
         raise StoreFormatError(
             f"the header lacks {', '.join(missing)}", where, "remove the store and ingest the source again"
@@ -251,6 +254,7 @@ _SPARSE_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "n_names": ("a number", _count),
     "names_nbytes": ("a number", _count),
     "crowding": ("numbers of entries", _or_none(_crowding)),
+    "first_number": ("a number or null", _or_none(_count)),
 }
 
 

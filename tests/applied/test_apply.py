@@ -193,7 +193,12 @@ def test_labels_that_are_texts_and_their_probabilities(tmp_path):
     applied = apply(model, frame, tmp_path / "o.csv")
     assert {"accuracy", "auc"} <= set(applied.metrics)
     assert applied.metrics["accuracy"] == np.mean(model.predict(frame) == frame.y)
-    assert list(pd.read_csv(tmp_path / "o.csv").columns) == ["prediction", "probability_-low", "probability_high"]
+    assert list(pd.read_csv(tmp_path / "o.csv").columns) == [
+        "row",
+        "prediction",
+        "probability_-low",
+        "probability_high",
+    ]
     only = apply(model, frame.assign(y="high"), tmp_path / "p.csv")
     assert any("expected two labels" in note for note in only.notes)
 
@@ -346,7 +351,7 @@ def test_genotypes_get_the_predictions_of_the_run_with_variants_found_by_name(tm
     assert "prediction" in pd.read_csv(tmp_path / "o.csv").columns
     lacking = dosages.copy()
     lacking[7, 17] = MISSING
-    with refused(DataError, "genotypes", at="rs17"):
+    with refused(DataError, "new-rows", at="column 'rs17', row 7"):
         model.predict(write_set(tmp_path / "new", lacking, name="lacking", phenotypes=y.tolist()))
 
 

@@ -42,6 +42,8 @@ class Columns(NamedTuple):
     has_token: bool
     """A missing value is a feature, too."""
     drops_unlabelled: bool
+    keeps_unlabelled: bool
+    """Rows without a label have the label NaN."""
     tells_names: bool
 
 
@@ -115,7 +117,7 @@ def read_rows(text, start, stop, columns, bounds, room, n_rows, n_entries, n_nam
     indptr, features, data, y, ids, name_offsets, names, slots = room
     delimiter, kinds, seeds, fields, field_offsets = columns[0], columns[1], columns[2], columns[3], columns[4]
     edges, bins, bin_offsets = columns[5], columns[6], columns[7]
-    has_token, drops_unlabelled, tells_names = columns[8], columns[9], columns[10]
+    has_token, drops_unlabelled, keeps_unlabelled, tells_names = columns[8], columns[9], columns[10], columns[11]
     origin, field_origin, bin_origin = address_of(text), address_of(fields), address_of(bins)
     i, end = origin + start, origin + stop
     n_columns, most_rows = len(kinds), min(bounds.n_rows, len(y))
@@ -138,7 +140,7 @@ def read_rows(text, start, stop, columns, bounds, room, n_rows, n_entries, n_nam
             why, place = SHORT, ENTRIES
             break
         n, told, row_names, row_text = n_entries, n_entries, n_names, n_text
-        label, is_labelled = 0.0, False
+        label, is_labelled = np.nan, keeps_unlabelled
         for j in range(n_columns):
             stop_value = _end_of_value(i, delimiter)
             behind = stop_value
@@ -154,7 +156,7 @@ def read_rows(text, start, stop, columns, bounds, room, n_rows, n_entries, n_nam
                     begin += 1
                 number, number_stop = real_at(begin)
                 if kind == TARGET and begin == stop_value:
-                    if not drops_unlabelled:
+                    if not (drops_unlabelled or keeps_unlabelled):
                         why, place = TARGET_MISSING, i
                         break
                 elif number_stop == begin or not np.isfinite(number):

@@ -47,6 +47,8 @@ class Layout(NamedTuple):
     """Indices may stand in any order."""
     takes_first: bool
     """Of several labels."""
+    keeps_unlabelled: bool
+    """Rows without a label have the label NaN."""
 
 
 @kernel
@@ -80,7 +82,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
         Of a fault; what is short, where an array is.
     """
     indptr, features, data, y = entries
-    base, largest, has_qid, sorts, takes_first = layout
+    base, largest, has_qid, sorts, takes_first, keeps_unlabelled = layout
     origin = address_of(text)
     i, end = origin + start, origin + stop
     most_entries, most_rows = len(features), min(bounds.n_rows, len(y))
@@ -97,12 +99,15 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
         if n_rows == most_rows:
             return position, n_lines, n_rows, n_entries, FULL if n_rows == bounds.n_rows else SHORT, ROWS
         label, behind = real_at(i)
-        sign = byte_at(behind)
+        is_labelled, sign = True, byte_at(behind)
         if sign == _COMMA and behind > i:
             if not takes_first:
                 return position, n_lines, n_rows, n_entries, LABELS, i - origin
             while not ends_word(byte_at(behind)):
                 behind += 1
+        elif keeps_unlabelled and (sign == _COLON or np.int64(word_at(i)) & _FOUR == _QID):
+            label, behind = 0.0, i  # an entry, or the query id, stands first
+            is_labelled = False
         elif behind == i or not ends_word(sign):
             return position, n_lines, n_rows, n_entries, LABEL, i - origin
         if not np.isfinite(label):
@@ -153,7 +158,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
             for k in range(n_entries + 1, n):
                 if features[k] == features[k - 1]:
                     return position, n_lines, n_rows, n_entries, DUPLICATE, _place_of(i, features[k] + base) - origin
-        y[n_rows], qid[n_rows] = label, query
+        y[n_rows], qid[n_rows] = label if is_labelled else np.nan, query
         n_rows, n_entries = n_rows + 1, n
         indptr[n_rows] = n
         i = end_of_line(i) + 1

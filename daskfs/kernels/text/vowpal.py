@@ -41,6 +41,8 @@ class Layout(NamedTuple):
     """How lines are to be understood."""
 
     drops_unlabelled: bool
+    keeps_unlabelled: bool
+    """Rows without a label have the label NaN."""
     ignores_base: bool
     has_weight: bool
     ignores_weight: bool
@@ -187,7 +189,9 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         i, n_words, label, weight, tag, tag_end, why, place = _read_head(i, layout)
         if why > 0:
             break
-        if n_words == 0:
+        if n_words == 0 and layout.keeps_unlabelled:
+            label = np.nan
+        elif n_words == 0:
             if not layout.drops_unlabelled:
                 why, place = NO_LABEL, i
                 break

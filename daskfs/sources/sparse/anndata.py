@@ -26,7 +26,7 @@ from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, as_file, explained_room, files_below, write_all
 from daskfs.sources.npy import array_of
-from daskfs.sources.options import SourceOptions
+from daskfs.sources.options import SourceOptions, check_choices
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.store.foreign import open_foreign_group
 from daskfs.store.row_checks import check_names
@@ -86,6 +86,8 @@ class AnnDataSource(OfFiles, SparseSource):
     y : array-like of shape (n_samples,) or (n_samples, n_targets), or path of a .npy file of it, optional
     layer : str, optional
         One of the layers, or "raw"; X by default.
+    unlabelled : {"error", "keep"}
+        Treatment of cells without a target: "keep" makes it NaN, for a model to predict. The column may be missing.
 
     Raises
     ------
@@ -105,8 +107,15 @@ class AnnDataSource(OfFiles, SparseSource):
     kind, options = "anndata", AnnDataOptions
 
     def __init__(
-        self, path: PathLike, target: str | Sequence[str] | None = None, y: Any = None, layer: str | None = None
+        self,
+        path: PathLike,
+        target: str | Sequence[str] | None = None,
+        y: Any = None,
+        layer: str | None = None,
+        unlabelled: Literal["error", "keep"] = "error",
     ) -> None:
+        check_choices(unlabelled=(unlabelled, ("error", "keep")))
+        is_labelled = np.ones(0, bool)
         self.path, self.notes = location(path), []
         self._matrix = "X" if layer is None else "raw/X" if layer == "raw" else f"layers/{layer}"
         table = "raw/var" if layer == "raw" else "var"
@@ -116,7 +125,9 @@ class AnnDataSource(OfFiles, SparseSource):
             self._names = self._asked(lambda: _index(root[table]))
             self._cells = np.array(self._asked(lambda: _index(root["obs"])), dtype=object)
             if y is None and isinstance(target, str):
-                y = self._asked(lambda: self._of_obs(root["obs"], target))
+                obs, may_lack = root["obs"], unlabelled == "keep"
+                if not may_lack or target in obs:
+                    y, is_labelled = self._asked(lambda: self._of_obs(obs, target, may_lack=may_lack))
         n_names = len(set(self._names))
         if n_names < len(self._names):
             self.notes.append(f"{len(self._names) - n_names:,} names of {table} stand twice, and are numbered")
@@ -129,7 +140,10 @@ class AnnDataSource(OfFiles, SparseSource):
         check_names(self._names, self.n_features)
         y, self._target_classes = coded_texts(array_of(y), self.notes)
         self._y = None if y is None else as_targets(y, self.n_samples)
-        self.target_names = name_targets(self._y, [target] if isinstance(target, str) else target)
+        if self._y is not None and not is_labelled.all():
+            self._y = np.where(is_labelled, self._y, np.nan)
+        targets = [target] if isinstance(target, str) else target
+        self.target_names = name_targets(self._y, targets if self._y is not None else None)
         self.label_names = ["cell"]
         folders = [self.path / part for part in (self._matrix, table, "obs")] if self.path.is_dir() else []
         self.files = [file for folder in folders for file in files_below(folder)] or [self.path]
@@ -179,16 +193,21 @@ class AnnDataSource(OfFiles, SparseSource):
             raise SourceError(f"indptr, indices and data of {self._matrix} do not fit", str(self.path), "write it anew")
         return Compressed("rows" if by_rows else "columns", (n_samples, n_features), indptr)
 
-    def _of_obs(self, obs: Any, name: str) -> np.ndarray:
-        """Return a column of obs: numbers or texts."""
+    def _of_obs(self, obs: Any, name: str, *, may_lack: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return a column of obs, numbers or texts, and which of its values are there."""
         columns = sorted(key for key in obs if not key.startswith("_"))
         if name not in columns:
             raise SourceError(f"no column {name!r} in obs{did_you_mean(name, columns)}", str(self.path), _some(columns))
         values, is_missing = _column(obs[name])
-        if is_missing.any():
+        if is_missing.any() and not may_lack:
             where = f"{self.path}, obs '{name}', row {int(np.argmax(is_missing))}"
             raise DataError("expected a value, found a missing one", where, "leave these cells out, or pass y")
-        return values
+        return values, ~is_missing
+
+    @property
+    def column_names(self) -> Sequence[str]:
+        """The genes."""
+        return self._names
 
     @property
     def target_classes(self) -> list[str] | None:

@@ -39,6 +39,7 @@ class _Facts(NamedTuple):
     has_weight: bool
     features_are_ids: bool
     n_features: int | None
+    first_number: int | None
     namespace_mark: str | None
     namespaces: Sequence[str] | None
     target: TargetKind
@@ -115,8 +116,8 @@ class BagSource(SparseSource):
                 n_rows, (n_features, n_entries) = head.n_rows, (len(set(head.features.tolist())), len(head.features))
                 return _Facts(
                     list(source.target_names), list(source.label_names), source.has_weight, source.features_are_ids,
-                    source.n_features, source.namespace_mark, source.namespaces, source.estimate_target(),
-                    source.encoding, n_rows, n_features, n_entries,
+                    source.n_features, source.first_number, source.namespace_mark, source.namespaces,
+                    source.estimate_target(), source.encoding, n_rows, n_features, n_entries,
                 )  # fmt: skip
         raise SourceError("expected rows, found none", self.place, "check how the bag was made")
 
@@ -131,6 +132,7 @@ class BagSource(SparseSource):
         facts = self._facts
         self.target_names, self.label_names, self.has_weight = facts.target_names, facts.label_names, facts.has_weight
         self.features_are_ids, self.n_features = facts.features_are_ids, facts.n_features
+        self.first_number = facts.first_number
         self.namespace_mark, self.namespaces = facts.namespace_mark, facts.namespaces
 
     def _found_classes(self) -> list[str]:

@@ -75,6 +75,12 @@ class NamedIds:
         return cls(np.arange(len(texts), dtype=np.uint64), text, np.cumsum([0, *map(len, texts)]))
 
 
+def numbered(ids: np.ndarray, first: int = 0) -> NamedIds:
+    """Return ids with their numbers as names, which begin with `first`."""
+    texts = [str(j + first).encode() for j in ids.tolist()]
+    return NamedIds(ids, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
+
+
 class NamesOnDemand(ABC):
     """Names that are put together for whoever asks for them."""
 
@@ -159,6 +165,8 @@ class SparseSource(Source):
         that occur; False where they are numbers of columns.
     n_features : int or None
         Number of columns, or None while it is not known: of ids, and before a file without a header was read.
+    first_number : int or None
+        By which the first column is called, and the others by the next; None where they are called otherwise.
     namespace_mark : str or None
         Stands between namespace and feature in a name: "^" or "="; None where there are no namespaces.
     namespaces : sequence of str or None
@@ -170,9 +178,15 @@ class SparseSource(Source):
     is_sparse: ClassVar[bool] = True
     features_are_ids: bool = False
     n_features: int | None = None
+    first_number: int | None = None
     namespace_mark: str | None = None
     namespaces: Sequence[str] | None = None
     ids_say_names: bool = False
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        """Names of all columns, where they are known beforehand; None where there are none."""
+        return None
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
         """Return the names of ids, each once, where `ids_say_names`."""

@@ -49,7 +49,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
     kinds : sequence of int
         See `daskfs.kernels.text.clicks`.
     delimiter : str
-    has_token, drops_unlabelled, tells_names : bool
+    has_token, drops_unlabelled, keeps_unlabelled, tells_names : bool
     """
 
     nothing = (0, 0, 0, 0)
@@ -63,6 +63,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
         *,
         has_token: bool,
         drops_unlabelled: bool,
+        keeps_unlabelled: bool,
         tells_names: bool,
     ) -> None:
         fields, field_offsets = joined(names)
@@ -82,6 +83,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
             bin_offsets,
             has_token,
             drops_unlabelled,
+            keeps_unlabelled,
             tells_names,
         )
 
@@ -156,8 +158,9 @@ class ClicksSource(LineSource):
         One character, tab by default. Quotes have no meaning.
     missing : {"none", "token"}
         An empty value is no feature, or the feature ``field=``.
-    unlabelled : {"error", "drop"}
-        Treatment of rows without a target.
+    unlabelled : {"error", "drop", "keep"}
+        Treatment of rows without a target; "keep" makes their target NaN, for a model to predict. The column may be
+        missing.
     tell_names : bool
         Each block tells the names of its features.
 
@@ -186,13 +189,13 @@ class ClicksSource(LineSource):
         strings: Sequence[str] | None = None,
         delimiter: str = "\t",
         missing: Literal["none", "token"] = "none",
-        unlabelled: Literal["error", "drop"] = "error",
+        unlabelled: Literal["error", "drop", "keep"] = "error",
         tell_names: bool = True,
     ) -> None:
         super().__init__(path)
         check_choices(
             missing=(missing, ("none", "token")),
-            unlabelled=(unlabelled, ("error", "drop")),
+            unlabelled=(unlabelled, ("error", "drop", "keep")),
         )
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in "\r\n\0+-.":
             problem = f"expected one character of ASCII that is in no number, and no line end, found {delimiter!r}"
@@ -210,7 +213,10 @@ class ClicksSource(LineSource):
     @cached_property
     def columns(self) -> dict[str, int]:
         """Names of the columns, with what they are read as."""
-        names = list(self._columns) if self._columns is not None else self._names_of(self.files[0])
+        names, target = self._names_of(self.files[0]), self.target_names[0]
+        if self._columns is not None:
+            is_without = self._unlabelled == "keep" and len(names) == len(self._columns) - 1
+            names = [name for name in self._columns if not (is_without and name == target)]
         for file in self.files[1:] if self.has_header else ():
             if self._names_of(file) != names:
                 problem = f"expected the columns of {self.files[0].name} in the same order"
@@ -220,7 +226,9 @@ class ClicksSource(LineSource):
             double = next(name for k, name in enumerate(names) if name in names[:k])
             raise ConfigError(f"two columns are called {double!r}", self.place, "rename one of them")
         asked = [(clicks.STRING, "strings", list(self._strings or ())), (clicks.COUNT, "counts", self._counts)]
-        for kind, option, wanted in [*asked, (clicks.TARGET, "target", list(self.target_names))]:
+        if target in names or self._unlabelled != "keep":
+            asked.append((clicks.TARGET, "target", [target]))
+        for kind, option, wanted in asked:
             for name in wanted:
                 if name not in kinds:
                     problem = f"there is no column {name!r}{did_you_mean(name, names)}"
@@ -238,6 +246,15 @@ class ClicksSource(LineSource):
         except UnicodeDecodeError as fault:
             problem = f"expected UTF-8 text, found byte 0x{line[fault.start]:02x}"
             raise SourceError(problem, f"{file}:1", "save the file as UTF-8") from None
+
+    @property
+    def encoder(self) -> dict[str, Any]:
+        """How lines are read, with the columns that others must have, too."""
+        of_kind = {kind: [name for name, own in self.columns.items() if own == kind] for kind in self.columns.values()}
+        columns = {"strings": of_kind.get(clicks.STRING, []), "counts": of_kind.get(clicks.COUNT, [])}
+        options: dict[str, Any] = {"target": self.target_names[0], "delimiter": self._delimiter}
+        options |= {"missing": self._missing, "columns": None if self._columns is None else list(self._columns)}
+        return {"kind": self.kind, "options": options | columns}
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -259,5 +276,6 @@ class ClicksSource(LineSource):
             self._delimiter,
             has_token=self._missing == "token",
             drops_unlabelled=self._unlabelled == "drop",
+            keeps_unlabelled=self._unlabelled == "keep",
             tells_names=self._tell_names,
         )

@@ -72,6 +72,8 @@ class Documents:
         None: what the path says.
     encoding : str
         Of files and CSV; JSON is UTF-8.
+    may_lack_label : bool
+        There may be no column of the label, and files need not lie in folders of classes.
 
     Attributes
     ----------
@@ -94,6 +96,8 @@ class Documents:
         target: str | None,
         layout: Layout | None,
         encoding: str,
+        *,
+        may_lack_label: bool = False,
     ) -> None:
         self.layout = _layout_of(path) if layout is None else layout
         self.folders: list[str] = []
@@ -110,12 +114,16 @@ class Documents:
         ):
             root = Path(path).expanduser()
             found = sorted(file for file in root.rglob("*") if file.is_file() and len(file.relative_to(root).parts) > 1)
+            if not found and may_lack_label:
+                found = sorted(file for file in root.iterdir() if file.is_file())
             self.files = expand_paths(found or [root / "*" / "*"])
-            self.folders = [file.relative_to(root).parts[0] for file in self.files]
+            parts = [file.relative_to(root).parts for file in self.files]
+            self.folders = [folder for folder, *inner in parts if inner]
         else:
             endings = JSON_ENDINGS if self.layout == "jsonl" else CSV_ENDINGS
             self.files = expand_paths(path, tuple(e + packed for e in endings for packed in ("", *COMPRESSED)))
         self._fields, self._target, self._encoding = fields, target, encoding
+        self._may_lack_label = may_lack_label
 
     def parts(self, nbytes: int) -> list[Any]:
         """Return ranges of lines, or of files, of so many bytes."""
@@ -160,15 +168,21 @@ class Documents:
         from daskfs.sources.csv import CsvSource
         from daskfs.sources.table_schema import TableSchema
 
-        columns: dict[str, Any] = {field: {"dtype": "string"} for field in self._fields}
-        if self._target:
-            columns[self._target] = {"role": "id"}
-        schema = TableSchema.model_validate({"columns": columns, "other_columns": "ignore", "format": {"missing": []}})
         file = self.files[number]
         delimiter = "\t" if ".tsv" in file.suffixes[-2:] else ","
-        for batch in CsvSource(file, schema, encoding=self._encoding, delimiter=delimiter).batches(schema.columns):
+
+        def opened(columns: dict[str, Any]) -> tuple[CsvSource, TableSchema]:
+            document = {"columns": columns, "other_columns": "ignore", "format": {"missing": []}}
+            schema = TableSchema.model_validate(document)
+            return CsvSource(file, schema, encoding=self._encoding, delimiter=delimiter), schema
+
+        columns: dict[str, Any] = {field: {"dtype": "string"} for field in self._fields}
+        if self._target and not (self._may_lack_label and self._target not in opened(columns)[0].header()):
+            columns[self._target] = {"role": "id"}
+        source, schema = opened(columns)
+        for batch in source.batches(schema.columns):
             table = batch.table.to_pydict()
-            labels = table[self._target] if self._target else [None] * batch.table.num_rows
+            labels = table[self._target] if self._target in table else [None] * batch.table.num_rows
             for k, texts in enumerate(zip(*(table[field] for field in self._fields), strict=True)):
                 yield Document([text or "" for text in texts], labels[k], f"{file}, row {batch.first_row + k}")
 

@@ -92,8 +92,8 @@ class FastaSource(OfFiles, SparseSource):
         a file, without its endings, or of its folder.
     label_table : path-like, optional
         Lines of an id, the first word of a header, and a label, between them a tab or a comma.
-    unlabelled : {"error", "drop"}
-        Treatment of rows without a label.
+    unlabelled : {"error", "drop", "keep"}
+        Treatment of rows without a label; "keep" makes their label NaN, for a model to predict.
     tell_names : bool
         Each block tells the names of its features.
 
@@ -127,16 +127,18 @@ class FastaSource(OfFiles, SparseSource):
         label_from: LabelFrom | None = None,
         label_pattern: str | None = None,
         label_table: PathLike | None = None,
-        unlabelled: Literal["error", "drop"] = "error",
+        unlabelled: Literal["error", "drop", "keep"] = "error",
         tell_names: bool = True,
     ) -> None:
         self.files = list(expand_sequences(path))
         self._kmers = Kmers(k, patterns, canonical=canonical, window=window, weighting=weighting)
-        if unlabelled not in ("error", "drop"):
-            raise ConfigError(f"found {unlabelled!r}", "source.unlabelled", "one of error, drop")
+        if unlabelled not in ("error", "drop", "keep"):
+            raise ConfigError(f"found {unlabelled!r}", "source.unlabelled", "one of error, drop, keep")
         if label_from is None and (target or label_pattern or label_table):
             problem = "expected where labels stand, found nothing"
             raise ConfigError(problem, "source.label_from", "one of header, file, folder, table")
+        if label_from == "table" and label_table is None and unlabelled == "keep":
+            label_from = None
         self._labels = None if label_from is None else Labels(label_from, label_pattern, label_table)
         self._unlabelled, self.ids_say_names = unlabelled, tell_names
         self.target_names = [] if self._labels is None else [target or "label"]
@@ -181,12 +183,17 @@ class FastaSource(OfFiles, SparseSource):
         self.n_dropped = sum(facts)
         dropped = f"{self.n_dropped:,} rows dropped because they have no label"
         coded = [f"{text!r} is {code}" for code, text in enumerate(self.target_classes or ())]
-        self.notes[:] = [f"the target is coded: {', '.join(coded)}"] * bool(coded) + [dropped] * bool(self.n_dropped)
+        are_of_fit = self._unlabelled != "keep"
+        self.notes[:] = [f"the target is coded: {', '.join(coded)}"] * bool(coded and are_of_fit) + [dropped] * bool(
+            self.n_dropped
+        )
 
     def _rows_of(self, file: Path) -> Iterator[CountedRows]:
         for records in read_records(file):
             y = self._targets_of(records, file)
-            is_kept = np.ones(len(records.headers), bool) if y is None else ~np.isnan(y)
+            is_kept = np.full(len(records.headers), y is None or self._unlabelled == "keep") | ~np.isnan(
+                y if y is not None else 0.0
+            )
             self._refuse_longer(records, file)
             step = max(1, _AT_ONCE_LETTERS // max(1, int(np.diff(records.offsets).mean())))
             for start in range(0, len(records.headers), step):
@@ -229,7 +236,7 @@ class FastaSource(OfFiles, SparseSource):
                         problem = "expected a label in the name, found none"
                     remedy = "set label_pattern, or unlabelled: drop"
                     raise SourceError(problem, f"{file}:{records.line_numbers[k]}", remedy)
-                self.n_dropped += 1
+                self.n_dropped += self._unlabelled == "drop"
             elif codes is not None:
                 y[k] = codes[label]
             elif is_number(label):

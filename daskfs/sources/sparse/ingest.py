@@ -135,6 +135,7 @@ class SparseIngest:
             self.rows.n_features,
             self.dtype,
             has_ids=self.rows.features_are_ids,
+            first_number=self.rows.first_number,
             target_names=self.rows.target_names,
             has_weight=self.rows.has_weight,
             label_names=self.rows.label_names,

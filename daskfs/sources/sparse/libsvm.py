@@ -16,7 +16,7 @@ from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SparseOptions, check_choices
-from daskfs.sources.sparse.base import MOST_COLUMNS, SparseBlock
+from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, numbered
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
 
@@ -74,14 +74,18 @@ class SvmlightFormat(LineFormat[Room]):
         Index of the first column.
     largest : int
         Largest index.
-    has_qid, sorts, takes_first : bool
+    has_qid, sorts, takes_first, keeps_unlabelled : bool
         See `daskfs.kernels.text.svmlight.Layout`.
     """
 
     grows_with = (ROWS, ENTRIES, ENTRIES, ROWS, ROWS)
 
-    def __init__(self, base: int, largest: int, *, has_qid: bool, sorts: bool, takes_first: bool) -> None:
-        self._layout = svmlight.Layout(np.uint64(base), np.uint64(largest), has_qid, sorts, takes_first)
+    def __init__(
+        self, base: int, largest: int, *, has_qid: bool, sorts: bool, takes_first: bool, keeps_unlabelled: bool = False
+    ) -> None:
+        self._layout = svmlight.Layout(
+            np.uint64(base), np.uint64(largest), has_qid, sorts, takes_first, keeps_unlabelled
+        )
 
     def room(self, n_rows: int, n_entries: int) -> Room:
         """Return room for so many."""
@@ -194,6 +198,8 @@ class LibsvmSource(LineSource):
         Take indices in any order; otherwise they must ascend, as the format has it.
     several_labels : {"error", "first"}
         Treatment of lines with several labels, ``1,3``.
+    unlabelled : {"error", "keep"}
+        Treatment of lines that begin with an entry: "keep" makes them rows whose target is NaN, for a model to predict.
 
     Raises
     ------
@@ -202,12 +208,13 @@ class LibsvmSource(LineSource):
 
     Notes
     -----
-    Query ids are the label column "qid", where the first lines have them. Lines without entries are rows of zeros;
-    blank lines and comments are passed over. Values are read as float64 (of more than 19 digits, the first 19), then
-    rounded to float32.
+    Features are called by their index, as it stands in the file. Query ids are the label column "qid", where the first
+    lines have them. Lines without entries are rows of zeros; blank lines and comments are passed over. Values are read
+    as float64 (of more than 19 digits, the first 19), then rounded to float32.
     """
 
     kind, options, endings = "libsvm", LibsvmOptions, (".svm", ".libsvm", ".svmlight")
+    ids_say_names = True
 
     def __init__(
         self,
@@ -218,19 +225,30 @@ class LibsvmSource(LineSource):
         n_features: int | None = None,
         sort: bool = False,
         several_labels: Literal["error", "first"] = "error",
+        unlabelled: Literal["error", "keep"] = "error",
     ) -> None:
         super().__init__(path)
         check_choices(
             zero_based=(zero_based, ("auto", True, False)),
             feature_ids=(feature_ids, ("auto", True, False)),
             several_labels=(several_labels, ("error", "first")),
+            unlabelled=(unlabelled, ("error", "keep")),
         )
         if n_features is not None and not 1 <= n_features <= MOST_COLUMNS:
             problem = f"expected 1 to {MOST_COLUMNS:,} columns, found {n_features:,}"
             raise ConfigError(problem, "source.n_features", "leave it out, or set feature_ids: true")
         self.target_names = [target]
         self._zero_based, self._feature_ids, self._n_features = zero_based, feature_ids, n_features
-        self._sort, self._several_labels = sort, several_labels
+        self._sort, self._several_labels, self._unlabelled = sort, several_labels, unlabelled
+
+    @property
+    def first_number(self) -> int | None:  # type: ignore[override]
+        """The index of the first column; None of ids, which are called by themselves."""
+        return None if self.features_are_ids else int(not self.is_zero_based)
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the indices of features, as the files have them."""
+        return numbered(ids, self.first_number or 0)
 
     @property
     def label_names(self) -> list[str]:  # type: ignore[override]
@@ -330,8 +348,14 @@ class LibsvmSource(LineSource):
         return self._format_for(base, (self.n_features or 1) - 1 + base, has_qid=self._has_qid)
 
     def _format_for(self, base: int, largest: int, *, has_qid: bool) -> SvmlightFormat:
-        first = self._several_labels == "first"
-        return SvmlightFormat(base, largest, has_qid=has_qid, sorts=self._sort, takes_first=first)
+        return SvmlightFormat(
+            base,
+            largest,
+            has_qid=has_qid,
+            sorts=self._sort,
+            takes_first=self._several_labels == "first",
+            keeps_unlabelled=self._unlabelled == "keep",
+        )
 
     def plan_notes(self) -> list[str]:
         """Return what the indices were taken for."""
@@ -339,7 +363,7 @@ class LibsvmSource(LineSource):
             return ["indices are kept as 64-bit ids"] if self._feature_ids == "auto" else []
         why = "" if self._zero_based != "auto" else " (a 0 occurs)" if self.is_zero_based else " (no 0 occurs)"
         first = int(not self.is_zero_based)
-        return [f"indices begin with {first}{why}: column 0 has the index {first}"]
+        return [f"indices begin with {first}{why}: the feature {str(first)!r} is column 0"]
 
 
 def _widened(found: Survey, more: Survey) -> Survey:

@@ -85,6 +85,11 @@ class MatrixSource(SparseSource):
         self._names = None if names is None else check_names(names, self.n_features)
 
     @property
+    def column_names(self) -> Sequence[str] | None:
+        """The names that were given."""
+        return self._names
+
+    @property
     def target_classes(self) -> list[str] | None:
         """Texts that the target was given as."""
         return self._target_classes

@@ -72,8 +72,8 @@ class NamedPairs(NamesOnDemand):
         Which name each entry has, -1 for none.
     indptr, ids : ndarray
         Of the features and pairs of each row.
-    prefix : str
-        Of the number by which a feature without a name is called.
+    first_number : int or None
+        By which the feature 0 is called where it has no name, and the others by the next; None: x0, x1, ...
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class NamedPairs(NamesOnDemand):
         places: np.ndarray,
         indptr: np.ndarray,
         ids: np.ndarray,
-        prefix: str,
+        first_number: int | None,
     ) -> None:
-        self._entries, self._names, self._places, self._prefix = entries, names, places, prefix
+        self._entries, self._names, self._places, self._first_number = entries, names, places, first_number
         self._indptr, self._ids = indptr, ids
 
     def of_rows(self, first: int, stop: int) -> NamedPairs:
         """Return the names of some of the rows."""
         entries, indptr = self._entries.some(first, stop), self._indptr[first : stop + 1]
-        return NamedPairs(entries, self._names, self._places, indptr, self._ids, self._prefix)
+        return NamedPairs(entries, self._names, self._places, indptr, self._ids, self._first_number)
 
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return the names of the features, and of the pairs that are wanted: ids, each once."""
@@ -118,7 +118,8 @@ class NamedPairs(NamesOnDemand):
             at[at < 0] = len(names.ids) + np.searchsorted(nameless, features[end[at < 0]])
         if not len(nameless):
             return names, places
-        return _joined(names, nameless, [f"{self._prefix}{j}" for j in nameless.tolist()]), places
+        prefix, first = ("x", 0) if self._first_number is None else ("", self._first_number)
+        return _joined(names, nameless, [f"{prefix}{j + first}" for j in nameless.tolist()]), places
 
     def _every(self) -> NamedIds:
         return self.among(np.unique(self._ids[self._indptr[0] : self._indptr[-1]]))
@@ -259,7 +260,7 @@ class PairsSource(OverSource[SparseSource]):
                 raise DataError(problem, f"row {block.start + first + row}", "scale the values")
             ids, values, rows = ids[: out_indptr[-1]], values[: out_indptr[-1]], slice(first, stop)
             entries = _Entries(indptr, features, groups, n_groups, self._asked, n_most)
-            prefix = "" if self.source.features_are_ids else "x"
+            first_number = 0 if self.source.features_are_ids else self.source.first_number
             yield SparseBlock(
                 block.start + first,
                 out_indptr,
@@ -268,7 +269,7 @@ class PairsSource(OverSource[SparseSource]):
                 None if block.y is None else block.y[rows],
                 None if block.weight is None else block.weight[rows],
                 {name: texts[rows] for name, texts in block.labels.items()},
-                NamedPairs(entries, names, places, out_indptr, ids, prefix),
+                NamedPairs(entries, names, places, out_indptr, ids, first_number),
             )
             first = stop
 

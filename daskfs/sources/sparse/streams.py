@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from daskfs.errors import ConfigError, SourceError, did_you_mean
 from daskfs.kernels.text import vowpal
-from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, numbered
 from daskfs.sources.sparse.libsvm import LARGEST_ID, SvmlightFormat
 from daskfs.sources.sparse.lines import LineFormat, blocks_of
 from daskfs.sources.sparse.vw import VwFormat
@@ -23,7 +25,13 @@ def _svmlight() -> LineFormat[Any]:
 
 def _vw() -> LineFormat[Any]:
     layout = vowpal.Layout(
-        drops_unlabelled=False, ignores_base=False, has_weight=True, ignores_weight=False, tells_names=True, sorts=False
+        drops_unlabelled=False,
+        keeps_unlabelled=False,
+        ignores_base=False,
+        has_weight=True,
+        ignores_weight=False,
+        tells_names=True,
+        sorts=False,
     )
     return VwFormat(layout, has_tags=False)
 
@@ -83,6 +91,15 @@ class LineStream(SparseSource):
     def row_blocks(self, *_: Any) -> Iterator[Any]:
         """Refuse: rows are read as entries."""
         raise SourceError("the rows of a pipe are read as entries", self._name, "use sparse_blocks")
+
+    @property
+    def ids_say_names(self) -> bool:  # type: ignore[override]
+        """True of LIBSVM's format, whose features are called by their indices."""
+        return self._kind == "libsvm"
+
+    def names_of(self, ids: np.ndarray) -> NamedIds:
+        """Return the indices as they came."""
+        return numbered(ids)
 
     @property
     def encoder(self) -> dict[str, Any]:

@@ -84,8 +84,8 @@ class TextSource(OfFiles, SparseSource):
         As of scikit-learn's ``CountVectorizer``, whose analyser makes the n-grams.
     weighting : {"counts", "binary", "log", "tf"}
         How often an n-gram occurs in a document, 1, 1 + log of the count, or its share of the document's n-grams.
-    unlabelled : {"error", "drop"}
-        Treatment of rows without a target.
+    unlabelled : {"error", "drop", "keep"}
+        Treatment of rows without a target; "keep" makes their target NaN, for a model to predict.
     encoding : str
         Of files and CSV; JSON is UTF-8.
     tell_names : bool
@@ -122,7 +122,7 @@ class TextSource(OfFiles, SparseSource):
         strip_accents: Literal["ascii", "unicode"] | None = None,
         stop_words: str | Sequence[str] | None = None,
         token_pattern: str = r"(?u)\b\w\w+\b",
-        unlabelled: Literal["error", "drop"] = "error",
+        unlabelled: Literal["error", "drop", "keep"] = "error",
         encoding: str = "utf-8",
         tell_names: bool = True,
         classes: Sequence[str] | None = None,
@@ -131,14 +131,14 @@ class TextSource(OfFiles, SparseSource):
         for name, value, is_right, remedy in (
             ("analyzer", analyzer, analyzer in ("word", "char", "char_wb"), "one of word, char, char_wb"),
             ("weighting", weighting, weighting in ("counts", "binary", "log", "tf"), "one of counts, binary, log, tf"),
-            ("unlabelled", unlabelled, unlabelled in ("error", "drop"), "one of error, drop"),
+            ("unlabelled", unlabelled, unlabelled in ("error", "drop", "keep"), "one of error, drop, keep"),
             ("layout", layout, layout in (None, "jsonl", "csv", "files"), "one of jsonl, csv, files"),
             ("ngram_range", ngram_range, 1 <= least <= most, "two whole numbers, for example [1, 2]"),
         ):
             if not is_right:
                 raise ConfigError(f"found {value!r}", f"source.{name}", remedy)
         self._fields = [text] if isinstance(text, str) else list(text)
-        self._documents = Documents(path, self._fields, target, layout, encoding)
+        self._documents = Documents(path, self._fields, target, layout, encoding, may_lack_label=unlabelled == "keep")
         self.files, self.layout, self._folders = self._documents.files, self._documents.layout, self._documents.folders
         if len(self._fields) > 1:
             self.namespace_mark, self.namespaces = "^", self._fields
@@ -197,7 +197,10 @@ class TextSource(OfFiles, SparseSource):
         self.n_dropped = sum(facts)
         dropped = f"{self.n_dropped:,} rows dropped because they have no label"
         coded = [f"{text!r} is {code}" for code, text in enumerate(self.target_classes or ())]
-        self.notes[:] = [f"the target is coded: {', '.join(coded)}"] * bool(coded) + [dropped] * bool(self.n_dropped)
+        are_of_fit = self._unlabelled != "keep"
+        self.notes[:] = [f"the target is coded: {', '.join(coded)}"] * bool(coded and are_of_fit) + [dropped] * bool(
+            self.n_dropped
+        )
 
     def _blocks_of(self, documents: Iterable[Document], block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
         start, held, n_held, nnz_held = 0, [], 0, 0  # type: ignore[var-annotated]
@@ -217,7 +220,7 @@ class TextSource(OfFiles, SparseSource):
         together: list[Document] = []
         n_characters = 0
         for document in documents:
-            if self.target_names and (document.label is None or document.label == ""):
+            if self.target_names and document.label in (None, "") and self._unlabelled != "keep":
                 if self._unlabelled == "error":
                     raise SourceError(
                         "expected a target, found none", document.where or self.place, "set unlabelled: drop"
@@ -257,7 +260,11 @@ class TextSource(OfFiles, SparseSource):
         if not self.target_names:
             return 0.0
         codes, label = self._codes, document.label
+        if label in (None, ""):
+            return math.nan
         if codes is not None:
+            if str(label) not in codes and self._unlabelled == "keep":
+                return math.nan
             if str(label) not in codes:
                 problem = f"expected one of {len(codes)} classes, found {label!r:.60}"
                 raise SourceError(problem, document.where or self.place, "add it to classes, or fix the value")

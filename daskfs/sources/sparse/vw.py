@@ -149,8 +149,8 @@ class VwSource(LineSource):
         A file, several, a pattern or a folder, decompressed by their endings.
     target : str
         Name of the label.
-    unlabelled : {"error", "drop"}
-        Treatment of lines without a label.
+    unlabelled : {"error", "drop", "keep"}
+        Treatment of lines without a label; "keep" makes them rows whose target is NaN, for a model to predict.
     weights : {"auto", "use", "ignore"}
         Importance weights, the second number of a line; by default they are used where one of the first lines has one.
     base : {"error", "ignore"}
@@ -180,14 +180,14 @@ class VwSource(LineSource):
         self,
         path: PathLike | Sequence[PathLike],
         target: str = "target",
-        unlabelled: Literal["error", "drop"] = "error",
+        unlabelled: Literal["error", "drop", "keep"] = "error",
         weights: Literal["auto", "use", "ignore"] = "auto",
         base: Literal["error", "ignore"] = "error",
         tell_names: bool = True,
     ) -> None:
         super().__init__(path)
         check_choices(
-            unlabelled=(unlabelled, ("error", "drop")),
+            unlabelled=(unlabelled, ("error", "drop", "keep")),
             weights=(weights, ("auto", "use", "ignore")),
             base=(base, ("error", "ignore")),
         )
@@ -227,6 +227,7 @@ class VwSource(LineSource):
         """Return how lines become rows."""
         layout = vowpal.Layout(
             drops_unlabelled=self._unlabelled == "drop",
+            keeps_unlabelled=self._unlabelled == "keep",
             ignores_base=self._base == "ignore",
             has_weight=is_head or self.has_weight,
             ignores_weight=self._weights == "ignore",

@@ -4,7 +4,8 @@
     names/ends     (n_names,) int64        where each ends
     names/columns  (n_names,) int64        which columns have one; there is no such array where all have
 
-A column without a name is called by its id, or by its number.
+A column without a name is called by its id, or by its number: that of the file, where the header knows the first, or
+x0, x1, ...
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class SparseNames(StoredNames):
         super().__init__(header.shape[1])
         self._header, self._open = header, open_array
 
+        self._prefix, self._first = ("x", 0) if header.first_number is None else ("", header.first_number)
+
     @cached_property
     def _ids(self) -> Any:
         return self._open("ids") if self._header.has_ids else None
@@ -53,8 +56,22 @@ class SparseNames(StoredNames):
 
     @property
     def are_given(self) -> bool:
-        """Whether columns have names or ids."""
-        return self._header.has_ids or self._header.n_names > 0
+        """Whether columns have names, ids or numbers of their own."""
+        return self._header.has_ids or self._header.n_names > 0 or self._header.first_number is not None
+
+    @property
+    def given(self) -> np.ndarray | None:
+        """All names, as long as that are not too many; None of numbers, too, which are made as they are asked for."""
+        return None if self._are_numbers else super().given
+
+    @property
+    def held_nbytes(self) -> int:
+        """Bytes that names take in memory once they were asked for."""
+        return 0 if self._are_numbers else super().held_nbytes
+
+    @property
+    def _are_numbers(self) -> bool:
+        return not self._header.has_ids and not self._header.n_names
 
     @property
     def are_default(self) -> bool:
@@ -64,6 +81,8 @@ class SparseNames(StoredNames):
     def describe(self, column: int) -> str:
         """Return a column's name, or its id or number where it has none, as an error says it."""
         if self._positions(np.array([column]))[0] >= 0:
+            return f"column {str(self[column])!r}"
+        if self._header.first_number is not None:
             return f"column {str(self[column])!r}"
         return f"column of id {self[column]}" if self._header.has_ids else f"column {column}"
 
@@ -79,8 +98,9 @@ class SparseNames(StoredNames):
         for column in (*self._columns_named(text.encode()), *self._column_of_id(text)):
             if start <= column < stop:
                 return column
-        if not self._header.has_ids and text[:1] == "x" and text[1:].isdecimal():
-            column = int(text[1:])
+        number = text.removeprefix(self._prefix)
+        if not self._header.has_ids and number.isdecimal() and text == f"{self._prefix}{int(number)}":
+            column = int(number) - self._first
             if start <= column < stop and self._positions(np.array([column]))[0] < 0:
                 return column
         raise DataError(f"expected the name of a column, found {text!r}", "names", "take one of the names")
@@ -94,7 +114,7 @@ class SparseNames(StoredNames):
         if self._ids is not None:
             found[is_bare] = [str(number) for number in self._ids.read(bare).tolist()]
         else:
-            found[is_bare] = [f"x{j}" for j in bare.tolist()]
+            found[is_bare] = [f"{self._prefix}{j}" for j in (bare + self._first).tolist()]
         if not is_bare.all():
             found[~is_bare] = self._texts(positions[~is_bare])
         return found

@@ -63,6 +63,8 @@ class SparseStoreWriter(WholeWriter):
         dtype of X as it is read. On disk values are as small as all of them allow.
     has_ids : bool
         Features are 64-bit ids, of which those that occur become columns, in ascending order.
+    first_number : int, optional
+        By which the first column is called, and the others by the next, where columns have no names.
     target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, notes, progress
         As of `daskfs.store.writer.StoreWriter`. Rows are stored in the order in which it would store them.
     memory_limit : int
@@ -84,6 +86,7 @@ class SparseStoreWriter(WholeWriter):
         dtype: Any = "float32",
         *,
         has_ids: bool = False,
+        first_number: int | None = None,
         target_names: Sequence[str] = (),
         has_weight: bool = False,
         label_names: Sequence[str] = (),
@@ -111,6 +114,7 @@ class SparseStoreWriter(WholeWriter):
             progress=progress,
         )
         self.n_features, self.has_ids, self._goes_on = n_features, has_ids, goes_on_from
+        self._first_number = first_number
 
     def _goes_on_from(self, folder: Path) -> bool:
         return self._goes_on is not None and self._goes_on(folder / ROWS)
@@ -370,6 +374,7 @@ class SparseStoreWriter(WholeWriter):
             has_ids=self.has_ids,
             n_names=names[0],
             names_nbytes=names[1],
+            first_number=self._first_number,
             **sizes,
             **self._told(),
         )

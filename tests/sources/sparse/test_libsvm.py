@@ -64,7 +64,7 @@ def test_lines_become_rows(write):
     assert rows["labels"] == {"qid": ["3", "3", "4", "12", "12"]}
     dense = [[0.5, 0, 0, -2, 0], [0, 0.001, 0, 0, 0], [0, 0, 0, 7.25, 3], [0] * 5, [0, 0, 1, 0, 0]]
     np.testing.assert_array_equal(matrix_of(rows, 5).toarray(), np.array(dense, np.float32))
-    assert source.notes == ["indices begin with 1 (no 0 occurs): column 0 has the index 1"]
+    assert source.notes == ["indices begin with 1 (no 0 occurs): the feature '1' is column 0"]
     (block,) = source.row_blocks(10)
     np.testing.assert_array_equal(block.X, np.array(dense, np.float32))
 

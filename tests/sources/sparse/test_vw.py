@@ -304,7 +304,7 @@ def test_names_that_nobody_asked_for_are_not_told(write):
     assert block.features.tolist() == [id_of(b"gr\xfc\xdf", b"f")]
 
 
-@pytest.mark.parametrize("options", [{"unlabelled": "keep"}, {"weights": True}, {"base": 0}, {"names": True}])
+@pytest.mark.parametrize("options", [{"unlabelled": "zero"}, {"weights": True}, {"base": 0}, {"names": True}])
 def test_options_are_checked(write, options):
     with refused(ConfigError, "formats", at=f"source.{next(iter(options))}"):
         make_source("vw", path=write(TEXT), **options)

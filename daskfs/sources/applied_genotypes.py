@@ -1,0 +1,210 @@
+"""Dosages of other samples, counted as those of a fit were: variants are matched by name and by alleles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from daskfs.errors import SchemaError, SourceError
+from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.files import PathLike
+from daskfs.sources.genotype_matrix import Alleles
+from daskfs.sources.genotypes import DOSAGES, MISSING_CODE, GenotypeSource
+from daskfs.sources.phenotypes import read_covariates
+
+UNKNOWN = ("", "0", ".")
+"""What files have where an allele was not seen."""
+_COMPLEMENT = str.maketrans("ACGT", "TGCA")
+_NAMED = 8
+
+
+class Matched(NamedTuple):
+    """Where the variants of a fit are in other files."""
+
+    places: np.ndarray
+    """int64, -1 where a variant is not there, or has other alleles."""
+    is_swapped: np.ndarray
+    """The files count the other allele."""
+    absent: list[str]
+    contradictory: list[str]
+    """Variants of other alleles, or swapped ones that may as well be read from the other strand (A/T, C/G)."""
+
+
+def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_known: Alleles) -> Matched:
+    """Find the variants of a fit among those of other files.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the fit.
+    alleles : Alleles
+        Those that the fit counted, and the others.
+    known : sequence of str
+        Names in the files.
+    of_known : Alleles
+        Those that the files count, and the others.
+
+    Examples
+    --------
+    >>> ours, theirs = Alleles(["A", "A", "A"], ["G", "T", "C"]), Alleles(["G", "T", "T"], ["A", "A", "C"])
+    >>> matched(["rs1", "rs2", "rs3"], ours, ["rs1", "rs2", "rs3"], theirs)[2:]
+    ([], ['rs2', 'rs3'])
+    """
+    place = {name: j for j, name in enumerate(known)}
+    places, is_swapped = np.full(len(names), -1, np.int64), np.zeros(len(names), bool)
+    absent, contradictory = [], []
+    for k, (name, counted, other) in enumerate(zip(names, *alleles, strict=True)):
+        # a name that was made of both alleles has them in the order of its file
+        turned = next((name.removesuffix(end) + back for end, back in _ends(counted, other) if name.endswith(end)), "")
+        j = place.get(name, place.get(turned, -1))
+        if j < 0:
+            absent.append(name)
+            continue
+        theirs = of_known.counted[j], of_known.other[j]
+        is_turned = _is_turned((counted, other), theirs)
+        if is_turned is None:
+            contradictory.append(name)
+            continue
+        places[k], is_swapped[k] = j, is_turned
+    return Matched(places, is_swapped, absent, contradictory)
+
+
+def _ends(counted: str, other: str) -> list[tuple[str, str]]:
+    there, back = f":{counted}:{other}", f":{other}:{counted}"
+    return [(there, back), (back, there)]
+
+
+def _is_turned(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
+    """Return whether the alleles stand the other way round; None where that cannot be told."""
+    turned = theirs[1], theirs[0]
+    if ours == theirs or {*ours} <= {*UNKNOWN} or {*theirs} <= {*UNKNOWN}:
+        return False
+    may_be_same = all(map(_agree, ours, theirs)) and ours != turned
+    may_be_turned = all(map(_agree, ours, turned))
+    is_palindrome = ours[0].translate(_COMPLEMENT)[::-1] == ours[1]  # or the other strand was read
+    if may_be_same == may_be_turned or (may_be_turned and is_palindrome):
+        return None
+    return may_be_turned
+
+
+def _agree(one: str, other: str) -> bool:
+    return one == other or one in UNKNOWN or other in UNKNOWN
+
+
+class AppliedGenotypes(Source):
+    """Samples of other files, with the features of a fit.
+
+    Parameters
+    ----------
+    source : GenotypeSource
+        Opened with ``unlabelled="keep"``: all of its samples are rows.
+    names : sequence of str
+        Of the features that are wanted.
+    variants : mapping
+        "counted", "other" and "mean" of each, as `GenotypeSource.encoder` has them; alleles are None of covariates.
+    missing : {"error", "drop", "mean", "zero"} or float
+        What missing dosages became in the fit. Those of "error" and "drop" are NaN here.
+    covariates : path-like, optional
+        Table of covariates of these samples.
+
+    Attributes
+    ----------
+    void_columns : ndarray of int64
+        Samples that lack one of these were left out of the fit: covariates, with ``missing: drop`` variants, too.
+
+    Raises
+    ------
+    SchemaError
+        None of the variants is there, or covariates are not.
+    """
+
+    kind = "genotypes"
+
+    def __init__(
+        self,
+        source: GenotypeSource,
+        names: Sequence[str],
+        variants: Mapping[str, Sequence[Any]],
+        missing: Any,
+        covariates: PathLike | None,
+    ) -> None:
+        self._source, self.feature_names = source, list(names)
+        self.target_names, self.label_names = source.target_names, source.label_names
+        self.notes = source.notes
+        self._means = np.array(variants["mean"], np.float32)
+        is_variant = np.array([allele is not None for allele in variants["counted"]], bool)
+        self._covariates = self._read_covariates(np.flatnonzero(~is_variant), covariates)
+        self.void_columns = np.flatnonzero(~is_variant | (missing == "drop"))
+        wanted = np.flatnonzero(is_variant)
+        ours = Alleles(*([variants[which][k] for k in wanted.tolist()] for which in ("counted", "other")))
+        found = matched([names[k] for k in wanted.tolist()], ours, source.feature_names, source.alleles)
+        self._note(found, len(wanted))
+        is_there = found.places >= 0
+        self._columns, self._places = wanted[is_there], found.places[is_there]
+        counts_first = np.full(len(source.feature_names), source.counts_first)
+        counts_first[self._places] ^= found.is_swapped[is_there]
+        values = np.array(DOSAGES, np.float32)[(~counts_first).astype(int)]
+        is_filled = missing not in ("error", "drop")
+        fills = self._means[self._columns] if missing == "mean" else 0.0 if isinstance(missing, str) else missing
+        values[self._places, MISSING_CODE] = fills if is_filled else np.nan
+        self._matrix = source.matrix_of(values)
+        self.n_samples = self._matrix.shape[0]
+
+    def _read_covariates(self, columns: np.ndarray, path: PathLike | None) -> dict[int, np.ndarray]:
+        """Return the covariates that are wanted, by the number of the feature."""
+        names = [self.feature_names[k] for k in columns.tolist()]
+        if not names:
+            return {}
+        if path is None:
+            problem = f"the model reads covariates: {', '.join(map(repr, names[:_NAMED]))}"
+            raise SchemaError(problem, self._source.place, "name the table of these samples: --covariates FILE")
+        known, values, notes = read_covariates(path, self._source.samples, names)
+        if lacking := [name for name in names if name not in known]:
+            problem = f"the table lacks {', '.join(map(repr, lacking[:_NAMED]))}"
+            raise SchemaError(problem, str(path), "give it the covariates of the fit")
+        self.notes += notes
+        return {k: values[:, known.index(name)] for k, name in zip(columns.tolist(), names, strict=True)}
+
+    def _note(self, found: Matched, n_wanted: int) -> None:
+        if n_wanted and not (found.places >= 0).any():
+            problem = f"none of the {n_wanted:,} variants of the model is there with its alleles"
+            raise SchemaError(problem, self._source.place, f"it reads {', '.join(self.feature_names[:_NAMED])}")
+        for words, names in (
+            ("are not in the files, and count as the run's mean", found.absent),
+            ("have contradictory or ambiguous alleles, and count as the run's mean", found.contradictory),
+        ):
+            if names:
+                more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                shown = ", ".join(names[:_NAMED])
+                self.notes.append(f"{len(names):,} of {n_wanted:,} variants {words}: {shown}{more}")
+        if n_swapped := int(found.is_swapped.sum()):
+            self.notes.append(f"{n_swapped:,} of {n_wanted:,} variants have their alleles swapped: dosages are 2 - d")
+
+    @property
+    def target_classes(self) -> list[str] | None:
+        """Those of the files."""
+        return self._source.target_classes
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies the files."""
+        return self._source.describe()
+
+    def digest(self) -> str:
+        """Return the digest of the files."""
+        return self._source.digest()
+
+    def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
+        """Yield all samples in the order of the files."""
+        n_samples = self._matrix.shape[0]
+        if not n_samples:
+            raise SourceError("expected samples, found none", self._source.place, "check the files")
+        for start in range(0, n_samples, block_rows):
+            rows = slice(start, min(start + block_rows, n_samples))
+            X = np.tile(self._means, (rows.stop - start, 1)).astype(dtype)
+            X[:, self._columns] = self._matrix.read(rows, self._places)
+            for k, values in self._covariates.items():
+                X[:, k] = values[rows]
+            labels = {name: self._matrix.labels(name)[rows] for name in self.label_names}
+            yield SourceBlock(start, X, self._matrix.read_target(rows), None, labels)
