@@ -332,25 +332,10 @@ def test_features_of_libsvm_are_called_by_their_index_everywhere(first, tmp_path
         store.names.index("x1")
     if first != 40:
         return
-    piped = [
-        "--method",
-        "mission",
-        "--format",
-        "libsvm",
-        "--n-features",
-        "2",
-        "--set",
-        "loss=squared",
-        "--output",
-        "piped",
-    ]
+    command = [sys.executable, "-m", "daskfs", "select", "-", "--format", "libsvm", "--output", "piped"]
+    command += ["--method", "mission", "--n-features", "2", "--set", "loss=squared"]
     with (tmp_path / "t.svm").open("rb") as lines:
-        subprocess.run(
-            [sys.executable, "-m", "daskfs", "select", "-", "--n-features", "2", *piped],
-            stdin=lines,
-            cwd=tmp_path,
-            check=True,
-        )
+        subprocess.run(command, stdin=lines, cwd=tmp_path, check=True)
     names = set(pd.read_csv(tmp_path / "piped" / "selected.csv", dtype=str)["name"])
     assert names
     assert names <= {str(first + j) for j in range(len(WORDS))}
