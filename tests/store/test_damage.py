@@ -159,7 +159,7 @@ def test_a_newer_format_and_a_lost_manifest_are_refused(store):
     document = json.loads(header.read_text())
     document["attributes"]["daskfs"]["format_version"] = 99
     header.write_text(json.dumps(document))
-    with refused(StoreFormatError, "store-format", naming=["99", "daskfs reads", "2"]):
+    with refused(StoreFormatError, "store-format", naming=["99", "daskfs reads", "3"]):
         open_store(store.path)
     document["attributes"]["daskfs"]["format_version"] = 1
     header.write_text(json.dumps(document))
