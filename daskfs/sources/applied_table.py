@@ -217,7 +217,7 @@ class AppliedTable(TableSource):
         texts = pc.cast(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values, pa.string())
         missing = pa.array(self._encoder.layout.missing, pa.string())
         texts = pc.if_else(pc.is_in(texts, value_set=missing), pa.scalar(None, pa.string()), texts)
-        numbers = numbers_in(texts, self._encoder.layout)
+        numbers = numbers_in(texts, self._encoder.columns[name].layout_in(self._encoder.layout))
         is_null = pc.is_null(texts).to_numpy(zero_copy_only=False)
         if len(wrong := np.flatnonzero(np.isnan(numbers) & ~is_null)):
             row = int(wrong[0])
@@ -232,7 +232,8 @@ class AppliedTable(TableSource):
         if not isinstance(encoder, CategoryEncoder):
             if _is_text(values.type):
                 texts = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-                return numbers_in(pc.cast(texts, pa.string()), self._encoder.layout)
+                layout = self._encoder.columns[self.target].layout_in(self._encoder.layout)
+                return numbers_in(pc.cast(texts, pa.string()), layout)
             return _floats(values)
         if pa.types.is_boolean(values.type):
             values = pc.if_else(values, *_spelling(encoder.categories))

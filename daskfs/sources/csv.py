@@ -222,7 +222,7 @@ class CsvSource(FileTable):
             try:
                 for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
                     batch = self._trimmed(batch)
-                    if self.layout.thousands or self._has_percents:
+                    if self._has_signs:
                         batch = numbers_of_texts(batch, columns, self.layout)
                     yield TableBatch(batch, str(file), n_rows)
                     n_rows += batch.num_rows
@@ -306,16 +306,17 @@ class CsvSource(FileTable):
         """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
         layout = self.layout
         within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
-        of_texts = layout.thousands or self._has_percents
-        is_known = not of_texts and not layout.skip_initial_space and not within_numbers
+        is_known = not self._has_signs and not layout.skip_initial_space and not within_numbers
         return is_known and sum(file.stat().st_size for file in self.files) >= csv_records.WORTH_COMPILING_NBYTES
 
     def _type_of(self, column: ColumnSchema) -> pa.DataType:
         return pa.string() if is_text_of_number(column, self.layout) else arrow_type(column)
 
     @property
-    def _has_percents(self) -> bool:
-        return self.schema is not None and any(column.dtype == "percent" for column in self.schema.columns.values())
+    def _has_signs(self) -> bool:
+        """Whether numbers may be read as texts."""
+        columns = () if self.schema is None else self.schema.columns.values()
+        return bool(self.layout.thousands) or any(is_text_of_number(column, self.layout) for column in columns)
 
     def _trimmed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.layout.skip_initial_space:

@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 from daskfs.errors import SourceError
+from daskfs.sources.csv_types import is_text_of_number, without_signs
 from daskfs.sources.dates import parse_dates
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DATE_FORMATS, ColumnSchema, TableFormat
@@ -146,10 +147,11 @@ class _Check:
     """What a column takes of what a text says by itself."""
 
     def __init__(self, column: ColumnSchema, layout: TableFormat) -> None:
-        self._column, self._layout, self._missing = column, layout, {*layout.missing}
+        self._column, self._layout, self._missing = column, column.layout_in(layout), {*layout.missing}
+        self._is_text_of_number = is_text_of_number(column, layout)
         self._is_used = column.role in ("feature", "target", "weight")
         is_text = column.of_levels or column.role in ("id", "split")
-        self._is_number = column.dtype in ("number", "integer", "percent") and not is_text
+        self._is_number = column.dtype in ("number", "integer", "percent", "currency") and not is_text
         self._is_date = column.dtype in DATE_FORMATS and self._is_used and not is_text
         self._dates: dict[str, bool] = {}
 
@@ -179,8 +181,8 @@ class _Check:
 
     def _fault_of_number(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
         plain = text.strip()
-        if self._column.dtype == "percent":
-            plain = plain.removesuffix("%").rstrip()
+        if self._is_text_of_number:
+            plain = without_signs(pa.array([plain]), self._layout, self._column.dtype)[0].as_py()
         readings = self._layout.readings(plain)
         if "" not in readings and not _is_number(plain, self._layout):
             return f"expected a number, found {_shown(text)}", _unreadable(self._layout.readings(text))

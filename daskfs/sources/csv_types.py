@@ -25,9 +25,20 @@ def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
 _NUMBER = r"^\s*[+-]?(\d+[.,]?\d*|[.,]\d+|\d{1,3}([., '_]\d{3})+([.,]\d*)?)([eE][+-]?\d+)?\s*$"
 
 
+CURRENCY = (
+    r"(?:(?:US|CA|AU|NZ|HK|R)?\$|[€£¥¢₹₽₩₺₴₪₫₱฿₦₡₲₵₸₮]|kr\.?|zł|Kč|Ft|Fr\.|"
+    "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BGN|RUB|UAH|TRY|BRL|MXN|ARS|CLP|COP|PEN|"
+    "ZAR|KRW|SGD|HKD|TWD|THB|IDR|MYR|PHP|VND|ILS|AED|SAR|QAR|EGP|NGN|KES|PKR|ISK)"
+)
+"""A regular expression of the signs and codes of currencies, for `re` and for Arrow."""
+_BLANKS = "[ \t\u00a0\u2009\u202f]"
+
+
 def is_text_of_number(column: ColumnSchema, layout: TableFormat) -> bool:
-    """Tell whether a column's numbers are read as texts: with signs between groups of digits, or a percent sign."""
-    return pa.types.is_floating(arrow_type(column)) and (bool(layout.thousands) or column.dtype == "percent")
+    """Tell whether a column's numbers are read as texts: with signs between groups of digits, a percent or currency."""
+    own = column.layout_in(layout)
+    has_signs = own.thousands or own.decimal != layout.decimal or column.dtype in ("percent", "currency")
+    return pa.types.is_floating(arrow_type(column)) and bool(has_signs)
 
 
 def numbers_of_texts(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat) -> pa.RecordBatch:
@@ -38,23 +49,45 @@ def numbers_of_texts(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema],
     pa.ArrowInvalid
         A text is no such number.
     """
-    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
-    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)?" if sign else r"\d*"
-    number = rf"^\s*[+-]?{digits}({decimal}\d*)?([eE][+-]?\d+)?\s*"
     arrays = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if is_text_of_number(columns[name], layout):
-            ending = r"%?\s*$" if columns[name].dtype == "percent" else "$"
-            if not pc.all(pc.match_substring_regex(values, number + ending)).as_py() and values.null_count < len(
-                values
-            ):
+            plain = _plain_numbers(values, columns[name].layout_in(layout), columns[name].dtype)
+            if plain.null_count > values.null_count:
                 raise pa.ArrowInvalid(f"a text in column {name!r} is no number")
-            plain = pc.replace_substring(values, layout.thousands, "") if sign else values
-            if columns[name].dtype == "percent":
-                plain = pc.replace_substring(plain, "%", "")
-            values = pc.cast(pc.utf8_trim_whitespace(pc.replace_substring(plain, layout.decimal, ".")), pa.float64())
+            values = pc.cast(plain, pa.float64())
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def without_signs(texts: pa.Array, layout: TableFormat, dtype: str) -> pa.Array:
+    """Return texts of numbers without what `dtype` lets stand around them; accountants' (12) is -12."""
+    texts = pc.utf8_trim_whitespace(texts)
+    if dtype == "percent":
+        texts = pc.replace_substring_regex(texts, f"{_BLANKS}*%$", "")
+    if dtype == "currency":
+        texts = pc.replace_substring(texts, "\u2212", "-")
+        texts = pc.replace_substring_regex(texts, rf"^(\(?[+-]?){_BLANKS}*{CURRENCY}{_BLANKS}*", r"\1")
+        texts = pc.replace_substring_regex(texts, rf"{_BLANKS}*{CURRENCY}(\)?)$", r"\1")
+        texts = pc.replace_substring_regex(texts, r"^\(([^()+-]+)\)$", r"-\1")
+    if layout.thousands == " ":
+        texts = pc.replace_substring_regex(texts, _BLANKS, " ")
+    elif layout.thousands == "'":
+        texts = pc.replace_substring(texts, "\u2019", "'")
+    return texts
+
+
+def _plain_numbers(texts: pa.Array, layout: TableFormat, dtype: str) -> pa.Array:
+    """Return numbers as Arrow reads them, null where a text is none."""
+    plain = without_signs(texts, layout, dtype)
+    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
+    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)" if sign else r"\d+"
+    number = rf"^[+-]?({digits}({decimal}\d*)?|{decimal}\d+)([eE][+-]?\d+)?$"
+    is_number = pc.match_substring_regex(plain, number)
+    if sign:
+        plain = pc.replace_substring(plain, layout.thousands, "")
+    plain = pc.replace_substring_regex(pc.replace_substring(plain, layout.decimal, "."), r"^\+", "")
+    return pc.if_else(is_number, plain, pa.scalar(None, plain.type))
 
 
 def arrow_type(column: ColumnSchema) -> pa.DataType:
@@ -73,17 +106,18 @@ def trimmed(values: pa.Array) -> pa.Array:
     return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
 
 
-def numbers_in(texts: pa.Array, layout: TableFormat) -> np.ndarray:
-    """Return the number that each text is, with a percent sign or without; NaN where it is none."""
-    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\s*%$", "")
-    sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
-    digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)" if sign else r"\d+"
-    number = rf"^[+-]?({digits}({decimal}\d*)?|{decimal}\d+)([eE][+-]?\d+)?$"
-    is_number = pc.match_substring_regex(plain, number)
-    if sign:
-        plain = pc.replace_substring(plain, layout.thousands, "")
-    plain = pc.replace_substring(plain, layout.decimal, ".")
-    return as_floats(pc.if_else(is_number, plain, pa.scalar(None, plain.type)))
+def numbers_in(texts: pa.Array, layout: TableFormat, dtype: str | None = None) -> np.ndarray:
+    """Return the number that each text is; NaN where it is none.
+
+    Parameters
+    ----------
+    texts : Arrow array of str
+    layout : TableFormat
+    dtype : {"number", "percent", "currency"}, optional
+        What may stand around a number; by default a percent sign, or what amounts of money have.
+    """
+    found = [as_floats(_plain_numbers(texts, layout, one)) for one in ([dtype] if dtype else ["percent", "currency"])]
+    return np.where(np.isnan(found[0]), found[-1], found[0])
 
 
 def as_floats(values: pa.Array) -> np.ndarray:

@@ -7,6 +7,7 @@ changes data: what is decided stands in a schema that people read and change.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import SchemaError, did_you_mean
-from daskfs.sources.csv_types import as_floats, numbers_in
+from daskfs.sources.csv_types import CURRENCY, as_floats, numbers_in
 from daskfs.sources.dates import parse_dates, years_of
+from daskfs.sources.sniffing import looks_like_number
 from daskfs.sources.survey import MAX_CATEGORIES
-from daskfs.sources.table_schema import TableFormat, by_text
+from daskfs.sources.table_schema import THOUSANDS, TableFormat, by_text
 
 DATE_FORMATS = {
     "date": (
@@ -56,6 +58,8 @@ TARGET_NAMES = ("target", "label", "class", "y", "outcome", "response")
 RARE, FEW_CODES, MANY_LEVELS = 10, 30, 50
 _MOST_DATES, _MOST_ODD, _MOST_PAIRS = 1_000, 5, 20_000
 _WORDS_OF_TEXT = 4
+_MOSTLY = 0.9
+"""Share of a column's values that are numbers, from which on it is one of numbers with stray texts."""
 _LEAK = 0.999
 _ID = re.compile(r"(^|[\W_])(id|uuid|guid|key|index|rowid|row|nr)$|[a-z]I[Dd]$|^unnamed", re.IGNORECASE)
 _CODE = re.compile(
@@ -189,9 +193,25 @@ class Facts:
         return np.append(self.numbers_of_distinct, np.nan)[self.codes]
 
     @property
-    def has_percents(self) -> bool:
-        """Whether texts have percent signs."""
-        return self.is_text and bool(pc.any(pc.match_substring(self.distinct, "%")).as_py())
+    def notation(self) -> dict[str, str]:
+        """The dtype, where texts are numbers with percent signs or as amounts of money are written; else nothing."""
+        if not self.is_text:
+            return {}
+        if pc.any(pc.match_substring(self.distinct, "%")).as_py():
+            return {"dtype": "percent"}
+        is_plain = ~np.isnan(numbers_in(self.distinct, self.layout, "number"))
+        return {"dtype": "currency"} if (~is_plain & ~np.isnan(self.numbers_of_distinct)).any() else {}
+
+    @property
+    def currencies(self) -> list[str]:
+        """The signs and codes of currencies that texts have."""
+        found = [re.search(CURRENCY, str(text)) for text in self.distinct.to_pylist()]
+        return sorted({match.group() for match in found if match})
+
+    def first_odd(self) -> str:
+        """Return the first text that is no number, and its row."""
+        row = int(np.flatnonzero((self.codes >= 0) & np.isnan(self.numbers))[0])
+        return f"{_quoted(self.values[row])} in row {row}"
 
     @property
     def has_leading_zeros(self) -> bool:
@@ -256,21 +276,46 @@ def judge(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | No
         The target is no column, or cannot be predicted.
     """
     facts = {name: Facts(name, values, layout) for name, values in columns.items()}
+    for name, one in facts.items():
+        if (signs := _signs_of_column(one)) is not None:
+            facts[name] = Facts(name, columns[name], layout.model_copy(update=signs))
     chosen, why = _choose_target(list(facts), target)
     judgement = Judgement([], chosen, why, next(iter(facts.values())).n)
     seen: dict[tuple[Any, ...], list[Facts]] = {}
     for name, one in facts.items():
         if name == chosen:
-            judged = _judge_target(one)
+            judged = _judge_target(one, judgement.missing_texts)
         else:
             judged = _judge_feature(one, judgement.missing_texts)
             _compare(one, judged, seen)
             if judged.entry.get("role", "feature") == "feature":
                 judged.suspicions += _leaks(one, facts[chosen])
+        is_number = judged.entry.get("dtype", "number") in ("number", "percent", "currency")
+        if is_number and judged.entry.get("role", "feature") in ("feature", "target"):
+            signs = {"decimal": one.layout.decimal, "thousands": one.layout.thousands}
+            judged.entry |= {key: sign for key, sign in signs.items() if sign != getattr(layout, key)}
         judgement.columns.append(judged)
     if judgement.n_features == 0:
         raise SchemaError("no column is left to be a feature", chosen, "is the table read as it is laid out?")
     return judgement
+
+
+def _signs_of_column(one: Facts) -> dict[str, str] | None:
+    """Return the signs under which most of a column are numbers, where those of the table read fewer of them."""
+    if not one.is_text or not one.n_present or one.share_of_numbers >= _MOSTLY:
+        return None
+    some = [str(text) for text in one.distinct.slice(0, _MOST_DATES).to_pylist()]
+    if sum(map(looks_like_number, some)) < _MOSTLY * len(some):
+        return None
+    tried = [
+        {"decimal": decimal, "thousands": thousands}
+        for decimal in (".", ",")
+        for thousands in THOUSANDS
+        if thousands != decimal
+    ]
+    shares = [Facts(one.name, one.values, one.layout.model_copy(update=signs)).share_of_numbers for signs in tried]
+    best = int(np.argmax(shares))
+    return tried[best] if shares[best] >= _MOSTLY else None
 
 
 def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
@@ -289,19 +334,35 @@ def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
     return names[-1], "it is the last column; another is set by --target"
 
 
-def _judge_target(one: Facts) -> Judged:
+def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
     entry: dict[str, Any] = {"role": "target"}
+    suspicions: list[str] = []
     if one.n_missing:
         entry["missing"] = "drop"
     lost = f"; rows without it are left out ({_share(one.n_missing, one.n)})" if one.n_missing else ""
     if one.n_present == 0 or len(one.distinct) < 2:
         raise SchemaError("expected a target with two values or more", f"column '{one.name}'", "name another: --target")
-    if one.share_of_numbers == 1.0 and not one.has_leading_zeros:
-        if one.has_percents:
-            entry["dtype"] = "percent"
+    n_odd = one.n_present - round(one.share_of_numbers * one.n_present)
+    is_mostly_number = one.share_of_numbers >= _MOSTLY and len(one.distinct) - len(one.odd) > FEW_CODES
+    if n_odd > 0 and is_mostly_number:
+        what = f"{n_odd:,} of {one.n_present:,} values of '{one.name}' {'is' if n_odd == 1 else 'are'} no number"
+        if len(one.odd) > _MOST_ODD:
+            raise SchemaError(
+                f"{what}: the first is {one.first_odd()}", f"column '{one.name}'", "fix them, or name another: --target"
+            )
+        missing_texts += [text for text in one.odd if text not in missing_texts]
+        entry["missing"] = "drop"
+        lost = f"; rows without it are left out ({_share(one.n_missing + n_odd, one.n)})"
+        suspicions.append(
+            f"{what}: {one.first_odd()}; {', '.join(map(repr, one.odd))} are taken as missing values (format.missing), "
+            "and their rows left out"
+        )
+    if (one.share_of_numbers == 1.0 or is_mostly_number) and not one.has_leading_zeros:
+        suspicions += _of_currencies(one)
+        entry |= one.notation
         if one.is_whole and len(one.distinct) <= 2:
-            return Judged(one.name, entry, f"two classes{lost}")
-        judged = Judged(one.name, entry, f"numbers from {_range(one)}{lost}")
+            return Judged(one.name, entry, f"two classes{lost}", suspicions)
+        judged = Judged(one.name, entry, f"numbers from {_range(one)}{lost}", suspicions)
         if one.is_whole and len(one.distinct) <= FEW_CODES:
             judged.suspicions.append(
                 f"the target has {len(one.distinct)} different integers: if they are classes, write dtype: string"
@@ -327,7 +388,7 @@ def _judge_feature(one: Facts, missing_texts: list[str]) -> Judged:
         )
     if one.share_of_numbers < 1.0 and (found := one.date()) is not None:
         return _judge_date(one, *found)
-    odd_is_missing = one.share_of_numbers >= 0.9 and 0 < len(one.odd) <= _MOST_ODD
+    odd_is_missing = one.share_of_numbers >= _MOSTLY and 0 < len(one.odd) <= _MOST_ODD
     if odd_is_missing or one.share_of_numbers == 1.0:
         return _judge_number(one, missing_texts)
     return _judge_text(one)
@@ -337,27 +398,28 @@ def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
     name, n_distinct = one.name, len(one.distinct)
     if one.is_whole and n_distinct == one.n_present and one.n_present > 50:
         steps = np.diff(one.numbers[~np.isnan(one.numbers)])
-        if bool(np.all(steps == 1)) or (_ID.search(name) and not one.has_percents):
+        if bool(np.all(steps == 1)) or (_ID.search(name) and not one.notation):
             return Judged(name, {"role": "id"}, "an identifier: another integer in each row", ["is an identifier"])
     if one.has_leading_zeros or (one.is_whole and _CODE.search(name) and 2 < n_distinct <= MAX_CATEGORIES):
         reason = "digits with leading zeros" if one.has_leading_zeros else "integers in a column of that name"
         judged = _category(one, f"{reason}, taken as codes: ")
         judged.suspicions.append("integers that are taken as codes; write dtype: number if they count or measure")
         return judged
-    entry: dict[str, Any] = {"dtype": "percent"} if one.has_percents else {}
-    why = f"numbers from {_range(one)}" + (" with percent signs" if one.has_percents else "")
-    suspicions = []
+    entry: dict[str, Any] = {**one.notation}
+    signs = {"percent": " with percent signs", "currency": " written as amounts of money"}
+    why = f"numbers from {_range(one)}" + signs.get(entry.get("dtype", ""), "")
+    suspicions = _of_currencies(one)
     if odd := one.odd:
         missing_texts += [text for text in odd if text not in missing_texts]
         listed = ", ".join(map(repr, odd))
-        suspicions.append(f"{listed} among numbers: taken as missing values (format.missing)")
+        suspicions.append(f"{listed} among numbers ({one.first_odd()}): taken as missing values (format.missing)")
     n_missing = int(np.isnan(one.numbers).sum())
     if n_missing:
         entry |= {"missing": "mean", "missing_indicator": True}
         why += f"; {_share(n_missing, one.n)} missing: the mean instead, and a feature that says so"
     known = one.numbers_of_distinct[~np.isnan(one.numbers_of_distinct)]
     is_dense = one.is_whole and 2 < n_distinct <= FEW_CODES and known.min() >= 0 and known.max() < 2 * n_distinct
-    if is_dense and one.n_present > 20 * n_distinct and not one.has_percents:
+    if is_dense and one.n_present > 20 * n_distinct and not one.notation:
         suspicions.append("few different integers: if they are codes of a category, write dtype: string")
     elif one.is_whole and _NUMBERED.search(name):
         suspicions.append("integers in a column of that name: if they name things, write dtype: string or role: ignore")
@@ -367,7 +429,23 @@ def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
     return Judged(name, entry, why, suspicions)
 
 
+def _of_currencies(one: Facts) -> list[str]:
+    if one.notation.get("dtype") != "currency" or len(found := one.currencies) < 2:
+        return []
+    return [f"has amounts in {', '.join(found)}, taken as numbers of one unit: convert them, or write role: ignore"]
+
+
 def _judge_text(one: Facts) -> Judged:
+    judged = _judge_levels(one)
+    if one.share_of_numbers >= _MOSTLY:
+        judged.suspicions.append(
+            f"most values are numbers, and {len(one.odd):,} texts are none, such as {one.first_odd()}: fix them, "
+            "or add them to format.missing and write dtype: number"
+        )
+    return judged
+
+
+def _judge_levels(one: Facts) -> Judged:
     name, n_distinct = one.name, len(one.distinct)
     is_mostly_unique = 2 * n_distinct > one.n_present and n_distinct > RARE
     if is_mostly_unique and one.words >= _WORDS_OF_TEXT:
@@ -400,7 +478,27 @@ def _category(one: Facts, why: str) -> Judged:
     elif n_levels > MANY_LEVELS and n_rare:
         entry |= {"min_count": RARE, "unseen": "other"}
         why += f"; {n_rare:,} with fewer than {RARE} rows pooled"
-    return Judged(one.name, entry, why)
+    return Judged(one.name, entry, why, _of_levels(one))
+
+
+def _of_levels(one: Facts) -> list[str]:
+    """Return what is suspicious about levels: very many, or some that are the same but for case and blanks."""
+    found, alike = [], defaultdict(list)
+    for text in map(str, one.distinct.to_pylist()):
+        alike[" ".join(text.split()).casefold()].append(text)
+    same = [texts for texts in alike.values() if len(texts) > 1]
+    if same:
+        more = f", and {len(same) - 1:,} more such groups" if len(same) > 1 else ""
+        found.append(
+            f"{', '.join(map(repr, same[0][:4]))} differ only by case or blanks{more}: if they mean the same, write "
+            f"frame[{one.name!r}] = frame[{one.name!r}].str.split().str.join(' ').str.lower() in pandas"
+        )
+    if len(one.distinct) > MAX_CATEGORIES:
+        found.append(
+            f"has {len(one.distinct):,} different texts: if they name rows or are free text, write role: ignore; "
+            "to use all, write encoding: counts in place of max_categories and unseen"
+        )
+    return found
 
 
 def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> Judged:

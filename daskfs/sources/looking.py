@@ -147,7 +147,7 @@ def schema_of(source: TableSource, target: str) -> tuple[TableSchema, Judgement]
 def _for_later_rows(entry: Mapping[str, Any]) -> dict[str, Any]:
     if entry.get("role", "feature") != "feature":
         return dict(entry)
-    if entry.get("dtype", "number") in ("number", "percent"):
+    if entry.get("dtype", "number") in ("number", "percent", "currency"):
         return {"missing": "mean", **entry}
     return {"missing": "zero", "unseen": "zero", **entry}
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from daskfs.errors import SourceError
-from daskfs.sources.csv_types import numbers_in
+from daskfs.sources.csv_types import CURRENCY, numbers_in, without_signs
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DEFAULT_MISSING, TableFormat
 
@@ -23,7 +23,10 @@ HEAD_NBYTES = 2**20
 HEAD_RECORDS = 2_000
 _DELIMITERS = ",;\t|"
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_NUMBER_SIGNS = re.compile(r"[+-]?[\d.,' _]*\d[\d.,' _]*([eE][+-]?\d+)?\s*%?", re.ASCII)
+_DIGITS = r"[\d.,'\u2019 \u00a0\u2009\u202f_]"
+_NUMBER_SIGNS = re.compile(
+    rf"\(?[+\u2212-]?\s*({CURRENCY}\s*)?[+-]?{_DIGITS}*\d{_DIGITS}*([eE][+-]?\d+)?\s*(%|{CURRENCY})?\)?",
+)
 _MAYBE_MISSING = (
     "?",
     "-",
@@ -216,7 +219,7 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
 
 
 def looks_like_number(text: str) -> bool:
-    """Tell whether a text is a number in any notation, with a percent sign or without."""
+    """Tell whether a text is a number in any notation, with a percent sign or a currency or without."""
     return _NUMBER_SIGNS.fullmatch(text.strip()) is not None
 
 
@@ -242,7 +245,8 @@ def _number_signs(
 ) -> tuple[str, str]:
     """Return decimal sign and sign between thousands under which most of what looks like a number is one."""
     texts = [text for j in range(len(names)) for text in _numeric_texts([row[j] for row in rows]) if not text.isdigit()]
-    if not texts:
+    column = without_signs(pa.array(texts, pa.string()), TableFormat.model_validate({"thousands": " "}), "currency")
+    if not (texts := [text for text in column.to_pylist() if not text.isdigit()]):
         return ".", ""
     column = pa.array(texts)
     best = (".", "")

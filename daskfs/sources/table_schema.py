@@ -132,8 +132,10 @@ class ColumnSchema(Document):
     """One column of a table."""
 
     role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
-    dtype: Literal["number", "integer", "percent", "string", "date", "time", "datetime"] = Field(
-        "number", description='percent: text such as "12.5 %" in a CSV file, read as 12.5'
+    dtype: Literal["number", "integer", "percent", "currency", "string", "date", "time", "datetime"] = Field(
+        "number",
+        description='percent: text such as "12.5 %", read as 12.5; currency: text such as "$1,234.50", "12 EUR" or '
+        '"(3.20)", which is negative, read as the number',
     )
     format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
     encoding: (
@@ -143,6 +145,12 @@ class ColumnSchema(Document):
         description="Encoding as columns; by default numbers unchanged, strings as categories. counts: how many rows "
         "of the fit have the level, without the target; {hashed: 64}: a dummy for each of so many hashes of levels; "
         "log_bins: a feature for each bin of a squared logarithm, with one_hot: sparse",
+    )
+    decimal: Literal[".", ","] | None = Field(
+        None, description="Decimal sign of texts in this column; by default that of format"
+    )
+    thousands: Literal["", ",", ".", " ", "'", "_"] | None = Field(
+        None, description="Sign between groups of three digits in this column; by default that of format"
     )
     missing: MissingPolicy = "error"
     missing_indicator: bool = Field(
@@ -253,8 +261,21 @@ class ColumnSchema(Document):
 
     def to_document(self) -> dict[str, Any]:
         """Return what makes a store another one; without what is as it was before there was a choice."""
-        unchanged = {"look_at"} if self.missing_indicator else {"look_at", "missing_indicator"}
+        unchanged = {"look_at"} | {
+            name
+            for name, value in (
+                ("missing_indicator", self.missing_indicator or None),
+                ("decimal", self.decimal),
+                ("thousands", self.thousands),
+            )
+            if value is None
+        }
         return self.model_dump(mode="json", by_alias=True, exclude=unchanged)
+
+    def layout_in(self, layout: TableFormat) -> TableFormat:
+        """Return how numbers of this column are written in a table of this format."""
+        signs = {"decimal": self.decimal, "thousands": self.thousands}
+        return layout.model_copy(update={key: sign for key, sign in signs.items() if sign is not None})
 
     @property
     def date_format(self) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.sources.columns import plain_numbers
-from daskfs.sources.csv_types import arrow_type, numbers_in
+from daskfs.sources.csv_types import arrow_type, is_text_of_number, numbers_in
 from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
 
 
@@ -57,15 +57,15 @@ def _without_views(texts: pa.Array) -> pa.Array:
 
 
 def _read_texts(values: pa.Array, column: ColumnSchema | None, layout: TableFormat | None) -> pa.Array:
-    is_percent = column is not None and column.dtype == "percent"
+    has_signs = column is not None and is_text_of_number(column, TableFormat.model_validate({}))
     if layout is not None:
         values = without_missing_texts(values, layout)
-    elif not is_percent:
+    elif not has_signs:
         return values
     if column is None or not pa.types.is_floating(arrow_type(column)):
         return values
     texts = pc.cast(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values, pa.string())
-    numbers = numbers_in(texts, layout or TableFormat.model_validate({}))
+    numbers = numbers_in(texts, column.layout_in(layout or TableFormat.model_validate({})))
     is_null = pc.is_null(texts).to_numpy(zero_copy_only=False)
     return values if np.isnan(numbers[~is_null]).any() else pa.array(numbers, mask=is_null)
 

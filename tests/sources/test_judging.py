@@ -11,6 +11,7 @@ import pytest
 from daskfs.errors import SchemaError
 from daskfs.sources.judging import Judged, judge
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
+from tests.refusals import refused
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -80,7 +81,9 @@ def test_few_odd_texts_among_numbers_are_missing_values_and_are_named() -> None:
     columns = {"x": pa.array([*NOISE[:-1], "unknown"]), "y": pa.array(Y)}
     found = judge(columns, TableFormat.model_validate({}), "y")
     assert found.missing_texts == ["unknown"]
-    assert found.columns[0].suspicions == ["'unknown' among numbers: taken as missing values (format.missing)"]
+    assert found.columns[0].suspicions == [
+        "'unknown' among numbers ('unknown' in row 399): taken as missing values (format.missing)"
+    ]
 
 
 def test_copies_are_left_out_and_other_words_for_the_same_are_named() -> None:
@@ -149,3 +152,37 @@ def test_classes_and_missing_targets_are_told() -> None:
     found = judge(columns, TableFormat.model_validate({}), "y").columns[1]
     assert found.entry == {"role": "target", "missing": "drop", "dtype": "string"}
     assert found.why.startswith("3 classes")
+
+
+def test_a_stray_text_in_a_target_of_numbers_is_named_with_its_row() -> None:
+    columns = {"x": pa.array(NOISE), "price": pa.array([*Y[:17], "n/a?", *Y[18:]])}
+    found = judge(columns, TableFormat.model_validate({}), "price")
+    assert found.missing_texts == ["n/a?"]
+    assert found.columns[1].entry == {"role": "target", "missing": "drop"}
+    assert "'n/a?' in row 17" in found.suspicions[0]
+
+
+def test_many_stray_texts_in_a_target_of_numbers_are_refused_with_the_first() -> None:
+    stray = {17 + k: f"about {k}" for k in range(10)}
+    values = [stray.get(row, number) for row, number in enumerate(Y)]
+    with refused(SchemaError, "table-schemas", at="price", naming=["10", "400", "17", "about 0"]):
+        judge({"x": pa.array(NOISE), "price": pa.array(values)}, TableFormat.model_validate({}), "price")
+
+
+@pytest.mark.parametrize(
+    ("values", "n_texts"),
+    [
+        (drawn("yes", "Yes", "YES ", "no"), 1),
+        (drawn("yes", "no", "perhaps"), 0),
+        ([f"t{k % 1200}" for k in range(3600)], 1),
+    ],
+)
+def test_levels_that_differ_by_case_or_blanks_and_very_many_are_suspicious(values: list[str], n_texts: int) -> None:
+    y = pa.array([f"{value:.3f}" for value in RNG.normal(size=len(values))])
+    found = judge({"x": pa.array(values), "y": y}, TableFormat.model_validate({}), "y")
+    assert len(found.columns[0].suspicions) == n_texts
+
+
+def test_amounts_in_two_currencies_are_suspicious() -> None:
+    assert any("EUR, USD" in text for text in judged(drawn("12 USD", "13 EUR", "1.5 USD"), **OTHER).suspicions)
+    assert not judged(drawn("12 USD", "13 USD", "1.5 USD"), **OTHER).suspicions
