@@ -267,7 +267,7 @@ def loss_for(
     found = f"the target has {kind.n_classes} classes"
     if kind.n_whole:
         found = f"the target takes {kind.n_whole} whole values, which look like classes"
-    remedy = "use message, mission or fgm, which take several classes"
+    remedy = "use message, online_substitution, mission or fgm, which take several classes"
     if not kind.is_declared:
         remedy = f"set loss={numbers[0]!r} if they are numbers, else {remedy}"
     takes = " or ".join(["numbers"] * bool(numbers) + ["two classes"] * bool(pairs))
