@@ -84,6 +84,18 @@ def test_a_source_is_learnt_from_as_its_rows_in_memory_are():
         np.testing.assert_allclose(found.predict(source.csr()), found.predict(source))
 
 
+def test_where_all_columns_are_selected_each_has_its_own_coefficient(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.integers(1, 4, (400, 5))
+    y = np.where(X @ [0.2, -2.0, 1.0, -0.5, 3.0] + rng.standard_normal(400) > 3.0, 1, -1)
+    lines = [f"{label} " + " ".join(f"{j + 1}:{n}" for j, n in enumerate(row)) for label, row in zip(y, X, strict=True)]
+    (tmp_path / "t.svm").write_text("\n".join(lines) + "\n")
+    source = LibsvmSource(tmp_path / "t.svm")
+    selector = make(n_features_to_select=5, n_buckets=64).fit_source(source)
+    assert selector.selected_.tolist() != [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(selector.decision_function(source), selector.decision_function(X.astype(np.float32)))
+
+
 def assert_same_but_for_history(found, expected):
     for name in ("selected_", "coef_", "intercept_", "scores_", "classes_"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)

@@ -37,7 +37,8 @@ class PredictsSources(BaseSelector):
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
         """Return the linear predictor of a block's rows."""
-        coef = self.coef_ if len(self.selected_) == self.coef_.shape[-1] else self.coef_[..., self.selected_]
+        are_ids = vars(self).get("n_features_in_", 0) >= MOST_IDS - 1  # of which only the selected have a coefficient
+        coef = self.coef_ if are_ids else self.coef_[..., self.selected_]
         return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
 
     def predictors_of(
