@@ -279,12 +279,25 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: 
 @app.command()
 def init(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Text or Parquet table, a folder or a pattern.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE", help="Text or Parquet table, a folder or a pattern; .bed or VCF Zarr.", show_default=False
+        ),
     ],
     target: Annotated[
         str | None,
         typer.Option(
             help="Column to predict; by default one called target, label, class or y, or the last.", metavar="COLUMN"
+        ),
+    ] = None,
+    phenotypes: Annotated[
+        str | None, typer.Option(help="Of genotypes: table of phenotypes by FID and IID.", metavar="FILE")
+    ] = None,
+    covariates: Annotated[
+        str | None,
+        typer.Option(
+            help="Of genotypes: columns of the phenotypes (age,sex,PC1-PC10), or a table; always selected.",
+            metavar="COLUMNS",
         ),
     ] = None,
     output: Annotated[
@@ -294,14 +307,14 @@ def init(
     as_json: AsJson = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
 ) -> None:
-    """Look at a table; write a pipeline and a table schema for it.
+    """Look at a table or genotypes; write a pipeline, and a table schema for a table.
 
     What each column is taken for stands beside it, and what is suspicious: identifiers, copies, constants, columns
     that know the target. The name of a pipeline that comes along (quickstart, message, fgm, ...) copies that one.
     """
     from daskfs.bundled import pipelines
     from daskfs.errors import ConfigError, did_you_mean
-    from daskfs.pipeline.drafting import copy_of_bundled, draft
+    from daskfs.pipeline.drafting import are_genotypes, copy_of_bundled, draft, draft_genotypes
 
     is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
     if is_word and file not in pipelines() and (near := did_you_mean(file, pipelines())):
@@ -311,7 +324,14 @@ def init(
         _print({"pipeline": names[0], "schemas": names[1:]}, f"wrote {' and '.join(names)}", as_json)
         _suggest(f"daskfs run {shlex.quote(names[0])}", as_json)
         return
-    drafted = draft(file, target, output, force=force)
+    drafted: Any
+    if are_genotypes(file):
+        drafted = draft_genotypes(file, target, output, phenotypes=phenotypes, covariates=covariates, force=force)
+    elif phenotypes is not None or covariates is not None:
+        name = "--phenotypes" if phenotypes is not None else "--covariates"
+        raise ConfigError("expected genotypes, found a table, which has its columns itself", name, "leave it out")
+    else:
+        drafted = draft(file, target, output, force=force)
     _print(drafted.to_document(), drafted.to_text(), as_json)
     _suggest(f"daskfs run {shlex.quote(str(drafted.pipeline))}", as_json)
 

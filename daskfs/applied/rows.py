@@ -272,7 +272,8 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
         options = dict(encoder["options"]) if is_alike else {}
         if word != kind:
             options = {name: value for name, value in options.items() if name in options_of(kind) and name != "allele"}
-        options = {name: value for name, value in options.items() if name not in PLACES} | given.options
+        options = {name: value for name, value in options.items() if name not in (*PLACES, "covariate_names")}
+        options |= given.options
         covariates, missing = (options.pop(name, None) if kind in OF_GENOTYPES else None for name in BESIDE_GENOTYPES)
         if "unlabelled" in options_of(kind):
             options["unlabelled"] = "keep"

@@ -14,9 +14,10 @@ from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
+from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.judging import TARGET_NAMES, Judged
 from daskfs.sources.looking import TABLES, Look, look_at
-from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.registry import PLACES, find_source, kind_of, make_source
 from daskfs.sources.sparse.documents import fields_of_first
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
@@ -115,6 +116,132 @@ def draft(
     return drafted
 
 
+@dataclass
+class GenotypeDraft:
+    """A pipeline of genotypes that was written, and what it says."""
+
+    pipeline: Path
+    source: GenotypeSource
+    covariates: list[str]
+    """Features that are always selected."""
+
+    def to_text(self) -> str:
+        """Return what a person should know before a run."""
+        return "\n".join([*self._facts(), f"wrote {self.pipeline}"])
+
+    def _facts(self) -> list[str]:
+        n_samples, n_features = self.source.estimate_shape()
+        classes = self.source.target_classes
+        what = "numbers" if classes is None else " and ".join(classes)
+        lines = [
+            f"{self.source.place}: {n_features - len(self.covariates):,} variants",
+            f"target: {self.source.target_names[0]!r} ({what}), known of {n_samples:,} samples",
+        ]
+        lines += [f"covariates, always selected: {', '.join(self.covariates)}"] if self.covariates else []
+        return lines + [f"  {note}" for note in self.source.notes]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the same as JSON."""
+        n_samples, n_features = self.source.estimate_shape()
+        return {
+            "pipeline": str(self.pipeline),
+            "schema": None,
+            "files": [str(file) for file in self.source.files],
+            "n_samples": n_samples,
+            "n_variants": n_features - len(self.covariates),
+            "target": self.source.target_names[0],
+            "covariates": self.covariates,
+            "remarks": list(self.source.notes),
+        }
+
+
+def are_genotypes(path: PathLike) -> bool:
+    """Tell whether `draft_genotypes` is for a file."""
+    return issubclass(find_source(kind_of(path)), GenotypeSource)
+
+
+def draft_genotypes(
+    path: PathLike,
+    target: str | None = None,
+    folder: str | os.PathLike[str] = ".",
+    *,
+    phenotypes: str | None = None,
+    covariates: str | None = None,
+    force: bool = False,
+) -> GenotypeDraft:
+    """Look at the names in files of genotypes; write ``NAME.yaml`` for them.
+
+    Parameters
+    ----------
+    path : path-like
+        A .bed file, a pattern of several, or a folder of VCF Zarr.
+    target : str, optional
+        Which of the phenotypes.
+    folder : path-like
+        Where the file is written; or its path, which ends in .yaml.
+    phenotypes : path-like, optional
+        Table of phenotypes.
+    covariates : str, optional
+        Table of covariates; or columns of the phenotypes, with commas between them.
+    force : bool
+        Whether a file that exists is replaced.
+
+    Raises
+    ------
+    ConfigError
+        The file exists, or there is no such column.
+    SourceError
+        The genotypes or tables cannot be read.
+    """
+    folder, kind = Path(folder), kind_of(path)
+    is_file = folder.suffix in (".yaml", ".yml") and not folder.is_dir()
+    found = expand_paths(path, find_source(kind).endings) if kind == "plink" else [Path(str(path))]
+    name = _plain(folder.stem) if is_file else _name_of(found, location(path))
+    file = folder if is_file else folder / f"{name}.yaml"
+    options: dict[str, Any] = {"path": str(path), "phenotypes": phenotypes, "target": target}
+    if covariates is not None and location(covariates).is_file():
+        options["covariates"] = covariates
+    elif covariates is not None:
+        options["covariate_names"] = [one.strip() for one in covariates.split(",") if one.strip()]
+    options = {key: value for key, value in options.items() if value is not None} | {"missing": "mean"}
+    source = make_source(kind, **options)
+    assert isinstance(source, GenotypeSource)
+    source.check()
+    always = source.feature_names[: source.n_covariates]
+    wanted = {key: relative_to(value, file) if key in PLACES else value for key, value in options.items()}
+    n_variants = len(source.feature_names) - len(always)
+    select: dict[str, Any] = {
+        "method": "online_substitution",
+        "n_features_to_select": len(always) + min(20, n_variants),
+    }
+    select |= {"always_include": always} if always else {}
+    lines = [
+        editor_line("pipeline"),
+        f"# Selects the variants of {', '.join(map(str, source.files[:1]))} that predict {source.target_names[0]!r}.",
+        f"#   daskfs plan {file}    daskfs run {file}",
+        "version: 1",
+        f"name: {name}",
+        "# a missing dosage becomes its variant's mean; drop leaves its sample out",
+        f"source: {dump_line({'kind': kind, **wanted})}",
+        "store: none  # the files are read where they lie",
+        "split: {test: 0.2, by: random, random_state: 0}",
+        "# n_features_to_select counts the covariates, and is a first guess",
+        f"select: {dump_line(select)}",
+        "",
+    ]
+    _write({file: "\n".join(lines)}, force)
+    return GenotypeDraft(file, source, always)
+
+
+def relative_to(path: str, file: Path) -> str:
+    """Return the path of something as a pipeline file names it."""
+    place = location(path)
+    if not isinstance(place, Path):
+        return path
+    found = place.resolve() if place.exists() else place.absolute()
+    return os.path.relpath(found, file.parent.resolve())
+
+
 def copy_of_bundled(name: str, folder: str | os.PathLike[str] = ".", *, force: bool = False) -> list[Path]:
     """Write a pipeline that comes along with daskfs, and the table schema that it names, to a folder.
 
@@ -182,7 +309,7 @@ def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: that of the file without its endings, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
     plain = re.sub(
-        r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst))+$", "", own, flags=re.IGNORECASE
+        r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst|bed|vcz))+$", "", own, flags=re.IGNORECASE
     )
     return _plain(plain)
 
@@ -231,10 +358,7 @@ def _one_line(text: str) -> str:
 
 def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
     look, judgement = drafted.look, drafted.look.judgement
-    source = str(path)
-    if isinstance(path, Path):
-        found = path.resolve() if path.exists() else path.absolute()
-        source = os.path.relpath(found, drafted.pipeline.parent.resolve())
+    source = relative_to(str(path), drafted.pipeline)
     n_features = judgement.n_features
     dates = [one.name for one in judgement.columns if one.entry.get("dtype") in ("date", "datetime")]
     by_order = f"  # rows in the order of time ({dates[0]}) are better split by: order" if dates else ""

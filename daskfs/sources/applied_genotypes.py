@@ -160,7 +160,7 @@ class AppliedGenotypes(Source):
         if path is None:
             problem = f"the model reads covariates: {', '.join(map(repr, names[:_NAMED]))}"
             raise SchemaError(problem, self._source.place, "name the table of these samples: --covariates FILE")
-        known, values, notes = read_covariates(path, self._source.samples, names)
+        known, values, notes = read_covariates(path, self._source.samples, features=names)
         if lacking := [name for name in names if name not in known]:
             problem = f"the table lacks {', '.join(map(repr, lacking[:_NAMED]))}"
             raise SchemaError(problem, str(path), "give it the covariates of the fit")

@@ -58,6 +58,7 @@ class GenotypeSource(OfFiles, Source):
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path, optional
     phenotypes, covariates : path-like, optional
         Tables of `daskfs.sources.phenotypes`.
+    covariate_names : str or list of str, optional
     missing : {"error", "drop", "mean", "zero"} or float
     counts_first : bool
         Whether the first allele is counted.
@@ -79,6 +80,7 @@ class GenotypeSource(OfFiles, Source):
         y: Any,
         phenotypes: PathLike | None,
         covariates: PathLike | None,
+        covariate_names: str | Sequence[str] | None,
         missing: Any,
         counts_first: bool,
         unlabelled: str,
@@ -88,15 +90,23 @@ class GenotypeSource(OfFiles, Source):
         self._sets, self._samples, self.files, self.notes = list(sets), samples, list(files), []
         self.label_names = [str(name) for name in samples.columns]
         variants = distinct([name for one in sets for name in one.read_names()])
-        first: list[str] = []
-        self._covariates = np.empty((len(samples), 0))
-        if covariates is not None:
-            first, self._covariates, notes = read_covariates(covariates, samples)
-            self.notes += notes
-            self.files.append(location(covariates))
-        self.feature_names = [*first, *variants]
         self._y_is_given = y is not None
         self._take_target(target, y, phenotypes)
+        first: list[str] = []
+        self._covariates = np.empty((len(samples), 0))
+        if covariate_names is not None and covariates is None and phenotypes is None:
+            problem, remedy = "expected the table that has the covariates, found none", "add covariates or phenotypes"
+            raise ConfigError(problem, "source.covariate_names", remedy)
+        if covariates is not None or covariate_names is not None:
+            chosen = [covariate_names] if isinstance(covariate_names, str) else covariate_names
+            table: Any = phenotypes if covariates is None else covariates
+            is_same = phenotypes is not None and location(table) == location(phenotypes)
+            first, self._covariates, notes = read_covariates(
+                table, samples, chosen, self.target_names if is_same else ()
+            )
+            self.notes += [note for note in notes if not is_same]
+            self.files += [] if is_same else [location(table)]
+        self.feature_names = [*first, *variants]
 
     def _take_target(self, target: str | Sequence[str] | None, y: Any, phenotypes: PathLike | None) -> None:
         if y is not None and phenotypes is not None:
@@ -168,7 +178,7 @@ class GenotypeSource(OfFiles, Source):
     def encoding(self) -> dict[str, Any]:
         """What was counted, and what missing dosages became."""
         made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self.counts_first}
-        return made | ({"covariates": self.feature_names[: self._n_covariates]} if self._n_covariates else {})
+        return made | ({"covariates": self.feature_names[: self.n_covariates]} if self.n_covariates else {})
 
     @property
     def variants(self) -> dict[str, np.ndarray]:
@@ -190,13 +200,13 @@ class GenotypeSource(OfFiles, Source):
         """
         found = {}
         for name, values in self.variants.items():
-            none = np.full(self._n_covariates, "" if values.dtype == object else -1, values.dtype)
+            none = np.full(self.n_covariates, "" if values.dtype == object else -1, values.dtype)
             found[name] = np.concatenate([none, values])
         counts = self.survey.counts
         n_known = counts.sum(axis=1) - counts[:, MISSING_CODE]
         n_copies = n_known * np.concatenate([np.full(one.n_variants, one.ploidy) for one in self._sets])
         share = counts @ np.array(DOSAGES[0]) / np.where(n_known, n_copies, np.nan)
-        frequency = [np.full(self._n_covariates, np.nan), share if self.counts_first else 1.0 - share]
+        frequency = [np.full(self.n_covariates, np.nan), share if self.counts_first else 1.0 - share]
         return found | {"allele_frequency": np.concatenate(frequency)}
 
     @property
@@ -207,12 +217,12 @@ class GenotypeSource(OfFiles, Source):
         """
         options = (self.made_with or {}) | {"missing": self._missing, "target": list(self.target_names)}
         ploidy = [[one.n_variants, one.ploidy] for one in self._sets]
-        return {"kind": self.kind, "options": options, "n_covariates": self._n_covariates, "ploidy": ploidy}
+        return {"kind": self.kind, "options": options, "n_covariates": self.n_covariates, "ploidy": ploidy}
 
     @property
     def alleles(self) -> Alleles:
         """Alleles of the variants: that which is counted, and the other."""
-        known, none = self.variants, [""] * len(self.feature_names[self._n_covariates :])
+        known, none = self.variants, [""] * len(self.feature_names[self.n_covariates :])
         sides = (known.get(name, none) for name in ("effect_allele", "other_allele"))
         return Alleles(*([str(allele).upper() for allele in side] for side in sides))
 
@@ -222,7 +232,8 @@ class GenotypeSource(OfFiles, Source):
         return self._samples
 
     @property
-    def _n_covariates(self) -> int:
+    def n_covariates(self) -> int:
+        """How many of the first features are covariates."""
         return self._covariates.shape[1]
 
     def estimate_shape(self) -> tuple[int | None, int]:
@@ -241,7 +252,7 @@ class GenotypeSource(OfFiles, Source):
         """Look at the lengths of the files again."""
         for fileset in self._sets:
             fileset.check_size()
-        n_variants = len(self.feature_names) - self._n_covariates
+        n_variants = len(self.feature_names) - self.n_covariates
         if not n_variants or not self._has_target.any():
             found = "no variants" if not n_variants else "no sample with a target"
             raise SourceError(f"expected genotypes, found {found}", self.place, "check the files")
@@ -250,7 +261,7 @@ class GenotypeSource(OfFiles, Source):
     def survey(self) -> Survey:
         """What is missing, and where; reads all dosages."""
         n_samples = len(self._samples)
-        counts = np.empty((len(self.feature_names) - self._n_covariates, 4), np.int64)
+        counts = np.empty((len(self.feature_names) - self.n_covariates, 4), np.int64)
         has_missing, start = np.zeros(n_samples, bool), 0
         for fileset in self._sets:
             for variants, packed in fileset.windows():
@@ -265,7 +276,7 @@ class GenotypeSource(OfFiles, Source):
         self.notes += [remark for one in self._sets for remark in one.remarks()]
         n_untold = len(self._samples) - int(self._has_target.sum())
         if n_untold:
-            lacking = " and ".join([*self.target_names, *(["covariates"] if self._n_covariates else [])])
+            lacking = " and ".join([*self.target_names, *(["covariates"] if self.n_covariates else [])])
             self.notes.append(f"{n_untold:,} samples left out, which have no {lacking}")
         n_missing = int(counts[:, MISSING_CODE].sum())
         if not n_missing:
@@ -276,7 +287,7 @@ class GenotypeSource(OfFiles, Source):
         if self._missing == "error":
             problem = f"expected a dosage for each sample, found {found}"
             remedy = "set missing: mean, zero, drop (samples) or a number; or leave such variants out"
-            raise DataError(problem, f"{self.place}, variant '{self.feature_names[self._n_covariates + j]}'", remedy)
+            raise DataError(problem, f"{self.place}, variant '{self.feature_names[self.n_covariates + j]}'", remedy)
         if self._missing == "drop":
             n_dropped = int((has_missing & self._has_target).sum())
             if n_dropped == int(self._has_target.sum()):
@@ -286,7 +297,7 @@ class GenotypeSource(OfFiles, Source):
             return
         is_void = counts[:, MISSING_CODE] == len(self._samples)
         if self._missing == "mean" and is_void.any():
-            j = self._n_covariates + int(np.argmax(is_void))
+            j = self.n_covariates + int(np.argmax(is_void))
             where = f"{self.place}, variant '{self.feature_names[j]}'"
             raise DataError("expected a dosage to take the mean of, found none", where, "leave the variant out")
         became = "their variant's mean" if self._missing == "mean" else f"{self._fill:g}"
@@ -308,7 +319,7 @@ class GenotypeSource(OfFiles, Source):
         counts, dosages = self.survey.counts, np.array(DOSAGES[not self.counts_first], np.int8)
         is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
         is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
-        is_int8 = not (is_filled and not is_whole) and not self._n_covariates
+        is_int8 = not (is_filled and not is_whole) and not self.n_covariates
         values = np.tile(dosages.astype(np.int8 if is_int8 else dtype), (len(counts), 1))
         if is_filled and self._missing == "mean":
             n_known = len(self._samples) - counts[:, MISSING_CODE]
@@ -360,7 +371,7 @@ class GenotypeSource(OfFiles, Source):
             dtype = self._values(np.float32).dtype
         else:
             may_fill = self._missing == "mean" or self._fill != int(self._fill) or not -128 <= self._fill <= 127
-            dtype = np.dtype(np.float32 if self._n_covariates or may_fill else np.int8)
+            dtype = np.dtype(np.float32 if self.n_covariates or may_fill else np.int8)
         tile_columns = max(TILE_COLUMNS, *(one.chunk_variants for one in self._sets))
         return InPlace(dtype, tile_columns, sum(file.stat().st_size for file in self.files))
 
@@ -394,7 +405,7 @@ class GenotypeSource(OfFiles, Source):
         """
         everyone, none = np.arange(len(self._samples)), np.empty((len(self._samples), 0))
         labels = {name: self._samples[name].to_numpy(dtype=object) for name in self.label_names}
-        names = self.feature_names[self._n_covariates :]
+        names = self.feature_names[self.n_covariates :]
         return GenotypeMatrix(
             self._sets, values, everyone, self._y, none, names, labels, self._target_classes, "", self.notes
         )
@@ -410,7 +421,7 @@ class GenotypeSource(OfFiles, Source):
     def _block(
         self, start: int, samples: np.ndarray, origin: int, bands: list[np.ndarray], values: np.ndarray
     ) -> SourceBlock:
-        first = self._n_covariates
+        first = self.n_covariates
         X, column = np.empty((len(samples), first + len(values)), values.dtype), 0
         X[:, :first] = self._covariates[samples]
         for packed in bands:

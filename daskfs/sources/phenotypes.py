@@ -110,6 +110,21 @@ class SampleTable:
             raise SourceError(f"sample {sample!r} stands twice", f"{place}, line {i + 2}", "keep one line for each")
         self._table = table
 
+    def expanded(self, names: Sequence[str]) -> list[str]:
+        """Return names of columns, PC1-PC10 as all columns from PC1 to PC10, each once, as the table has them.
+
+        What is neither a column nor such a range stays as it is, and is refused where it is read.
+        """
+        place, found = {name: k for k, name in enumerate(self.names)}, list[str]()
+        for name in names:
+            ends = [(name[:k], name[k + 1 :]) for k, letter in enumerate(name) if letter == "-"]
+            known = [(place[a], place[b]) for a, b in ends if a in place and b in place and place[a] <= place[b]]
+            if name in place or not known:
+                found.append(name)
+            else:
+                found += self.names[known[0][0] : known[0][1] + 1]
+        return [*dict.fromkeys(found)]
+
     def of(self, samples: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[pd.DataFrame, str]:
         """Return columns in the order of the samples, "" where one is not in the table, and what to say of that.
 
@@ -158,21 +173,46 @@ def _joined(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def read_covariates(
-    path: PathLike, samples: pd.DataFrame, wanted: Sequence[str] | None = None
+    path: PathLike,
+    samples: pd.DataFrame,
+    chosen: Sequence[str] | None = None,
+    targets: Sequence[str] = (),
+    features: Sequence[str] | None = None,
 ) -> tuple[list[str], np.ndarray, list[str]]:
     """Return the names of covariates, their values of shape (n_samples, n_covariates), and notes; NaN: missing.
 
-    Columns of words become a column for each word but the first: sites, batches. Where columns are `wanted`, these
-    words are theirs, whatever words the table has.
+    Columns of words become a column for each word but the first: sites, batches.
+
+    Parameters
+    ----------
+    path : path-like
+    samples : DataFrame of str
+    chosen : sequence of str, optional
+        Columns of the table, or ranges of them (PC1-PC10); all by default.
+    targets : sequence of str
+        Columns of this table that are to be predicted.
+    features : sequence of str, optional
+        Those of a fit: of columns of words these words are theirs, whatever words the table has.
+
+    Raises
+    ------
+    ConfigError
+        No such column, or a target.
     """
     table = SampleTable(path)
-    words, told = table.of(samples)
+    wanted = table.names if chosen is None else table.expanded(chosen)
+    for name in targets:
+        if name in wanted:
+            problem = f"expected covariates beside the target, found {name!r} among them"
+            raise ConfigError(problem, "source.covariate_names", "name the covariates without it")
+    words, told = table.of(samples, wanted)
     names: list[str] = []
     columns: list[np.ndarray] = []
-    for name in table.names:
+    for name in wanted:
         of_one = words[name]
         is_missing = of_one.isin(MISSING_WORDS)
-        own = None if wanted is None else [one.removeprefix(f"{name}=") for one in wanted if one.startswith(f"{name}=")]
+        of_fit = [] if features is None else [one for one in features if one.startswith(f"{name}=")]
+        own = None if features is None else [one.removeprefix(f"{name}=") for one in of_fit]
         if not own and pd.to_numeric(of_one[~is_missing], errors="coerce").notna().all():
             names.append(name)
             columns.append(_numbers(of_one, name, str(path)))

@@ -35,6 +35,11 @@ class PlinkOptions(SourceOptions):
     covariates: Annotated[str | None, PATH] = Field(
         default=None, description="table of covariates by FID and IID, which become the first features"
     )
+    covariate_names: Words | None = Field(
+        default=None,
+        description="columns of covariates that are taken, by default all; without covariates those of phenotypes: "
+        "[age, sex, PC1-PC10]",
+    )
     target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
     missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop leaves the sample out")
     allele: Literal["a1", "a2"] | None = Field(default=None, description="the allele of .bim that is counted")
@@ -65,6 +70,9 @@ class PlinkSource(GenotypeSource):
         Tables of words between blanks, tabs or commas, names in the first line: FID IID NAME ..., or IID NAME ...;
         lines in any order. Covariates become the first features, those of words (sites, batches) a column for each
         word but the first.
+    covariate_names : str or list of str, optional
+        Which columns of `covariates` are taken, by default all; without `covariates` which of `phenotypes`. "PC1-PC10"
+        names all columns from the one to the other.
 
     Raises
     ------
@@ -97,6 +105,7 @@ class PlinkSource(GenotypeSource):
         allele: Literal["a1", "a2"] = "a1",
         phenotypes: PathLike | None = None,
         covariates: PathLike | None = None,
+        covariate_names: str | Sequence[str] | None = None,
         unlabelled: Literal["drop", "keep"] = "drop",
     ) -> None:
         if allele not in ("a1", "a2"):
@@ -112,6 +121,7 @@ class PlinkSource(GenotypeSource):
             y=y,
             phenotypes=phenotypes,
             covariates=covariates,
+            covariate_names=covariate_names,
             missing=missing,
             counts_first=allele == "a1",
             unlabelled=unlabelled,

@@ -64,7 +64,7 @@ ENDINGS = {
 OF_TABLES = ("missing", "one_hot", "interactions")
 """Options that tables in memory take as files do."""
 
-PLACES = ("path", "y", "weight", "phenotypes", "label_table", "schema")
+PLACES = ("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema")
 """Options that name where the rows are, and what they have beside features."""
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import Field
 
 from daskfs import interrupts
-from daskfs.documents import PATH
+from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, SourceError
 from daskfs.files import location
 from daskfs.kernels.genotypes import (
@@ -49,6 +49,11 @@ class VcfZarrOptions(SourceOptions):
     )
     covariates: Annotated[str | None, PATH] = Field(
         default=None, description="table of covariates by IID, which become the first features"
+    )
+    covariate_names: Words | None = Field(
+        default=None,
+        description="columns of covariates that are taken, by default all; without covariates those of phenotypes: "
+        "[age, sex, PC1-PC10]",
     )
     target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
     missing: Fill | None = Field(default=None, description="treatment of missing calls; drop leaves the sample out")
@@ -263,6 +268,9 @@ class VcfZarrSource(GenotypeSource):
         Treatment of samples without a target: "keep" makes it NaN, for a model to predict.
     phenotypes, covariates : path-like, optional
         Tables by IID, in place of `y`; see `daskfs.sources.plink.PlinkSource`.
+    covariate_names : str or list of str, optional
+        Which columns of `covariates` are taken, by default all; without `covariates` which of `phenotypes`. "PC1-PC10"
+        names all columns from the one to the other.
 
     Raises
     ------
@@ -289,6 +297,7 @@ class VcfZarrSource(GenotypeSource):
         allele: Literal["alt", "ref"] = "alt",
         phenotypes: PathLike | None = None,
         covariates: PathLike | None = None,
+        covariate_names: str | Sequence[str] | None = None,
         unlabelled: Literal["drop", "keep"] = "drop",
     ) -> None:
         if allele not in ("alt", "ref"):
@@ -308,6 +317,7 @@ class VcfZarrSource(GenotypeSource):
             y=y,
             phenotypes=phenotypes,
             covariates=covariates,
+            covariate_names=covariate_names,
             missing=missing,
             counts_first=allele == "alt",
             unlabelled=unlabelled,

@@ -125,3 +125,25 @@ def test_individuals_of_two_families_need_these(tmp_path):
     assert of(pd.DataFrame({"fid": ["b"], "iid": ["s0"]}))[0]["y"].tolist() == ["2"]
     with refused(SourceError, "genotypes", naming=["families"]):
         of(pd.DataFrame({"iid": ["s0"]}))
+
+
+@pytest.mark.parametrize("is_own_table", [False, True])
+def test_covariates_are_columns_that_are_named_and_ranges_of_them(bed, tmp_path, is_own_table):
+    lines = ["IID height PC1 PC2 PC3 x-y age", *(f"s{i} {i} 1{i} 2{i} 3{i} {i % 2} {50 + i}" for i in range(N))]
+    table = tmp_path / "t.txt"
+    table.write_text("\n".join(lines) + "\n")
+    place = {"covariates": table} if is_own_table else {}
+    for genotypes in (PlinkSource, VcfZarrSource):
+        path = bed if genotypes is PlinkSource else tmp_path / "set.vcz"
+        options = {"phenotypes": table, "target": "height", **place}
+        source = genotypes(path, **options, covariate_names=["age", "PC2-PC3", "x-y"])
+        assert source.feature_names == ["age", "PC2", "PC3", "x-y", "rs0", "rs1", "rs2", "rs3"]
+        np.testing.assert_array_equal(read(source)[0][1, :5], [51, 21, 31, 1, DOSAGES[1, 0]])
+        assert genotypes(path, **options, covariate_names="age").feature_names[:2] == ["age", "rs0"]
+        for wrong in ("PC3-PC1", "PC1-PC9", "agee"):
+            with refused(ConfigError, "genotypes", at="t.txt", naming=[repr(wrong)]):
+                genotypes(path, **options, covariate_names=[wrong])
+        with refused(ConfigError, "genotypes", at="source.covariate_names", naming=["height"]):
+            genotypes(path, **options, covariate_names=["height-PC2"])
+    with refused(ConfigError, "genotypes", at="source.covariate_names", naming=["phenotypes"]):
+        PlinkSource(bed, y=np.arange(N), covariate_names=["age"])

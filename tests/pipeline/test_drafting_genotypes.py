@@ -1,0 +1,85 @@
+"""Genotypes and a table of phenotypes become a pipeline that runs."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from daskfs.cli import app
+from daskfs.documents import read_yaml
+from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.planning import open_source
+from daskfs.pipeline.run import run_pipeline
+from tests.genotype_files import write_phenotypes, write_plink, write_vcf_zarr
+
+COVARIATES = ["age", "PC1", "PC2", "PC3"]
+
+
+@pytest.fixture
+def cohort(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    dosages, of_samples = (
+        rng.integers(0, 3, (200, 30)),
+        dict(zip(COVARIATES, rng.standard_normal((4, 200)), strict=True)),
+    )
+    y = 2.0 * dosages[:, 3] - dosages[:, 7] + of_samples["PC2"] + 0.1 * rng.standard_normal(200)
+    write_plink(tmp_path / "cohort.bed", dosages)
+    write_vcf_zarr(tmp_path / "cohort.vcz", dosages)
+    write_phenotypes(tmp_path / "ph.txt", {"T": y, "U": -y, **of_samples})
+    write_phenotypes(tmp_path / "cov.txt", of_samples)
+    return tmp_path
+
+
+def init(*arguments, exit_code=0):
+    said = CliRunner().invoke(app, ["init", *arguments])
+    assert said.exit_code == exit_code, said.output
+    return said.output
+
+
+@pytest.mark.parametrize("covariates", ["age,PC1-PC3", "cov.txt", None])
+@pytest.mark.parametrize("file", ["cohort.bed", "cohort.vcz", "coh*.bed"])
+def test_init_writes_a_pipeline_of_genotypes(cohort, file, covariates):
+    given = [] if covariates is None else ["--covariates", covariates]
+    made = json.loads(
+        init(file, "--phenotypes", "ph.txt", "--target", "T", *given, "--output", "made/my.yaml", "--json")
+    )
+    names = [] if covariates is None else COVARIATES
+    assert (made["n_samples"], made["n_variants"], made["target"], made["covariates"]) == (200, 30, "T", names)
+    assert CliRunner().invoke(app, ["validate", "made/my.yaml"]).exit_code == 0
+    pipeline = load_pipeline(cohort / "made" / "my.yaml")
+    assert open_source(pipeline).feature_names == [*names, *(f"rs{j}" for j in range(30))]
+    selection = pipeline.selections["online_substitution"]
+    assert selection.n_features_to_select == len(names) + 20
+    assert (selection.always_include or []) == names
+
+
+@pytest.mark.slow
+def test_the_pipeline_of_genotypes_runs(cohort):
+    said = init("cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--covariates", "age,PC1-PC3")
+    assert said.rstrip().endswith("wrote cohort.yaml")
+    result = run_pipeline(load_pipeline(cohort / "cohort.yaml")).results["online_substitution"]
+    assert {*COVARIATES, "rs3", "rs7"} <= {*result.table["name"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["cohort.bed", "--phenotypes", "ph.txt"], "expected the name of a phenotype"),
+        (["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--covariates", "PC1-PC9"], "'PC1-PC9'"),
+        (["ph.txt", "--covariates", "age"], "--covariates"),
+        (["ph.txt", "--phenotypes", "ph.txt"], "--phenotypes"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(cohort, arguments, named):
+    assert named in init(*arguments, exit_code=2)
+    assert not list(cohort.glob("*.yaml"))
+
+
+def test_a_pipeline_that_stands_is_not_replaced_unless_asked(cohort):
+    (cohort / "cohort.yaml").write_text("mine")
+    arguments = ["cohort.bed", "--phenotypes", "ph.txt", "--target", "T"]
+    assert "--force" in init(*arguments, exit_code=2)
+    init(*arguments, "--force")
+    assert read_yaml(cohort / "cohort.yaml")["name"] == "cohort"
