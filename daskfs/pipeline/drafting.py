@@ -195,7 +195,7 @@ def draft_genotypes(
     """
     folder, kind = Path(folder), kind_of(path)
     is_file = folder.suffix in (".yaml", ".yml") and not folder.is_dir()
-    found = expand_paths(path, find_source(kind).endings) if kind == "plink" else [Path(str(path))]
+    found = expand_paths(path, getattr(find_source(kind), "endings", ())) if kind == "plink" else [Path(str(path))]
     name = _plain(folder.stem) if is_file else _name_of(found, location(path))
     file = folder if is_file else folder / f"{name}.yaml"
     options: dict[str, Any] = {"path": str(path), "phenotypes": phenotypes, "target": target}
