@@ -350,6 +350,13 @@ class Examination:
     def encoder(self):
         assert self.matrix.encoder == self.root.encoder
 
+    def annotations(self):
+        columns = np.arange(self.matrix.shape[1])[self.columns]
+        found, expected = self.matrix.annotations(columns), self.root.annotations(columns)
+        assert found.keys() == expected.keys()
+        for name, values in found.items():
+            np.testing.assert_array_equal(values, expected[name])
+
     def of_table(self):
         assert self.matrix.of_table is self.root.of_table
 

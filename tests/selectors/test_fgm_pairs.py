@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import PolynomialFeatures
 
 import daskfs
+from daskfs.cells import digits
 from daskfs.errors import ConfigError, PlanError
 from daskfs.feature_maps import Polynomial, products
 from daskfs.kernels.fgm.pairs import n_implicit, number_of
@@ -230,7 +231,7 @@ def test_a_pipeline_selects_products_and_its_result_is_read_again(folder):
     age, income = parents_in(line)
     assert (age.name, income.name) == ("age", "income")
     assert max(age.score, income.score) < line["first_score"] / 5
-    cells = [line["name"], f"{line['first_score']:.6g}", *(f"{age.score:.6g} {age.rank} {income.score:.6g}").split()]
+    cells = [line["name"], *map(digits, (line["first_score"], age.score, income.score)), str(age.rank)]
     assert all(f">{cell}</td>" in page for cell in cells)
     assert "rank alone" in page
 
