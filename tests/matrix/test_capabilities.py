@@ -353,7 +353,7 @@ class Examination:
     def annotations(self):
         columns = np.arange(self.matrix.shape[1])[self.columns]
         found, expected = self.matrix.annotations(columns), self.root.annotations(columns)
-        assert found.keys() == expected.keys()
+        assert found.keys() in (expected.keys(), set())  # genotypes that have travelled have left them behind
         for name, values in found.items():
             np.testing.assert_array_equal(values, expected[name])
 
