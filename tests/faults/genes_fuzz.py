@@ -57,7 +57,7 @@ def write_good(kind: str, folder: Path) -> None:
 
     rng = np.random.default_rng(0)
     dosages = rng.integers(-1, 3, (N, P)).astype(np.int8)
-    phenotypes = {"height": rng.random(N), "ill": rng.integers(1, 3, N).astype(float)}
+    phenotypes = {"height": rng.random(N), "ill": rng.integers(1, 3, N).astype(float), "age": np.arange(N) + 30.0}
     if kind in ("bed", "phenotypes"):
         bed = write_plink(folder / "set.bed", dosages)
         fam = bed.with_suffix(".fam")
@@ -147,8 +147,9 @@ def look(kind: str, folder: Path, rng: random.Random) -> str:
         )
     elif kind == "phenotypes":
         options = {"phenotypes": folder / "set.pheno", "target": rng.choice(["height", "ill", ["height", "ill"]])}
-        covariates = folder / "set.pheno" if rng.random() < 0.3 else None
-        source = PlinkSource(folder / "set.bed", missing=missing, covariates=covariates, **options)
+        if rng.random() < 0.3:
+            options |= {"covariates": folder / "set.pheno", "covariate_names": ["age"]}
+        source = PlinkSource(folder / "set.bed", missing=missing, **options)
     else:
         source = PlinkSource(folder / "set.bed", missing=missing)
     blocks = list(source.row_blocks(rng.choice([1, 3, 100]), np.float64))
