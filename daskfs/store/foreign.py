@@ -160,7 +160,7 @@ def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
         raise SourceError(
             "a chunk claims more than the memory holds", str(array.store_path), "write it again"
         ) from None
-    except (RuntimeError, ValueError, TypeError, OSError, KeyError, IndexError, SystemError) as fault:
+    except (RuntimeError, ValueError, TypeError, OSError, LookupError, ArithmeticError, SystemError) as fault:
         raise SourceError(f"a chunk cannot be decoded: {fault}", str(array.store_path), "write it again") from None
 
 

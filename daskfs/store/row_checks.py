@@ -141,7 +141,7 @@ def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: 
     return array
 
 
-def check_names(names: Sequence[str] | np.ndarray | None, n_features: int) -> list[str]:
+def check_names(names: Sequence[str] | np.ndarray | None, n_features: int, where: str = "feature_names") -> list[str]:
     """Return the names of features as a list of str; without any, x0, x1, ...
 
     Raises
@@ -153,15 +153,13 @@ def check_names(names: Sequence[str] | np.ndarray | None, n_features: int) -> li
         return [f"x{j}" for j in range(n_features)]
     checked = [str(name) for name in names]
     if len(checked) != n_features:
-        raise DataError(f"expected {n_features} feature names, found {len(checked)}", "feature_names")
+        raise DataError(f"expected {n_features} feature names, found {len(checked)}", where)
     if len(set(checked)) < n_features:
         name, count = Counter(checked).most_common(1)[0]
-        raise DataError(
-            f"duplicate feature name {name!r} ({count} times)", "feature_names", "give each column its own name"
-        )
+        raise DataError(f"duplicate feature name {name!r} ({count} times)", where, "give each column its own name")
     for name in checked:
         try:
             name.encode("utf-8")
         except UnicodeEncodeError:
-            raise DataError(f"feature name {name!r} is not valid Unicode", "feature_names", "rename it") from None
+            raise DataError(f"feature name {name!r} is not valid Unicode", where, "rename it") from None
     return checked

@@ -137,7 +137,7 @@ class AnnDataSource(OfFiles, SparseSource):
                 raise SourceError(
                     f"expected {n:,} names in {where}, found {len(found):,}", str(self.path), "write it anew"
                 )
-        check_names(self._names, self.n_features)
+        check_names(self._names, self.n_features, f"{self.path}, {table}")
         y, self._target_classes = coded_texts(array_of(y), self.notes)
         self._y = None if y is None else as_targets(y, self.n_samples)
         if self._y is not None and not is_labelled.all():
