@@ -120,12 +120,14 @@ TOPICS: dict[str, Topic] = {
             "store.sparse.stretches",
             "matrix.arrays",
             "sources.arrow_table:DataError",
+            "sources.undeclared",
         ),
         """
         NaN, infinity, text where numbers were expected, or numbers so large that their squares overflow. The
-        message names the column and the row. Missing values of a table are a matter of its schema (`missing:
-        mean`, `zero`, `error`, `drop`; `missing_indicator: true` adds a feature for them): `daskfs init FILE`
-        writes one. Of arrays, fill them first. Whole columns of huge numbers (a time in nanoseconds, an
+        message names the column and the row. Missing values are refused everywhere unless you say what takes their
+        place: in a table's schema (`missing: mean`, `zero`, `drop` or a number; `missing_indicator: true` adds a
+        feature for them), which `daskfs init FILE` writes; for data frames with `schema="judge"`; in `ingest`
+        with `missing=`. Fill arrays in first, for example with scikit-learn's `SimpleImputer`. Whole columns of huge numbers (a time in nanoseconds, an
         identifier) want another unit, or to be left out.
         """,
     ),

@@ -651,4 +651,5 @@ def not_finite(place: str, value: Any, precision: str = "") -> DataError:
     if abs(value) > LARGEST and not np.isinf(value):
         return DataError(f"{value:g} is too large: its square is infinite", place, "rescale the column")
     found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"
-    return DataError(f"expected finite numbers, found {found}", place, "drop the row or fill in the value")
+    remedy = "drop the row or fill in the value" + "; of a data frame schema='judge' does" * bool(np.isnan(value))
+    return DataError(f"expected finite numbers, found {found}", place, remedy)

@@ -32,8 +32,9 @@ from daskfs.selectors.inputs import (
 )
 from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.run import Checkpoint, Run
-from daskfs.selectors.tables import begun, has_more_than_numbers, ingested_table, is_table
+from daskfs.selectors.tables import begun, ingested_table
 from daskfs.selectors.transforming import Transforms
+from daskfs.sources.in_memory import has_more_than_numbers, is_table
 from daskfs.watching.base import Progress
 
 

@@ -15,48 +15,14 @@ import numpy as np
 from daskfs.errors import DataError, SelectionWarning, warn
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.sources.in_memory import JUDGED, is_table
 
 if TYPE_CHECKING:
-    from daskfs.sources.judging import Judgement
     from daskfs.sources.table import TableSource
     from daskfs.sources.table_encoder import TableEncoder
     from daskfs.sources.table_schema import TableSchema
 
-JUDGED = "judge"
-"""The schema of who wants columns of numbers to be judged, too."""
-_NUMBERS = "buifc"
 _BLOCK_NBYTES = 2**23
-_NAMED = 8
-
-
-def is_table(X: Any) -> bool:
-    """Whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
-    return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
-
-
-def has_more_than_numbers(X: Any) -> bool:
-    """Whether a table has a column that is neither of numbers nor of truth."""
-    if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask
-        return any(_is_no_number(dtype, X, j) for j, dtype in enumerate(X.dtypes))
-    from daskfs.sources.arrow_table import has_numbers_alone
-
-    return not has_numbers_alone(X)
-
-
-def _is_no_number(dtype: Any, X: Any, j: int) -> bool:
-    if getattr(dtype, "kind", "O") != "O" or dtype != np.dtype(object):
-        return getattr(dtype, "kind", "O") not in _NUMBERS
-    if not hasattr(X, "iloc") or hasattr(X, "__dask_graph__"):
-        return True
-    from pandas.api.types import infer_dtype
-
-    return "integer" not in (kind := infer_dtype(X.iloc[:, j], skipna=True)) and kind not in (
-        "floating",
-        "boolean",
-        "decimal",
-        "complex",
-        "empty",
-    )
 
 
 def sources_of(
@@ -78,17 +44,17 @@ def sources_of(
     weight : array-like of shape (n_samples,), optional
     """
     from daskfs.sources.dataframe import target_name
-    from daskfs.sources.looking import schema_of
     from daskfs.sources.registry import as_source
     from daskfs.sources.table_schema import load_table_schema
+    from daskfs.sources.undeclared import said, schema_of
 
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
     header = _names_of(X)
     target, notes = target_name(y, header), []
     if schema is None or schema == JUDGED:
-        found, judgement = schema_of(as_source(X, y=y, target=target), target)  # type: ignore[arg-type]
-        notes = _said(judgement, method)
+        found, judgement = schema_of(as_source(X, y=y, target=target), target, schema)  # type: ignore[arg-type]
+        notes = said(judgement, method)
     else:
         found = load_table_schema(schema)
     declared = _of_features(found, header, target)
@@ -108,30 +74,6 @@ def _of_features(schema: TableSchema, header: Iterable[str], target: str) -> Tab
         if name != target or name in known
     }
     return schema.model_copy(update={"columns": columns})
-
-
-def _said(judgement: Judgement, method: str) -> list[str]:
-    """Return in a line what columns were taken for; warn of what should be looked at."""
-    kinds: dict[str, list[str]] = {}
-    for one in judgement.columns:
-        role, entry = one.entry.get("role", "feature"), one.entry
-        kind = (
-            "left out"
-            if role in ("ignore", "id")
-            else {"string": "category"}.get(dtype := entry.get("dtype", ""), dtype)
-        )
-        if role != "target" and kind:
-            kinds.setdefault(kind, []).append(one.name)
-    listed = [f"{kind}: {_some(names)}" for kind, names in sorted(kinds.items())]
-    if judgement.suspicions:
-        what = "; ".join(judgement.suspicions[:_NAMED])
-        more = f" and {len(judgement.suspicions) - _NAMED} more" if len(judgement.suspicions) > _NAMED else ""
-        warn(f"{method}: look at {what}{more}; schema= says what columns are", SelectionWarning)
-    return [f"columns were judged as those of files ({'; '.join(listed)})"] if listed else []
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def begun(

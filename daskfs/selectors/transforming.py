@@ -11,7 +11,8 @@ from daskfs.errors import DataError
 from daskfs.feature_maps.base import MadeMatrix
 from daskfs.selectors.fitted import Fitted
 from daskfs.selectors.inputs import dense_columns, is_lazy, is_matrix, lazy_columns, lazy_made
-from daskfs.selectors.tables import encoded, is_table, lazily_encoded, raw_encoder
+from daskfs.selectors.tables import encoded, lazily_encoded, raw_encoder
+from daskfs.sources.in_memory import is_table
 
 
 class Encodes(Fitted):

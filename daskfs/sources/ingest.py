@@ -29,6 +29,7 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import located
+from daskfs.sources.in_memory import JUDGED, is_table
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
@@ -88,9 +89,10 @@ def ingest(
         and uploaded, its manifest last: see docs/object_stores.md. Files of the source may be at URLs, too.
     target : str or list of str, optional
         Column to predict, where no schema names it; for arrays the name of `y`, or the targets themselves.
-    schema : path, mapping or TableSchema, optional
-        Names, types and roles of the columns of a table. Without one, numbers are taken as numbers, texts as
-        categories.
+    schema : path, mapping, TableSchema or "judge", optional
+        Names, types and roles of the columns of a table. Without one, the columns of a frame or an Arrow table are
+        judged as a fit judges them, and missing values are refused; with "judge" these are replaced by the mean, and
+        a feature says where. Of files, numbers are taken as numbers, texts as categories: `daskfs init` judges them.
     y : array-like of shape (n_samples,), optional
         Targets of an array, or of a frame without them.
     weight : str or array-like of shape (n_samples,), optional
@@ -155,7 +157,9 @@ def ingest(
     options = {"missing": missing, **layout}
     if storage_options:
         source = located(source, storage_options)
+    schema, notes = _declared(source, target, schema, y, weight, missing, layout)
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
+    rows.notes.extend(notes)
     rows.check()
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
@@ -209,6 +213,35 @@ def ingest(
                 return open_store(path)
         _write(rows, writer(described(rows)), limit // 8, heard)
     return open_store(path)
+
+
+def _declared(
+    source: Any, target: Any, schema: Any, y: Any, weight: Any, missing: Any, layout: Mapping[str, Any]
+) -> tuple[Any, list[str]]:
+    """Return what the columns are, and what was decided: a fit of the same table takes them for the same."""
+    is_judged = isinstance(schema, str) and schema == JUDGED
+    if is_judged and not is_table(source):
+        problem = "only tables in memory are judged while they are read"
+        raise ConfigError(problem, "schema='judge'", "of a file daskfs init FILE writes a schema that you can look at")
+    if not is_judged and (schema is not None or layout.get("one_hot") or not is_table(source)):
+        return schema, []
+    from daskfs.sources.dataframe import target_name
+    from daskfs.sources.roles import is_number
+    from daskfs.sources.undeclared import said, schema_of
+
+    header: Mapping[str, Any] = as_source(source).header()  # type: ignore[attr-defined]
+    named = [target] if isinstance(target, str) else [] if target is None else list(target)
+    if named and not isinstance(named[0], str):  # the targets themselves
+        named, y = [], target
+    if y is not None and not named:
+        named = [target_name(y, list(header))]
+    apart = [*named, weight] if isinstance(weight, str) else named
+    are_numbers = all(kind is None or is_number(kind) for name, kind in header.items() if name not in apart)
+    if not named or (y is None and named[0] not in header) or (are_numbers and not is_judged):
+        return None, []  # a target that is not there is refused when the source is made
+    (name, *_) = named
+    found, judgement = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
+    return found, said(judgement, "ingest")
 
 
 def _checked_dtype(dtype: Any) -> np.dtype:

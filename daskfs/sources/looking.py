@@ -20,7 +20,7 @@ from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
 from daskfs.sources.table import TableSource
-from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema, load_table_schema
+from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import open_text, read_header
 from daskfs.sources.typed_batches import is_text, without_missing_texts
 
@@ -99,12 +99,12 @@ def _feather_rows(
     file: Location, _target: str | None
 ) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
     source: Any = find_source("feather")(file)  # type: ignore[call-arg]
-    table, remarks = _head(source), []  # type: ignore[var-annotated]
-    layout, columns = _read_typed(table, remarks)
+    table, remarks = head_of_table(source), []  # type: ignore[var-annotated]
+    layout, columns = read_typed(table, remarks)
     return layout, columns, len(table), source.estimate_n_samples(), remarks
 
 
-def _head(source: TableSource) -> pa.Table:
+def head_of_table(source: TableSource) -> pa.Table:
     """Return the first rows of a table whose columns have types."""
     batches, n_rows = [], 0
     for batch in source.batches(dict.fromkeys(source.header(), ColumnSchema.model_validate({}))):
@@ -117,42 +117,7 @@ def _head(source: TableSource) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def schema_of(source: TableSource, target: str) -> tuple[TableSchema, Judgement]:
-    """Judge the head of a data frame as that of a file is judged; return its schema, and what was decided.
-
-    Parameters
-    ----------
-    source : TableSource
-        Of columns that have types.
-    target : str
-        The column to predict.
-
-    Raises
-    ------
-    SchemaError
-        Nothing can be predicted or selected.
-
-    Notes
-    -----
-    Rows that come later may have what these have not: a level that nobody saw is zeros in all dummies, a number that
-    is missing the mean.
-    """
-    layout, read = _read_typed(_head(source), [])
-    judgement = judge(read, layout, target)
-    layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
-    entries = {one.name: _for_later_rows(one.entry) for one in judgement.columns}
-    return load_table_schema({"format": layout.model_dump(), "columns": entries}), judgement
-
-
-def _for_later_rows(entry: Mapping[str, Any]) -> dict[str, Any]:
-    if entry.get("role", "feature") != "feature":
-        return dict(entry)
-    if entry.get("dtype", "number") in ("number", "percent", "currency"):
-        return {"missing": "mean", **entry}
-    return {"missing": "zero", "unseen": "zero", **entry}
-
-
-def _read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[str, pa.Array]]:
+def read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[str, pa.Array]]:
     """Return how the texts of a table that has types are written, and its columns without those that mean no value."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     texts = {}
@@ -232,5 +197,5 @@ def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping
         raise SourceError("expected rows, found none", str(file), "check how the file was made")
     table = pa.Table.from_batches(batches)
     remarks: list[str] = []
-    layout, columns = _read_typed(table, remarks)
+    layout, columns = read_typed(table, remarks)
     return layout, columns, n_read, n_rows, remarks

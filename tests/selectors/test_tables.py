@@ -58,7 +58,7 @@ def test_a_data_frame_is_selected_from_as_the_file_that_it_is_written_to(problem
     frame.assign(price=y).to_csv(tmp_path / "table.csv", index=False)
     _, source, _ = source_of_file(tmp_path / "table.csv", "price", tmp_path)
     store = ingest(make_source(**source), tmp_path / "store.zarr", dtype="float64")
-    of_file, of_frame = FGM(4, loss="squared").fit(store), FGM(4, loss="squared").fit(frame, y)
+    of_file, of_frame = FGM(4, loss="squared").fit(store), FGM(4, loss="squared", schema="judge").fit(frame, y)
     assert of_frame.encoder_.feature_names == list(store.names.array())
     assert list(of_frame.get_feature_names_out()) == list(of_file.get_feature_names_out())
     assert_same_answer(of_frame, of_file)
@@ -72,11 +72,11 @@ def test_a_data_frame_is_selected_from_as_the_file_that_it_is_written_to(problem
 
 def test_polars_arrow_and_dask_are_taken_as_pandas_is(problem):
     frame, y = problem
-    expected = FGM(4, loss="squared").fit(frame, y)
+    expected = FGM(4, loss="squared", schema="judge").fit(frame, y)
     arrow = pa.Table.from_pandas(frame.assign(flag=frame["flag"].astype(str)))
     lazy = dd.from_pandas(frame, npartitions=3)
     for given, target in ((arrow, y.to_numpy()), (lazy, dd.from_pandas(y, npartitions=3))):
-        found = FGM(4, loss="squared").fit(given, target)
+        found = FGM(4, loss="squared", schema="judge").fit(given, target)
         np.testing.assert_array_equal(found.selected_, expected.selected_)
         np.testing.assert_array_equal(found.feature_names_in_, frame.columns)
         np.testing.assert_array_equal(found.get_feature_names_out(), expected.get_feature_names_out())
@@ -92,7 +92,7 @@ def test_polars_arrow_and_dask_are_taken_as_pandas_is(problem):
 def test_polars_gives_and_takes_frames(problem):
     polars = pytest.importorskip("polars")
     frame, y = problem
-    selector = FGM(4, loss="squared").set_output(transform="polars").fit(polars.from_pandas(frame), y)
+    selector = FGM(4, loss="squared", schema="judge").set_output(transform="polars").fit(polars.from_pandas(frame), y)
     out = selector.transform(polars.from_pandas(frame))
     assert isinstance(out, polars.DataFrame)
     assert set(out.columns) == {"city=oslo", "number", "flag=true", "share"}  # as polars writes truth to a file
@@ -101,7 +101,7 @@ def test_polars_gives_and_takes_frames(problem):
 def test_a_classifier_learns_names_from_a_table(problem):
     frame, y = problem
     label = np.where(y > y.median(), "high", "low")
-    selector = FGM(4, loss="logistic").fit(frame, label)
+    selector = FGM(4, loss="logistic", schema="judge").fit(frame, label)
     assert selector.score(frame, label) > 0.95
     assert list(selector.classes_) == ["high", "low"]
     assert selector.predict_proba(frame).shape == (N, 2)
@@ -132,7 +132,7 @@ def test_a_selector_of_a_store_takes_tables_as_the_stores_was(problem, tmp_path)
 
 def test_verbose_says_what_columns_were_taken_for(problem, capsys):
     frame, y = problem
-    FGM(4, loss="squared", verbose=True).fit(frame, y)
+    FGM(4, loss="squared", schema="judge", verbose=True).fit(frame, y)
     said = capsys.readouterr().err
     assert re.search(rf"FGM: {N} samples x \d+ features, loss squared", said)
     assert "columns were judged as those of files (category: city" in said
@@ -140,7 +140,7 @@ def test_verbose_says_what_columns_were_taken_for(problem, capsys):
 
 def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
     frame, y = problem
-    selector = FGM(4, loss="squared").fit(frame, y)
+    selector = FGM(4, loss="squared", schema="judge").fit(frame, y)
     later = frame.iloc[:20].copy()
     expected = selector.predict(later)
     later["city"] = later["city"].astype(object)
@@ -158,7 +158,7 @@ def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
 
 def test_columns_of_later_tables_are_found_by_their_names_and_only_those_that_are_needed(problem):
     frame, y = problem
-    selector = FGM(4, loss="squared").fit(frame, y)
+    selector = FGM(4, loss="squared", schema="judge").fit(frame, y)
     needed = frame[["share", "flag", "number", "city"]].assign(other=1.0)
     assert_close(selector.predict(needed), selector.predict(frame))
     assert_close(selector.predict(frame.to_numpy(dtype=object)), selector.predict(frame))
@@ -211,7 +211,7 @@ def test_what_should_be_looked_at_is_a_warning_and_what_is_left_out_a_note(probl
     frame, y = problem
     suspicious = frame.assign(row_id=np.arange(N), again=frame["number"], same=y)
     with pytest.warns(SelectionWarning, match="'row_id': is an identifier") as caught:
-        selector = FGM(3, loss="squared").fit(suspicious, y)
+        selector = FGM(3, loss="squared", schema="judge").fit(suspicious, y)
     said = str(caught[0].message)
     assert "'again': is a copy of 'number'" in said
     assert "'same': its correlation with the target is 1.0000" in said
@@ -234,7 +234,9 @@ def test_a_table_of_numbers_is_taken_as_it_is(problem):
 
 def test_a_fit_to_an_array_forgets_the_table_before(problem):
     frame, y = problem
-    selector = FGM(2, loss="squared").fit(frame, y).fit(frame[["number", "flag"]].to_numpy(dtype=float), y)
+    selector = (
+        FGM(2, loss="squared", schema="judge").fit(frame, y).fit(frame[["number", "flag"]].to_numpy(dtype=float), y)
+    )
     assert selector.encoder_ is None
     assert not hasattr(selector, "feature_names_in_")
     assert not any("judged" in note for note in selector.result_.notes)
@@ -243,13 +245,15 @@ def test_a_fit_to_an_array_forgets_the_table_before(problem):
 
 def test_columns_of_a_table_can_be_selected_whole(problem):
     frame, y = problem
-    selector = FGM(3, loss="squared", feature_groups="schema").fit(frame, y)
+    selector = FGM(3, loss="squared", schema="judge", feature_groups="schema").fit(frame, y)
     assert set(selector.group_names_) == {"city", "number", "flag=True"}
     dummies = {"city=lima", "city=oslo", "city=rome"}
     assert set(selector.get_feature_names_out()) == {*dummies, "number", "flag=True"}
 
 
-@pytest.mark.parametrize("selector", [Message(n_subsets=1), Mission(4, loss="squared", random_state=0)])
+@pytest.mark.parametrize(
+    "selector", [Message(n_subsets=1, schema="judge"), Mission(4, loss="squared", schema="judge", random_state=0)]
+)
 def test_rows_that_come_later_are_encoded_as_the_first(problem, selector):
     frame, y = problem
     selector = clone(selector).partial_fit(frame.iloc[: N // 2], y[: N // 2])
@@ -261,9 +265,9 @@ def test_rows_that_come_later_are_encoded_as_the_first(problem, selector):
 
 def test_a_selector_of_tables_stands_in_scikit_learns_searches(problem):
     frame, y = problem
-    search = GridSearchCV(FGM(loss="squared"), {"n_features_to_select": [1, 4]}, cv=3).fit(frame, y)
+    search = GridSearchCV(FGM(loss="squared", schema="judge"), {"n_features_to_select": [1, 4]}, cv=3).fit(frame, y)
     assert search.best_params_ == {"n_features_to_select": 4}
-    assert cross_val_score(OnlineSubstitution(4, loss="squared"), frame, y, cv=3).min() > 0.99
+    assert cross_val_score(OnlineSubstitution(4, loss="squared", schema="judge"), frame, y, cv=3).min() > 0.99
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict(frame), search.predict(frame))
 
@@ -279,13 +283,13 @@ def test_feature_names_go_through_a_pipeline_with_encoders(problem):
     names = pipeline.get_feature_names_out()
     assert {"number", "city_oslo"} < set(names)
     assert {name.rpartition("_")[0] for name in names} == {"", "city", "flag"}
-    after = make_pipeline(FGM(4, loss="squared"), StandardScaler()).fit(frame, y)
+    after = make_pipeline(FGM(4, loss="squared", schema="judge"), StandardScaler()).fit(frame, y)
     assert set(after.get_feature_names_out()) == {"city=oslo", "number", "flag=True", "share"}
 
 
 def test_names_of_a_table_are_checked(problem):
     frame, y = problem
-    selector = FGM(4, loss="squared").fit(frame, y)
+    selector = FGM(4, loss="squared", schema="judge").fit(frame, y)
     np.testing.assert_array_equal(selector.get_feature_names_out(frame.columns), selector.get_feature_names_out())
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
         selector.get_feature_names_out(["a"] * 7)
@@ -303,5 +307,5 @@ def test_a_selection_of_nothing_predicts_the_mean_of_arrays_and_tables(problem):
     frame, _ = problem
     noise = np.random.default_rng(5).standard_normal(N)
     with pytest.warns(SelectionWarning, match="no feature was selected"):
-        selector = Message(n_subsets=1, gamma=1.0, loss="squared").fit(frame, noise)
+        selector = Message(n_subsets=1, schema="judge", gamma=1.0, loss="squared").fit(frame, noise)
     np.testing.assert_allclose(selector.predict(frame), noise.mean())

@@ -1,0 +1,41 @@
+"""What a table in memory is, without reading it: light enough for whoever only asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+JUDGED = "judge"
+"""The schema of whoever wants missing values to be replaced, and columns of numbers to be judged too."""
+_NUMBERS = "buifc"
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
+    return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+
+
+def has_more_than_numbers(X: Any) -> bool:
+    """Whether a table has a column that is neither of numbers nor of truth."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask
+        return any(_is_no_number(dtype, X, j) for j, dtype in enumerate(X.dtypes))
+    from daskfs.sources.arrow_table import has_numbers_alone
+
+    return not has_numbers_alone(X)
+
+
+def _is_no_number(dtype: Any, X: Any, j: int) -> bool:
+    if getattr(dtype, "kind", "O") != "O" or dtype != np.dtype(object):
+        return getattr(dtype, "kind", "O") not in _NUMBERS
+    if not hasattr(X, "iloc") or hasattr(X, "__dask_graph__"):
+        return True
+    from pandas.api.types import infer_dtype
+
+    return "integer" not in (kind := infer_dtype(X.iloc[:, j], skipna=True)) and kind not in (
+        "floating",
+        "boolean",
+        "decimal",
+        "complex",
+        "empty",
+    )

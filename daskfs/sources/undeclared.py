@@ -1,0 +1,129 @@
+"""Tables in memory that no schema describes: their columns are judged as those of files, missing values are refused.
+
+The one rule of missing values: they are refused, whatever else the table holds, unless somebody said what takes their
+place. ``schema="judge"`` says it for all columns, as the schema does that `daskfs init` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs.sources.in_memory import JUDGED
+from daskfs.sources.judging import Judgement, judge
+from daskfs.sources.looking import head_of_table, read_typed
+from daskfs.sources.table_schema import MissingPolicy, TableSchema, load_table_schema
+
+if TYPE_CHECKING:
+    from daskfs.sources.table import TableSource
+
+_NUMBER_TYPES = ("number", "percent", "currency")
+_NAMED = 8
+
+
+def schema_of(
+    source: TableSource, target: str, schema: str | None = None, missing: MissingPolicy | None = None
+) -> tuple[TableSchema, Judgement]:
+    """Judge the head of a table in memory as that of a file is judged.
+
+    Parameters
+    ----------
+    source : TableSource
+        Of columns that have types.
+    target : str
+        The column to predict.
+    schema : {"judge"}, optional
+        Replace missing values: numbers by their mean, with a feature that says so; a missing category is a level.
+    missing : {"error", "drop", "mean", "zero", "category"} or float, optional
+        What becomes of missing values else; by default they are refused.
+
+    Returns
+    -------
+    schema : TableSchema
+        A level that no row of the fit has is zeros in all dummies.
+    judgement : Judgement
+        What was decided, and why.
+
+    Raises
+    ------
+    DataError
+        Values are missing, and nothing says what becomes of them.
+    SchemaError
+        Nothing can be predicted or selected.
+    """
+    layout, columns = read_typed(head_of_table(source), [])
+    judgement = judge(columns, layout, target)
+    layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
+    if schema != JUDGED and missing is None:
+        used = [one.name for one in judgement.columns if one.entry.get("role", "feature") in ("feature", "target")]
+        _refuse_missing({name: columns[name] for name in used}, judgement.missing_texts, source.place)
+    entries = {one.name: _entry(one.entry, schema == JUDGED, missing) for one in judgement.columns}
+    return load_table_schema({"format": layout.model_dump(), "columns": entries}), judgement
+
+
+def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: str) -> None:
+    found = {name: rows for name, values in columns.items() if len(rows := _missing_rows(values, texts))}
+    if not found:
+        return
+    (name, rows), *others = found.items()
+    more = f", in {len(rows):,} rows" if len(rows) > 1 else ""
+    if others:
+        more += f"; also in {', '.join(repr(other) for other, _ in others[:_NAMED])}"
+        more += f" and {len(others) - _NAMED} more columns" if len(others) > _NAMED else ""
+    raise DataError(
+        f"expected a value, found a missing one{more}",
+        f"{place}, row {rows[0]}, column '{name}'",
+        "drop such rows or fill them in; schema='judge' puts the mean there, and a feature that says where",
+    )
+
+
+def _missing_rows(values: pa.Array, texts: list[str]) -> np.ndarray:
+    """Return the rows without a value: null, NaN, or a text among numbers that stands for none."""
+    is_missing = pc.is_null(values, nan_is_null=True)
+    if texts and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        is_missing = pc.or_(is_missing, pc.is_in(values, pa.array(texts, values.type)))
+    return np.flatnonzero(is_missing.to_numpy(zero_copy_only=False))
+
+
+def _entry(entry: Mapping[str, Any], is_judged: bool, missing: MissingPolicy | None) -> dict[str, Any]:
+    """Return a column's entry with what becomes of missing values, here and in rows that come later."""
+    if entry.get("role", "feature") != "feature":
+        return dict(entry)
+    is_number = entry.get("dtype", "number") in _NUMBER_TYPES
+    unseen = {} if is_number else {"unseen": "zero"}
+    if is_judged:
+        return {"missing": "mean" if is_number else "zero", **unseen, **entry}
+    kept = {key: value for key, value in entry.items() if key not in ("missing", "missing_indicator")}
+    known = missing is not None and (
+        missing in ("error", "drop", "zero") or ((missing != "category") if is_number else missing == "category")
+    )
+    return unseen | kept | ({"missing": missing} if known else {})
+
+
+def said(judgement: Judgement, who: str) -> list[str]:
+    """Return in a line what columns were taken for; warn of what should be looked at."""
+    kinds: dict[str, list[str]] = {}
+    for one in judgement.columns:
+        role, entry = one.entry.get("role", "feature"), one.entry
+        kind = (
+            "left out"
+            if role in ("ignore", "id")
+            else {"string": "category"}.get(dtype := entry.get("dtype", ""), dtype)
+        )
+        if role != "target" and kind:
+            kinds.setdefault(kind, []).append(one.name)
+    listed = [f"{kind}: {_some(names)}" for kind, names in sorted(kinds.items())]
+    if judgement.suspicions:
+        what = "; ".join(judgement.suspicions[:_NAMED])
+        more = f" and {len(judgement.suspicions) - _NAMED} more" if len(judgement.suspicions) > _NAMED else ""
+        warn(f"{who}: look at {what}{more}; schema= says what columns are", SelectionWarning)
+    return [f"columns were judged as those of files ({'; '.join(listed)})"] if listed else []
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
