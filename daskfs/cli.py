@@ -192,7 +192,10 @@ def _front(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 @app.command()
 def run(
-    pipeline_file: PipelineFile,
+    pipeline_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file; with --resume the run has its own."),
+    ] = None,
     overrides: Overrides = None,
     resume: Resume = None,
     scheduler: Scheduler = None,
@@ -614,7 +617,7 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
 
     if stream is None or selection["method"] != "mission":
         raise ConfigError(
-            "only mission goes on, with the lines of a pipe", "--model", "daskfs select - --method mission"
+            "only mission goes on, with the lines of a pipe", "--model", "`daskfs select - --method mission`"
         )
     if set(selection) > {"method", "random_state"}:
         raise ConfigError("a model keeps its parameters", "--model", "leave out --n-features and --set")
@@ -853,10 +856,13 @@ def main() -> None:
 
 
 def _load(
-    path: Path, overrides: list[str] | None, scheduler: str | None = None, resume: Path | None = None
+    path: Path | None, overrides: list[str] | None, scheduler: str | None = None, resume: Path | None = None
 ) -> Pipeline:
     from daskfs.pipeline.config import load_pipeline
+    from daskfs.pipeline.folder import pipeline_of
 
+    if path is None:
+        path = pipeline_of(resume)
     listed = list(overrides or ())
     if scheduler is not None:
         listed += ["cluster.kind=address", f"cluster.address={json.dumps(scheduler)}"]

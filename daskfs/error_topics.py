@@ -127,8 +127,8 @@ TOPICS: dict[str, Topic] = {
         message names the column and the row. Missing values are refused everywhere unless you say what takes their
         place: in a table's schema (`missing: mean`, `zero`, `drop` or a number; `missing_indicator: true` adds a
         feature for them), which `daskfs init FILE` writes; for data frames with `schema="judge"`; in `ingest`
-        with `missing=`. Fill arrays in first, for example with scikit-learn's `SimpleImputer`. Whole columns of huge numbers (a time in nanoseconds, an
-        identifier) want another unit, or to be left out.
+        with `missing=`. Fill arrays in first, for example with scikit-learn's `SimpleImputer`. Whole columns of
+        huge numbers (a time in nanoseconds, an identifier) want another unit, or to be left out.
         """,
     ),
     "shapes": Topic(
@@ -219,7 +219,7 @@ TOPICS: dict[str, Topic] = {
         ("cli:RunError", "pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
         """
         A run's folder holds one run. A finished one is not replaced without `--force`; an interrupted one goes
-        on with `daskfs run FILE --resume FOLDER`, by the same version and with the same pipeline, so that the
+        on with `daskfs run --resume FOLDER`, by the same version and with the same pipeline, so that the
         result is that of a run without an interrupt. `RUNNING` in it says which process works there; where that
         process is gone, the message says so and how to go on.
         """,

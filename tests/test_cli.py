@@ -178,7 +178,7 @@ def test_a_finished_run_is_kept_unless_forced(run, pipeline, tmp_path):
     code, _, errors = run("run", pipeline)
     assert code == 2
     assert errors == f"{tmp_path / 'runs' / 'quick'}: a finished run already exists at this path; " + (
-        "choose another output, or replace it with --force\nmore: daskfs explain run-folders\n"
+        "choose another output, or add --force to replace it\nmore: daskfs explain run-folders\n"
     )
     assert run("run", pipeline, "--force")[0] == 0
     code, _, errors = run("run", pipeline, "--resume", "runs/quick")

@@ -86,7 +86,7 @@ class _Raw:
             raise ConfigError(
                 "features are hashed: they are no columns of a table",
                 "--as",
-                "--as list names them; daskfs apply reads on",
+                "--as list names them; `daskfs apply` reads on",
             )
         self.needed = list(dict.fromkeys(name for name, _, _ in self.made))
 
@@ -112,7 +112,7 @@ def _entry_of(feature: str, table: TableEncoder) -> tuple[str, Encoder, int]:
             levels = [] if level == MISSING and missing == "category" else [level]
             return name, CategoryEncoder(name, levels, unseen="zero", missing=str(missing)), 0
     problem = f"feature {feature!r} is a bin, or rare levels together: there is no list of what it stands for"
-    raise ConfigError(problem, "--as", "--as list names it; daskfs apply reads on")
+    raise ConfigError(problem, "--as", "--as list names it; `daskfs apply` reads on")
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -155,7 +155,7 @@ def _sql_of(name: str, encoder: Encoder, place: int, dialect: str) -> str:
         return _sql_date(name, encoder, place, dialect)
     if isinstance(encoder, CountEncoder):
         return _sql_counts(column, encoder)
-    raise ConfigError(f"column {name!r} is hashed, which SQL has no words for", "--as sql", "use daskfs apply")
+    raise ConfigError(f"column {name!r} is hashed, which SQL has no words for", "--as sql", "use `daskfs apply`")
 
 
 def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
@@ -220,7 +220,7 @@ def _sql_features(model: Model, columns: Sequence[str]) -> list[str]:
     if made is None:
         return list(columns)
     if made["kind"] != "products":
-        raise ConfigError("curves of single columns have no short form in SQL", "--as sql", "use daskfs apply")
+        raise ConfigError("curves of single columns have no short form in SQL", "--as sql", "use `daskfs apply`")
     place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
     about = [f"({text} - {_signed(centre)})" for text, centre in zip(columns, made["centre"], strict=True)]
     return [columns[place[i]] if j < 0 else f"{about[place[i]]} * {about[place[j]]}" for i, j in made["pairs"]]

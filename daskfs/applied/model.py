@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from daskfs.version import __version__
 MODEL = "model.json"
 FORMAT_VERSION = 1
 MAX_NBYTES = 1 << 30
-_AGAIN = "run the pipeline again with this daskfs (daskfs run PIPELINE.yaml --force)"
+_AGAIN = "run the pipeline again with this daskfs: `daskfs run PIPELINE.yaml --force`"
 _ANEW = (
     "run it again with --force, which makes its store anew, too; of a store alone, ingest the source with --force first"
 )
@@ -230,7 +231,7 @@ class Model:
             if (Path(folder) / "result.json").exists():
                 raise RunError(f"no {MODEL}: the run, or its store, was made before it was kept", str(folder), _ANEW)
             if path.parent.with_name(path.parent.name + ".unfinished").is_dir():
-                remedy = f"continue it with daskfs run PIPELINE.yaml --resume {folder}"
+                remedy = f"continue it with `daskfs run --resume {shlex.quote(str(folder))}`"
                 raise RunError("the run is not finished", str(folder), remedy)
             raise RunError(f"no {MODEL} here", str(folder), "name the folder of a finished run")
         try:

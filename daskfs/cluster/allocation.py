@@ -64,7 +64,7 @@ class Allocated(NamedTuple):
         else:
             starter = "srun" if runner == "slurm" else "mpirun"
             problem = f"expected a task that {starter} has started, found no {_NUMBERS[runner][0][0]}"
-            raise ConfigError(problem, "--runner", f"{starter} -n 6 daskfs run PIPELINE.yaml --runner {runner}")
+            raise ConfigError(problem, "--runner", f"`{starter} -n 6 daskfs run PIPELINE.yaml --runner {runner}`")
         job = "-".join(environment[name] for name in _JOBS.split() if environment.get(name))
         task = cls(int(environment[number]), int(environment[n_tasks]), f"daskfs-{job or 'tasks'}".replace("/", "_"))
         if task.n_tasks < 3:

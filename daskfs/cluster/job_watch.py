@@ -197,7 +197,7 @@ class JobWatch:
         """Give the run up, or ask for another job, after a while where jobs fail one after another."""
         self._n_failures += 1
         if not self.n_up and (self._n_failures > _MOST_FAILURES or not (self._had_workers or may_pass)):
-            self._give_up(problem, f"see the script with  daskfs plan, and cluster.{settings}", ending)
+            self._give_up(problem, f"`daskfs plan PIPELINE.yaml` prints the script; see cluster.{settings}", ending)
             return
         self._tell(f"{problem}; asking for another")
         self._let_go(name)

@@ -289,7 +289,7 @@ def _written(scheduler_file: str, timeout_s: float | None) -> str:
     while not Path(scheduler_file).is_file():
         if time.monotonic() > end:
             problem = f"no scheduler has written this file in {timeout_s:g} s"
-            remedy = "start one with  dask scheduler --scheduler-file, or wait longer (cluster.connect_timeout_s)"
+            remedy = "start one: `dask scheduler --scheduler-file FILE`; or wait longer (cluster.connect_timeout_s)"
             raise RunError(problem, scheduler_file, remedy)
         time.sleep(0.05)
     return scheduler_file

@@ -94,7 +94,7 @@ class Presence:
                 now = time.monotonic()
                 if limit is not None and now - began > limit:
                     problem = f"the scheduler has not answered for {limit:g} s"
-                    remedy = "look whether it runs and the network stands, and resume the run (daskfs run --resume)"
+                    remedy = "look whether it runs and the network stands, then resume the run"
                     raise RunError(problem, "cluster", remedy)
                 if now - told_at >= _TELL_AGAIN_S:
                     told_at = now
@@ -125,8 +125,8 @@ class Presence:
         if limit is not None and waited_s > limit:
             problem = f"no worker is left, and none has come in {limit:g} s{known}"
             remedy = (
-                "start workers and resume the run (daskfs run --resume), which goes on from its checkpoint; or wait "
-                "longer (cluster.lost_timeout_s)"
+                "start workers and resume the run, which goes on from its checkpoint; or wait longer "
+                " (cluster.lost_timeout_s)"
             )
             raise RunError(problem, "cluster", remedy)
         if waited_s - self._told_at >= _TELL_AGAIN_S:

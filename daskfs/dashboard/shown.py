@@ -51,7 +51,7 @@ def on_dashboard(workers: Workers, watch: Watch) -> Iterator[None]:
     if client.dashboard_link and page != "":  # else there is no dashboard
         watch.dashboard = _address(client.dashboard_link, page)
         watch.tell(f"dashboard: {watch.dashboard}")
-        watch.say(f"dashboard: on {watch.dashboard.split('/')[2]}; daskfs watch tells its owner the address")
+        watch.say(f"dashboard: on {watch.dashboard.split('/')[2]}; `daskfs watch RUN_DIR` tells its owner the address")
     with ExitStack() as stack:
         if page is not None:
             stack.enter_context(

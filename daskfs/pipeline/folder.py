@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import unicodedata
 import zipfile
@@ -20,13 +21,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.errors import RunError
+from daskfs.errors import ConfigError, RunError
 from daskfs.files import LockOwner, open_plain, read_document, remove_lock, take_lock, written_whole
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.version import __version__
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"
+PIPELINE = "pipeline.yaml"
+"""The pipeline, resolved: with this file alone a run can be resumed, or run again."""
 STATUS = "status.json"
 """While the run lasts: how it goes."""
 _SETTINGS = "settings.json"
@@ -42,7 +45,7 @@ _DIGEST_NBYTES = 32
 _OF_AN_ARRAY_NBYTES = 512  # its header, and its place in the archive
 _PIECE_NBYTES = 1 << 20
 _LONGEST_SHOWN = 200
-_SIGNS_OF_A_RUN = ("result.json", "pipeline.yaml")
+_SIGNS_OF_A_RUN = ("result.json", PIPELINE)
 
 
 def check_name(name: str, what: str) -> str:
@@ -137,7 +140,7 @@ class RunFolder:
         folder = cls(output, resumed=True, force=False, **kept)
         if not folder.path.is_dir():
             done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
-            raise RunError(f"nothing to resume: {done}", str(output), "run it without --resume")
+            raise RunError(f"nothing to resume: {done}", str(output), "leave --resume out")
         _check_lock(folder.path)
         check_output(output, force=False, resume=True)
         folder._lock()
@@ -185,6 +188,31 @@ class RunFolder:
             raise RunError(problem, str(self.path), "choose another output") from None
 
 
+def resume_command(output: Path) -> str:
+    """Return the command that goes on with an interrupted run, as messages have it."""
+    return f"`daskfs run --resume {shlex.quote(str(output))}`"
+
+
+def pipeline_of(resume: Path | None) -> Path:
+    """Return the pipeline file that an interrupted run was started with.
+
+    Raises
+    ------
+    ConfigError
+        No folder was named.
+    RunError
+        There is no such file in it.
+    """
+    if resume is None:
+        raise ConfigError("expected a pipeline file, found none", "PIPELINE.yaml", "`daskfs init FILE` writes one")
+    output = resume.with_name(resume.name.removesuffix(UNFINISHED))
+    path = output.with_name(output.name + UNFINISHED) / PIPELINE
+    if not path.is_file():
+        done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
+        raise RunError(f"nothing to resume: {done}", str(output), "name the folder of a run that was interrupted")
+    return path
+
+
 def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
     """Check that a run may write to `output`; nothing is changed, except that a dead process's lock is removed.
 
@@ -201,7 +229,7 @@ def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
                 "expected a run's folder or nothing at this path, found something else", str(output), "move it away"
             )
         if not force:
-            remedy = "choose another output, or replace it with --force"
+            remedy = "choose another output, or add --force to replace it"
             raise RunError("a finished run already exists at this path", str(output), remedy)
     if unfinished.exists() and not resume:
         _check_lock(unfinished)
@@ -209,7 +237,7 @@ def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
             raise RunError(
                 "an interrupted run already exists at this path",
                 str(unfinished),
-                f"continue it with --resume {output}, or start again with --force",
+                f"continue it with {resume_command(output)}; or add --force to start again",
             )
 
 
@@ -359,20 +387,20 @@ class Checkpoint:
                 raise ValueError("expected an object")
         except (OSError, ValueError) as fault:
             reason = getattr(fault, "strerror", None) or fault
-            raise RunError(f"cannot be read: {reason}", str(path), "start again with --force") from None
+            raise RunError(f"cannot be read: {reason}", str(path), "add --force to start again") from None
         if found.get("daskfs") != wanted["daskfs"]:
             by = found["daskfs"].get("version") if isinstance(found.get("daskfs"), dict) else None
             raise RunError(
                 f"the interrupted run was made by another daskfs ({_shown(by)}), whose results need not be this one's",
                 str(self.folder.parent),
-                "resume it with the daskfs it was started with, or start again with --force",
+                "resume it with the daskfs it was started with, or add --force to start again",
             )
         if found != wanted:
             key, before, now = _first_difference(found, wanted)
             raise RunError(
                 f"the interrupted run had {key} = {_shown(before)}, now it is {_shown(now)}",
                 str(self.folder.parent),
-                "resume with the settings it was started with, or start again with --force",
+                "resume with the settings it was started with, or add --force to start again",
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from daskfs.errors import RunError
 from daskfs.files import LockOwner, read_document
-from daskfs.pipeline.folder import STATUS, UNFINISHED
+from daskfs.pipeline.folder import STATUS, UNFINISHED, resume_command
 from daskfs.watching.state import State
 from daskfs.watching.words import shown_seconds
 
@@ -83,13 +83,13 @@ def look(folder: Path, now: float) -> Seen:
         if (folder / "result.json").exists():
             return Seen(folder, "finished", {}, None, f"finished; {folder / 'report.html'}", 0)
         if unfinished.is_dir():
-            message = f"not finished, and does not say how it is: if nobody runs it, continue with --resume {folder}"
+            message = f"not finished, and silent: if nobody runs it, continue it with {resume_command(folder)}"
             return Seen(folder, "nowhere", {}, None, message)
         return Seen(folder, "nowhere", {}, None, "there is no run")
     document, state, owner = status
     silent_s = max(0.0, now - float(document["heartbeat"]))
     where = f"on {owner.host}, process {owner.pid}"
-    remedy = f"continue it with --resume {folder}"
+    remedy = f"continue it with {resume_command(folder)}"
     if document["outcome"] == "stopped":
         message = f"stopped: {document.get('message')}; {remedy}"
         return Seen(folder, "stopped", document, state, message, int(document.get("exit_code", 1)), silent_s)

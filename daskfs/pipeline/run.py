@@ -20,6 +20,7 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
 from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreError, StoreExistsError
+from daskfs.files import written_whole
 from daskfs.matrix.base import Matrix
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
 from daskfs.pipeline.applying import model_of
@@ -27,7 +28,7 @@ from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.pipeline.examining import Predicted, evidence_of
-from daskfs.pipeline.folder import RunFolder, check_output
+from daskfs.pipeline.folder import PIPELINE, RunFolder, check_output, resume_command
 from daskfs.pipeline.planning import (
     DataFacts,
     Plan,
@@ -157,11 +158,15 @@ def _in_folder(
         with interrupts.held():
             kept = pipeline.checkpoint.place
             folder = RunFolder.resume(output, **kept) if resume else RunFolder.start(output, force=force, **kept)
+        if not resume:
+            _write_pipeline(folder, pipeline)
         watching = watched(folder.path, pipeline.name, progress)
         with interrupts.guard(), _explained(folder.path), watching as steps:
             for line in filter(None, jobs.splitlines()):
                 steps.say(line)
             results = write(folder, steps)
+            if resume:  # with what may be changed: the cluster, the report
+                _write_pipeline(folder, pipeline)
         with interrupts.concluding():
             folder.finish()
     except BaseException as fault:
@@ -171,9 +176,14 @@ def _in_folder(
         with interrupts.held():
             can_resume = folder.let_go(keep=not is_user_error)
         if can_resume and not is_user_error and not comes_once:
-            fault.add_note(f"continue with --resume {output}")
+            fault.add_note(f"continue with {resume_command(output)}")
         raise
     return RunOutcome(output, output / "report.html", results)
+
+
+def _write_pipeline(folder: RunFolder, pipeline: Pipeline) -> None:
+    with written_whole(folder.path / PIPELINE) as path:
+        path.write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
 
 
 @contextmanager
@@ -245,7 +255,6 @@ class _Run:
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
         pipeline, path = self.pipeline, self.folder.path
-        (path / "pipeline.yaml").write_text(dump_yaml(pipeline.to_document()), encoding="utf-8")
         for line in self.plan.to_text().splitlines():
             self.steps.say(line)
         cluster, limits = pipeline.cluster, self.plan.limits

@@ -19,7 +19,6 @@ from daskfs.applied.model import Model
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.shown import on_dashboard
-from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
 from daskfs.methods import find_method
@@ -87,7 +86,6 @@ class StreamRun:
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
         path, results = self.path, {}
-        (path / "pipeline.yaml").write_text(dump_yaml(self.pipeline.to_document()), encoding="utf-8")
         several = len(self.pipeline.selections) > 1
         if not self.comes_once:
             self.checkpoint.claim(self._settings())

@@ -222,7 +222,7 @@ def _declared(
     is_judged = isinstance(schema, str) and schema == JUDGED
     if is_judged and not is_table(source):
         problem = "only tables in memory are judged while they are read"
-        raise ConfigError(problem, "schema='judge'", "of a file daskfs init FILE writes a schema that you can look at")
+        raise ConfigError(problem, "schema='judge'", "`daskfs init FILE` writes a schema of a file")
     if not is_judged and (schema is not None or layout.get("one_hot") or not is_table(source)):
         return schema, []
     from daskfs.sources.dataframe import target_name

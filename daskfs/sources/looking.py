@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,11 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     """
     kind = kind_of(str(path))
     if kind not in TABLES:
-        remedy = (
-            f"its columns need no schema: daskfs ingest {path} STORE.zarr, or source: {{kind: {kind}}} in a pipeline"
-        )
+        ingested = f"`daskfs ingest {shlex.quote(str(path))} STORE.zarr`"
+        remedy = f"its columns need no schema: {ingested}, or source: {{kind: {kind}}} in a pipeline"
         if kind == "text":
-            remedy = f"texts need no schema: daskfs ingest {path} STORE.zarr; a table as JSON lines: "
-            remedy += command_of_json_lines(location(path))
+            remedy = f"texts need no schema: {ingested}; a table as JSON lines: "
+            remedy += f"`{command_of_json_lines(location(path))}`"
         raise SourceError(f"expected a table (text or Parquet), found a {kind} source", str(path), remedy)
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
     read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]

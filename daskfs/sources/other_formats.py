@@ -76,4 +76,4 @@ def refuse_other_formats(path: Location) -> None:
     command = shlex.join(["python", "-c", line.format(**{key: repr(name) for key, name in names.items()})])
     needed = f" (needs {needs})" if needs else ""
     own = "; X stands for your array" if "['X']" in line else "; X stands for your table" if " X'" in line else ""
-    raise SourceError(f"{what} is not read", str(path), f"turn it into one that is{needed}: {command}{own}")
+    raise SourceError(f"{what} is not read", str(path), f"turn it into one that is{needed}: `{command}`{own}")

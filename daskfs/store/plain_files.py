@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.objects.path import ObjectPath
 
-REMEDY = "remove the store and ingest the source again; `daskfs verify` lists all damage"
+REMEDY = "remove the store and ingest the source again; `daskfs verify STORE.zarr` lists all damage"
 MISPLACED = "is whole, and not the one that was written there"
 MAX_DEPTH = 16
 """Of lists and objects within each other; what daskfs writes has six at most."""

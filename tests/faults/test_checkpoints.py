@@ -56,7 +56,7 @@ def interrupted_after(workshop, n_saved, n_taken=lambda: None):
         patched.setattr(Checkpoint, "save", save_some)
         done = workshop.daskfs("run", "pipeline.yaml")
     assert done.code == 130, str(done)
-    assert "continue with --resume" in done.errors
+    assert "continue with `daskfs run --resume" in done.errors
 
 
 def resumed(workshop):

@@ -26,7 +26,7 @@ def of_message(tmp_path_factory):
 
 
 def continued(folder):
-    return f"interrupted\ncontinue with --resume {folder / 'trial'}\n"
+    return f"interrupted\ncontinue with `daskfs run --resume {folder / 'trial'}`\n"
 
 
 @pytest.mark.slow

@@ -313,6 +313,6 @@ def test_a_disk_that_fills_up_late_leaves_a_run_that_can_be_resumed(workshop, st
         refused(ended)
         assert workshop.contents() == before
         return
-    refused(ended, "continue with --resume", places=2)
+    refused(ended, "continue with `daskfs run --resume", places=2)
     assert workshop.daskfs("run", "pipeline.yaml", "--resume", "trial").code == 0
     assert not list(workshop.folder.glob("*.unfinished"))

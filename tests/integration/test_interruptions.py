@@ -133,7 +133,7 @@ def test_ctrl_c_during_select_keeps_the_checkpoint(workshop, whole):
         process.send_signal(signal.SIGINT)
         ended = workshop.finish(process)
     assert ended.code == 130, str(ended)
-    assert ended.complaints == ["interrupted", f"continue with --resume {workshop.folder / 'stopped'}"]
+    assert ended.complaints == ["interrupted", f"continue with `daskfs run --resume {workshop.folder / 'stopped'}`"]
     assert not (workshop.folder / "stopped").exists()
     assert workshop.daskfs("select", *options[:-1], "--resume", "stopped").code == 0
     selected = [(workshop.folder / name / "selected.csv").read_bytes() for name in ("straight", "stopped")]
@@ -172,7 +172,9 @@ def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler
         central.kill()
         central.wait()
         ended = at_work.finish(process)
-    refused(ended, "the scheduler was lost", f"continue with --resume {at_work.folder / 'trial'}", places=2)
+    refused(
+        ended, "the scheduler was lost", f"continue with `daskfs run --resume {at_work.folder / 'trial'}`", places=2
+    )
     assert at_work.daskfs("run", "pipeline.yaml", "--resume", "trial").code == 0
     same_bits(at_work, whole)
 

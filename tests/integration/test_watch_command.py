@@ -46,7 +46,10 @@ def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
         until_it_runs(workshop)
     seen = workshop.daskfs("watch", workshop.folder / "trial")
     assert seen.code == 1
-    assert f"process {run.pid}, which is gone; continue it with --resume {workshop.folder / 'trial'}" in seen.output
+    assert (
+        f"process {run.pid}, which is gone; continue it with `daskfs run --resume {workshop.folder / 'trial'}`"
+        in seen.output
+    )
 
 
 def test_where_nothing_runs_there_is_nothing_to_watch(workshop):

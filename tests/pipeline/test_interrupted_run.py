@@ -1,6 +1,7 @@
 """Runs that are stopped in the middle, as users and schedulers stop them, and continued."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -88,14 +89,16 @@ def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):
     assert kept
     assert len(kept) < N_SELECTIONS
     if code == 130:
-        assert f"interrupted\ncontinue with --resume {runs / 'stopped'}\n" in errors
+        assert f"interrupted\ncontinue with `daskfs run --resume {runs / 'stopped'}`\n" in errors
 
-    with refused(RunError, "run-folders", naming=["interrupted"]):
+    with refused(RunError, "run-folders", naming=["interrupted"]) as refusal:
         run_pipeline(load_pipeline(pipeline))
     with refused(RunError, "run-folders"):
         run_pipeline(load_pipeline(pipeline, ["select.0.n_subsets=9"]), resume=True)
 
-    with start("run", pipeline, "--resume", runs / "stopped") as resumed:
+    pipeline.unlink()  # the run has its own
+    _, *command = shlex.split(refusal.value.remedy.split("`")[1])
+    with start(*command) as resumed:
         output, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     assert f"report: {runs / 'stopped' / 'report.html'}" in output
