@@ -829,6 +829,7 @@ def warmup(
     ] = None,
     loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
     dtype: Annotated[Literal["float32", "float64", "int8"], typer.Option(help="dtype of the matrix.")] = "float32",
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile the kernels ahead of the first run.
@@ -846,7 +847,8 @@ def warmup(
     if loss is not None:
         find_loss(loss)
     kinds = [kind for name in names for kind in kinds_of(name, loss)]
-    compile_ahead(kinds if method else [*kinds, *({"text": text} for text in TEXTS)], dtype)
+    with _shown_progress(quiet) as progress:
+        compile_ahead(kinds if method else [*kinds, *({"text": text} for text in TEXTS)], dtype, progress)
     _print({"methods": names, "dtype": dtype}, "the kernels are compiled", as_json)
 
 

@@ -333,7 +333,11 @@ def expand_environment(value: Any, where: str) -> Any:
     def substitute(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in os.environ:
-            raise ConfigError(f"the environment variable {name} is not set (in {value!r})", where, f"export {name}=...")
+            raise ConfigError(
+                f"the environment variable {name} is not set (in {value!r})",
+                where,
+                f"export {name}=... before the command, or write the value itself",
+            )
         return os.environ[name]
 
     return _VARIABLE.sub(substitute, value)

@@ -26,6 +26,7 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 from daskfs.error_topics import topic_of
 
@@ -175,10 +176,13 @@ class Caution(Suspicion):
 
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """Warn the user: the line named is the one that called daskfs, however deep the reason lies."""
-    frame, depth = sys._getframe(1), 2  # the level of whoever called this
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "daskfs":
-        frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, category, stacklevel=depth)
+    frame: FrameType | None = sys._getframe(1)
+    level, outermost = 2, 1
+    while frame is not None:  # what daskfs calls may call it again: contextlib, Dask
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "daskfs":
+            outermost = level
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=outermost + 1)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -27,9 +27,9 @@ import numpy as np
 import psutil
 import pytest
 
-from daskfs import AsyncOnlineSubstitution
+from daskfs import AsyncOnlineSubstitution, Message, ingest
 from daskfs.cluster.memory import peak_memory_nbytes
-from daskfs.cluster.open import open_cluster, parse_bytes, workers_of
+from daskfs.cluster.open import check_scheduler, open_cluster, parse_bytes, workers_of
 from daskfs.cluster.workers import Here, OnDask, Round, Rounds, Workers
 from daskfs.errors import ConfigError, DataError, RunError
 from tests.refusals import refused
@@ -618,6 +618,29 @@ def _assert_asks_for_a_certificate(host: str, port: int) -> None:
         pytest.raises(ssl.SSLError, match="certificate required"),
     ):
         found.recv(1)
+
+
+@pytest.mark.parametrize("client", ["tcp://host:8786", 3])
+def test_what_is_no_client_is_refused_in_words(client, tmp_path):
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    for use in (
+        lambda: Message(n_subsets=1, client=client).fit(X, X[:, 0]),
+        lambda: ingest(X, tmp_path / "s.zarr", y=X[:, 0], client=client),
+    ):
+        with refused(ConfigError, "clusters", at="client", naming=["distributed.Client"]):
+            use()
+
+
+def test_certificates_that_lack_or_are_none_are_named(tmp_path):
+    files = {name: str(tmp_path / f"{name}.pem") for name in ("ca_file", "cert", "key")}
+    with refused(ConfigError, "clusters", at="cluster.tls", naming=["tls://127.0.0.1:9", "ca_file"]):
+        check_scheduler("tls://127.0.0.1:9")
+    with refused(ConfigError, "clusters", at="cluster.tls.ca_file"):
+        check_scheduler("tls://127.0.0.1:9", tls=files)
+    for path in files.values():
+        Path(path).write_text("nothing")
+    with refused(ConfigError, "clusters", at="cluster.tls.ca_file", naming=["PEM"]):
+        check_scheduler("tls://127.0.0.1:9", tls=files)
 
 
 @pytest.mark.slow

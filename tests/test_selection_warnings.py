@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -72,3 +73,14 @@ def test_the_command_line_shows_a_warning_as_a_line_for_each_selection(tmp_path,
     assert warned == ["warning: Message: no feature was selected"] * 2
     assert "SelectionWarning" not in done.stderr
     assert ".py" not in done.stderr
+
+
+def test_a_warning_names_the_line_of_the_user_whatever_lies_between():
+    X, y = noise()
+    frame = pd.DataFrame(X, columns=list("abcdefgh")).assign(
+        city=np.where(y > 0, "rome", "oslo"), number=np.arange(300)
+    )
+    frame["id"] = [f"r{i}" for i in range(300)]
+    with pytest.warns(SelectionWarning, match="'id': is an identifier") as caught:
+        FGM(2, loss="squared").fit(frame, y)
+    assert {one.filename for one in caught} == {__file__}

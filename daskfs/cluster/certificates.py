@@ -35,6 +35,10 @@ def security_of(tls: Mapping[str, str]) -> Any:
     absent = [f"cluster.tls.{name}" for name in FILES if not Path(tls.get(name, "")).is_file()]
     if absent:
         raise ConfigError("no such file", absent[0], "name the certificates that the scheduler was started with")
+    for name in FILES:
+        if "-----BEGIN " not in Path(tls[name]).read_text(encoding="ascii", errors="replace"):
+            problem = f"expected a certificate or a key (PEM), found something else in {tls[name]}"
+            raise ConfigError(problem, f"cluster.tls.{name}", "name the files that the scheduler was started with")
     files = {"tls_ca_file": tls["ca_file"]}
     for role in ("client", "worker", "scheduler"):
         files |= {f"tls_{role}_cert": tls["cert"], f"tls_{role}_key": tls["key"]}

@@ -214,7 +214,40 @@ def _untouched() -> Iterator[None]:
 
 def workers_of(client: Client | None) -> Workers:
     """Return where the work runs for a selector's ``client=``: here for None, else on the client's workers."""
+    check_client(client)
     return Here() if client is None else OnDask(client)
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is given as ``client=`` and is none.
+
+    Raises
+    ------
+    ConfigError
+        An address, for example.
+    """
+    if client is None or hasattr(client, "scheduler_info"):
+        return
+    address = client if isinstance(client, str) else "tcp://host:8786"
+    found = repr(client) if isinstance(client, str) else type(client).__name__
+    raise ConfigError(f"expected a client of Dask, found {found}", "client", f"client=distributed.Client({address!r})")
+
+
+def check_scheduler(
+    address: str | None = None,
+    scheduler_file: str | None = None,
+    tls: Mapping[str, str] | None = None,
+    connect_timeout_s: float | None = None,
+    **_: Any,
+) -> None:
+    """Wait until a running scheduler answers: before anything is computed that it is to go on with.
+
+    Raises
+    ------
+    ConfigError, RunError
+        As `open_cluster`.
+    """
+    _answering(address, scheduler_file, None if tls is None else security_of(tls), connect_timeout_s)
 
 
 @contextmanager
@@ -223,27 +256,52 @@ def _connect(
 ) -> Iterator[Client]:
     from distributed import Client
 
+    options = {} if security is None else {"security": security}
+    found = _answering(address, scheduler_file, security, timeout_s)
+    try:
+        client = Client(found, set_as_default=False, **options)
+    except (OSError, ValueError, TypeError) as fault:
+        raise _no_answer(fault, found) from None
+    with said_in_one_line(), client:
+        yield client
+
+
+def _answering(address: str | None, scheduler_file: str | None, security: Any, timeout_s: float | None) -> str:
+    """Return the address of a scheduler that answers."""
+    import dask
+
     if not address and not scheduler_file:
         raise ConfigError(
             "expected the scheduler's address, found none", "cluster.address", "for example tcp://host:8786"
         )
-    options = {} if security is None else {"security": security}
-    where = address or str(scheduler_file)
-    if not address:
-        options["scheduler_file"] = _written(str(scheduler_file), timeout_s)
+    where = address or _written(str(scheduler_file), timeout_s)
     try:
-        found = address or json.loads(Path(str(scheduler_file)).read_text(encoding="utf-8"))["address"]
+        found: str = address or json.loads(Path(where).read_text(encoding="utf-8"))["address"]
+        if (
+            found.startswith("tls://")
+            and security is None
+            and not dask.config.get("distributed.comm.tls.ca-file", None)
+        ):
+            raise ConfigError(
+                f"expected certificates for {found}, found none",
+                "cluster.tls",
+                "name ca_file, cert and key: the files that the scheduler was started with",
+            )
         interrupts.call_aside(asyncio.run, _answer(found, security, timeout_s))
-        client = Client(address, set_as_default=False, **options)
+    except ConfigError:
+        raise
     except (OSError, ValueError, TypeError, KeyError) as fault:
-        raise RunError(
-            f"no scheduler answers ({fault or type(fault).__name__})",
-            where,
-            "start one with  dask scheduler  and workers with  dask worker ADDRESS, name its certificates in "
-            "cluster.tls, or wait longer (cluster.connect_timeout_s)",
-        ) from None
-    with said_in_one_line(), client:
-        yield client
+        raise _no_answer(fault, where) from None
+    return found
+
+
+def _no_answer(fault: Exception, where: str) -> RunError:
+    return RunError(
+        f"no scheduler answers ({fault or type(fault).__name__})",
+        where,
+        "start one with `dask scheduler` and workers with `dask worker ADDRESS`, name its certificates in cluster.tls, "
+        "or wait longer (cluster.connect_timeout_s)",
+    )
 
 
 @contextmanager

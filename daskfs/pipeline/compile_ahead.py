@@ -16,6 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from daskfs.matrix.blocks import RowBlock
 from daskfs.store.feature_store import open_store
 from daskfs.store.layout import Codec
 from daskfs.store.writer import StoreWriter
+from daskfs.watching.base import Progress, Silent
 
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
@@ -45,9 +47,10 @@ TEXTS = {
 file of genotypes, whose bytes are of ASCII here, has 5 samples and 70 variants."""
 LIMIT = 1 << 30
 N_PROCESSES = 2
+SILENT = Silent()
 
 
-def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
+def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str, progress: Progress = SILENT) -> None:
     """Have the kernels compiled that selections run on matrices of a type, where they are not on disk yet.
 
     Where that fails they are compiled when they are first called.
@@ -60,6 +63,8 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
         `TEXTS`, which is read.
     dtype : str
         Of the matrix.
+    progress : Progress, optional
+        Told of each fit that is done.
     """
     new = {}
     for selection in selections:
@@ -76,7 +81,10 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
     try:
         for number in range(N_PROCESSES):
             running.append(_start(jobs[number::N_PROCESSES], dtype))
+        progress.start("warmup", len(jobs))
+        _tell_of_each(running, progress)
         codes = [process.wait() for process in running]
+        progress.finish()
     finally:
         for process in running:
             process.terminate()  # where it still runs, there was an interrupt
@@ -103,11 +111,22 @@ def kinds_of(method: str, loss: str | None = None) -> list[dict[str, Any]]:
     return [{"method": method, "loss": name, "n_classes": n_classes} for n_classes, name in by_target.items()]
 
 
+def _tell_of_each(running: Iterable[subprocess.Popen[bytes]], progress: Progress) -> None:
+    """Pass on the lines that the processes write, one for each job, until they have ended."""
+    pipes = {process.stdout.fileno(): process.stdout for process in running if process.stdout is not None}
+    while pipes:
+        for number in wait(pipes):
+            if pipes[number].readline():  # type: ignore[index]
+                progress.advance()
+            else:
+                pipes.pop(number).close()  # type: ignore[arg-type]
+
+
 def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Popen[bytes]:
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     code = f"from daskfs.pipeline.compile_ahead import rehearse; rehearse({json.dumps(jobs)!r}, {dtype!r})"
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "bufsize": 0, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-c", code], env=environment, **quiet)  # type: ignore[call-overload, no-any-return]
 
 
@@ -128,6 +147,7 @@ def rehearse(jobs: str, dtype: str) -> None:
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what noise lacks: with PYTHONWARNINGS=error nothing came after them
         for number, (options, shapes) in enumerate(json.loads(jobs)):
+            print(flush=True)  # one before has ended
             if "text" in options:
                 _read_text(Path(folder) / f"{number}.{options['text']}", dtype)
                 continue

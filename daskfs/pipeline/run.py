@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from daskfs import interrupts
 from daskfs.applied.model import Model
-from daskfs.cluster.open import open_cluster
+from daskfs.cluster.open import check_scheduler, open_cluster
 from daskfs.cluster.workers import Here, Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.documents import dump_yaml
@@ -255,6 +255,8 @@ class _Run:
     def write(self) -> dict[str, SelectionResult]:
         """Compute everything, write every file and return the results by label."""
         pipeline, path = self.pipeline, self.folder.path
+        if pipeline.cluster.kind == "address":
+            check_scheduler(**pipeline.cluster_arguments)
         for line in self.plan.to_text().splitlines():
             self.steps.say(line)
         cluster, limits = pipeline.cluster, self.plan.limits
@@ -294,10 +296,7 @@ class _Run:
 
     def _compile(self, selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
         """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
-        self.steps.start("warmup", 1)
-        compile_ahead(selections, dtype)
-        self.steps.advance()
-        self.steps.finish()
+        compile_ahead(selections, dtype, self.steps)
 
     def _warm_up(self, store: Stored) -> None:
         losses = check_losses(self.pipeline, self.plan.data.target)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.cluster.open import parse_bytes, workers_of
+from daskfs.cluster.open import check_client, parse_bytes, workers_of
 from daskfs.errors import (
     ConfigError,
     CorruptStoreError,
@@ -154,6 +154,7 @@ def ingest(
         hint = did_you_mean(str(on_exists), ON_EXISTS)
         raise ConfigError(f"expected one of {', '.join(ON_EXISTS)}, found {on_exists!r}{hint}", "on_exists")
     limit = parse_bytes(memory_limit)
+    check_client(client)
     options = {"missing": missing, **layout}
     if storage_options:
         source = located(source, storage_options)

@@ -51,7 +51,7 @@ def calls(tmp_path, monkeypatch):
     found = []
 
     class Process:
-        code = 0
+        code, stdout = 0, None
 
         def __init__(self, command, **options):
             assert options["env"].get("NUMBA_CACHE_DIR") == os.environ.get("NUMBA_CACHE_DIR"), "numba looks elsewhere"
@@ -168,6 +168,29 @@ def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch
     )
     compile_ahead.compile_ahead(selections(), "float32")
     assert len(calls.found) == 2
+
+
+class Steps:
+    def __init__(self):
+        self.total = self.done = 0
+        self.is_finished = False
+
+    def start(self, name, total):
+        self.total = total
+
+    def advance(self, k=1):
+        self.done += k
+
+    def finish(self):
+        self.is_finished = True
+
+
+def test_each_fit_that_was_rehearsed_is_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_ahead, "CACHE_DIRECTORY", tmp_path / "daskfs-kernels")
+    steps = Steps()
+    compile_ahead.compile_ahead([{"text": "vw"}, {"text": "svm"}], "float32", steps)
+    assert steps.done == steps.total == 2
+    assert steps.is_finished
 
 
 @pytest.mark.nightly
