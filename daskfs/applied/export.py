@@ -330,7 +330,14 @@ def text(column):
 
 def part(column, date_format, name):
     """Return a part of dates, NaN where they are missing."""
-    dates = column if pd.api.types.is_datetime64_any_dtype(column) else pd.to_datetime(column, format=date_format)
+    dates = column
+    if not pd.api.types.is_datetime64_any_dtype(column):
+        several = [pd.to_datetime(column, format=one.strip(), errors="coerce") for one in date_format.split("|")]
+        dates = several[0]
+        for other in several[1:]:
+            dates = dates.fillna(other)
+        if (dates.isna() & column.notna()).any():
+            raise ValueError("%s: expected dates like %s" % (column.name, date_format))
     return getattr(dates.dt, name).to_numpy(dtype=float, na_value=np.nan)
 
 

@@ -42,7 +42,8 @@ def parse_dates(values: pa.Array, date_format: str) -> pa.Array:
     ----------
     values : Arrow array of text, dictionary-encoded text, or of any temporal type
     date_format : str
-        In strptime's letters. Single digits are accepted for padded fields.
+        In strptime's letters; of several, separated by ``|``, the first that fits reads a text. Single digits are
+        accepted for padded fields.
 
     Notes
     -----
@@ -53,6 +54,16 @@ def parse_dates(values: pa.Array, date_format: str) -> pa.Array:
         return parse_dates(values.dictionary, date_format).take(values.indices)
     if pa.types.is_temporal(values.type):
         return values
+    first, *others = map(str.strip, date_format.split("|"))
+    dates = _parsed(values, first)
+    for another in others:
+        if dates.null_count == values.null_count:
+            break
+        dates = pc.coalesce(dates, _parsed(values, another))
+    return dates
+
+
+def _parsed(values: pa.Array, date_format: str) -> pa.Array:
     for shorthand, meaning in _SHORTHANDS.items():
         date_format = date_format.replace(shorthand, meaning)
     dates = pc.strptime(values, format=date_format, unit="s", error_is_null=True)

@@ -246,9 +246,26 @@ class Facts:
             if _is_as_long(text, str(some[0])) and parse_dates(some, text).null_count == 0
         ]
         if not found:
-            return None
+            mixed = _two_formats(some)
+            return None if mixed is None else (*mixed, [])
         kind, first = found[0]
         return kind, first, [other for also, other in found[1:] if also == kind]
+
+
+def _two_formats(texts: pa.Array) -> tuple[str, str] | None:
+    """Return kind and two formats that read all texts together; None where there are none, or a text fits both."""
+    for kind, formats in DATE_FORMATS.items():
+        read = {
+            text: is_read
+            for text in formats
+            if (is_read := np.array(pc.is_valid(parse_dates(texts, text)).to_pylist())).any()
+            and all(_is_as_long(text, str(texts[row])) for row in np.flatnonzero(is_read)[:1].tolist())
+        }
+        for first, of_first in read.items():
+            for second, of_second in read.items():
+                if first != second and (of_first ^ of_second).all() and of_first.sum() >= of_second.sum():
+                    return kind, f"{first} | {second}"
+    return None
 
 
 def _is_as_long(date_format: str, text: str) -> bool:
@@ -519,6 +536,8 @@ def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> J
         entry |= {"missing": "zero", "missing_indicator": True}
         why += f"; {_share(one.n_missing, one.n)} missing: a feature that says so"
     judged = Judged(one.name, entry, why)
+    if "|" in date_format:
+        judged.suspicions.append(f"dates are written in two ways, {date_format.replace('|', 'and')}")
     if others:
         judged.suspicions.append(f"dates may also be read as {others[0]!r}: set format if they are")
     return judged

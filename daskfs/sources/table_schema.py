@@ -137,7 +137,11 @@ class ColumnSchema(Document):
         description='percent: text such as "12.5 %", read as 12.5; currency: text such as "$1,234.50", "12 EUR" or '
         '"(3.20)", which is negative, read as the number',
     )
-    format: str | None = Field(None, description="Format of dates and times, as for strptime; ISO by default")
+    format: str | None = Field(
+        None,
+        description="Format of dates and times, as for strptime; ISO by default; several separated by |, of "
+        "which the first that fits reads a text",
+    )
     encoding: (
         Literal["number", "standardised", "category", "counts", "log_bins"] | DateEncoding | HashedEncoding | None
     ) = Field(

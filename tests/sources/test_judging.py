@@ -117,6 +117,10 @@ def test_a_name_like_the_targets_is_suspicious() -> None:
     assert [bool(one.suspicions) for one in found.columns] == [True, False, False]
 
 
+def test_dates_whose_days_and_months_may_be_swapped_are_not_mixed() -> None:
+    assert judged(drawn("13/01/2021", "01/13/2021", "02/03/2021"), **OTHER).entry["dtype"] == "string"
+
+
 def test_dates_that_can_be_read_in_two_ways_are_named() -> None:
     found = judged(drawn("01/02/2020", "03/04/2021"), **OTHER)
     assert found.entry["format"] == "%d/%m/%Y"
