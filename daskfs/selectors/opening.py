@@ -165,7 +165,12 @@ class Opens(Transforms, SettlesLoss):
             if labels is not None:
                 kind = TargetKind(len(labels), is_declared=True)
             elif are_texts(y) if has_texts is None else has_texts:
-                kind = TargetKind(len(unique(np.asarray(y).ravel())), is_declared=True)
+                texts = unique(np.asarray(y).ravel())
+                if isinstance(texts[0], str):
+                    from daskfs.sources.sniffing import refuse_numbers_as_classes
+
+                    refuse_numbers_as_classes(texts.tolist(), len(y), "y")
+                kind = TargetKind(len(texts), is_declared=True)
             else:
                 kind = kind_of(np.asarray(y).ravel()) if self.loss == AUTO else PLAIN_NUMBERS
             self._settle_loss(kind)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from daskfs.errors import SourceError
+from daskfs.errors import DataError, SourceError
 from daskfs.sources.csv_types import CURRENCY, numbers_in, without_signs
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DEFAULT_MISSING, TableFormat
@@ -218,9 +218,36 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     return len(set(first)) == len(first)
 
 
+MOST_NUMBERED_CLASSES = 20
+_MOSTLY = 0.9
+
+
 def looks_like_number(text: str) -> bool:
     """Tell whether a text is a number in any notation, with a percent sign or a currency or without."""
     return _NUMBER_SIGNS.fullmatch(text.strip()) is not None
+
+
+def refuse_numbers_as_classes(texts: Sequence[str], n_rows: int, where: str) -> None:
+    """Refuse a target of texts nearly all of which are numbers, and nearly all different: amounts, for example.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Each once.
+    n_rows : int
+    where : str
+        Place of the target, for the message.
+
+    Raises
+    ------
+    DataError
+    """
+    if len(texts) <= max(MOST_NUMBERED_CLASSES, n_rows // 2):
+        return
+    if sum(map(looks_like_number, texts)) >= _MOSTLY * len(texts):
+        found = f"{len(texts):,} texts that are numbers, such as {str(texts[0])!r}"
+        remedy = "turn them into numbers, or have amounts read: daskfs.ingest(frame, STORE, target=..., schema='judge')"
+        raise DataError(f"expected numbers or the names of classes, found {found}", where, remedy)
 
 
 def layout_of_texts(columns: Mapping[str, Sequence[str]], remarks: list[str]) -> TableFormat:

@@ -34,6 +34,7 @@ from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
 from daskfs.sources.files import OfFiles, PathLike, expand_paths
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.roles import Names, resolve_columns
+from daskfs.sources.sniffing import refuse_numbers_as_classes
 from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
@@ -239,6 +240,8 @@ class TableSource(Source):
             encoder = encoders.get(name)
             if isinstance(encoder, CategoryEncoder):
                 coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(encoder.categories))
+                if self.schema is None and encoder.categories:
+                    refuse_numbers_as_classes(encoder.categories, self.n_samples or 0, f"{self.place}, column '{name}'")
                 notes.append(f"target '{name}' is coded: {coded}")
         return encoders
 
