@@ -77,7 +77,7 @@ def gap_of(groups, rows, coef, shift):
     """Objective minus the dual of (31) at the dual variables that belong to the solution, as shares; and these."""
     z = np.zeros(len(rows.y))
     add_predictions(groups, 0, len(coef), coef, z)
-    shift, loss = fit_shift(rows, z, shift, 100, 1e-14)
+    shift, loss = fit_shift(rows, z, shift, 100, 1e-14, True)
     v, products = np.empty(len(z)), np.empty(len(groups.columns) * groups.n_classes)
     dual_variables(rows, z, shift, v)
     column_products(groups, v, products)
@@ -220,7 +220,7 @@ def test_the_largest_do_not_depend_on_the_cut_and_ties_go_by_number(seed):
 def test_the_shift_is_where_the_dual_variables_add_up_to_nothing(loss):
     _, rows = a_problem(loss)
     z, v = np.linspace(-2.0, 2.0, len(rows.y)), np.empty(len(rows.y))
-    shift, value = fit_shift(rows, z, np.zeros(1), 100, 1e-14)
+    shift, value = fit_shift(rows, z, np.zeros(1), 100, 1e-14, True)
     dual_variables(rows, z, shift, v)
     assert abs(v.sum()) <= 1e-10 * rows.share.sum()
-    assert value <= min(fit_shift(rows, z, shift + step, 0, 0.0)[1] for step in (-1e-3, 1e-3))
+    assert value <= min(fit_shift(rows, z, shift + step, 0, 0.0, True)[1] for step in (-1e-3, 1e-3))

@@ -30,7 +30,7 @@ class Descent(NamedTuple):
     coef: np.ndarray
     """Of the members, shape (n_members,)."""
     shift: np.ndarray
-    """Shape (n_classes,)."""
+    """Shape (n_classes * (1 + n_free),)."""
     objective: float
     tau: float
     """Inverse length of the last step."""
@@ -65,11 +65,11 @@ def descend(
     rows : Rows
     coef : ndarray of shape (n_members,), float64
         Where to start; not changed.
-    shift : ndarray of shape (n_classes,), float64
+    shift : ndarray of shape (n_classes * (1 + n_free),), float64
+        Of each class the intercept and the coefficients of the free columns.
     tau : float
         Inverse of the first step's length.
     fit_intercept : bool
-        Whether the shift is fitted.
     tol : float
         Ends where an iteration lowers the objective by no more than this share of it: the paper's (41).
     max_iter : int
@@ -105,6 +105,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
     objective = 0.5 * norms.sum() ** 2 + total_loss(rows, z, shift)
     momentum_before, momentum = 1.0, 1.0
     n_iter = 0
+    shift_before = shift
     is_plain = True
     while n_iter < max_iter:
         if is_stopped():
@@ -113,8 +114,11 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         pull = (momentum_before - 1.0) / momentum
         for i in range(n_samples):
             z_trial[i] = z[i] + pull * (z[i] - z_before[i])
-        at_point = total_loss(rows, z_trial, shift)
-        dual_variables(rows, z_trial, shift, v)
+        there = shift
+        if rows.free.shape[0] > 0:  # columns lean on free ones, as they do not on the intercept: it moves on with them
+            there = shift + pull * (shift - shift_before)
+        at_point = total_loss(rows, z_trial, there)
+        dual_variables(rows, z_trial, there, v)
         column_products(groups, v, of_columns)
         for m in range(n_members):
             point[m] = coef[m] + pull * (coef[m] - coef_before[m])
@@ -127,13 +131,13 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
             step = 1.0 / tau
             moved, square = _shrink(groups, point, gradient, step, norms, left, factor)
             _predict_trial(groups, kept, point, gradient, step, pull, factor, z_trial)
-            value = total_loss(rows, z_trial, shift)
+            value = total_loss(rows, z_trial, there)
             if value <= at_point + moved + 0.5 * tau * square + noise * abs(at_point):
                 break
             tau /= SHRINK
-        trial_shift = shift
-        if fit_intercept:
-            trial_shift, value = fit_shift(rows, z_trial, shift, 1, 1e-14)
+        trial_shift = there
+        if fit_intercept or rows.free.shape[0] > 0:
+            trial_shift, value = fit_shift(rows, z_trial, there, 1, 1e-14, fit_intercept)
         trial = 0.5 * left.sum() ** 2 + value
         if trial > objective and not is_plain:  # the restart: back to the last point, and on without momentum
             momentum_before, momentum = 1.0, 1.0
@@ -143,6 +147,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         for i in range(n_samples):
             z_before[i] = z[i]
             z[i] = z_trial[i]
+        shift_before = shift
         shift = trial_shift
         fall = objective - trial
         objective = trial

@@ -18,7 +18,7 @@ import numpy as np
 from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions, column_products, group_squares
 from daskfs.kernels.fgm.shift import Rows, class_dual, class_loss, of_class
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.columns import dot, sum_of
+from daskfs.kernels.linear.columns import copy_into, dot, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 
@@ -34,14 +34,17 @@ class Weighing(NamedTuple):
     coef: np.ndarray
     """ω of the members, shape (n_members,)."""
     shift: np.ndarray
-    """Shape (n_classes,)."""
+    """Shape (n_classes * (1 + n_free),)."""
     objective: float
     n_iter: int
     """Ridge fits."""
 
 
 def mkl_nbytes(n_samples: int, n_members: int) -> int:
-    """Return the memory in bytes that a fit takes beside the columns: their copy in double precision, two Hessians."""
+    """Return the memory in bytes that a fit takes beside the columns: their copy in double precision, two Hessians.
+
+    Free columns are among the members.
+    """
     return 8 * (n_samples * (n_members + 8) + 4 * (n_members + 1) ** 2)
 
 
@@ -56,7 +59,8 @@ def alternate(
     rows : Rows
     coef : ndarray of shape (n_members,), float64
         A start, from which μ comes; a group of zeros stays out.
-    shift : ndarray of shape (n_classes,), float64
+    shift : ndarray of shape (n_classes * (1 + n_free),), float64
+        Of each class the intercept and the coefficients of the free columns.
     fit_intercept : bool
     tol : float
         Ends with a duality gap of this share of the objective.
@@ -137,13 +141,14 @@ def _fit(
     """
     d, n_classes = _weights_of_columns(groups, weights), groups.n_classes
     of_columns, products, squares = np.zeros(len(d)), np.empty(len(d)), np.empty(len(weights))
-    v, found, value, loss = np.empty(len(rows.y)), np.empty(n_classes), 0.0, 0.0
+    v, found, value, loss = np.empty(len(rows.y)), shift.copy(), 0.0, 0.0
     for c, v_of_class in enumerate(v.reshape(n_classes, -1)):
         active = c + n_classes * np.flatnonzero(d[c::n_classes] > 0.0)
         root = np.sqrt(d[active])
         some = groups._replace(members=active // n_classes, bounds=np.array([0, len(active)]), n_classes=1)
         u, place = start[active] / root, (c, n_classes)
-        found[c], own_value, own_loss = _ridge(some, rows, place, root, u, float(shift[c]), with_shift, v_of_class)
+        own_shift = found.reshape(n_classes, -1)[c]
+        own_value, own_loss = _ridge(some, rows, place, root, u, own_shift, with_shift, v_of_class)
         value, loss = value + own_value, loss + own_loss
         of_columns[active] = u * root
     column_products(groups, v, products)
@@ -206,25 +211,29 @@ def _norms(groups: Groups, coef: np.ndarray) -> np.ndarray:
 
 @kernel
 def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
-    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) of one class by Newton's method in place; return shift, value, loss.
+    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) of one class by Newton's method in place; return value and loss.
 
-    `v` is left at the dual variables. Apart from `daskfs.kernels.glm.newton.newton`: the squared hinge's
-    curvature jumps, so that a step is halved by the value, and the ridge keeps every Hessian regular.
+    `shift` moves with `u`, its free columns without a penalty; `v` is left at the dual variables. Apart from
+    `daskfs.kernels.glm.newton.newton`: the squared hinge's curvature jumps, so that a step is halved by the value, and
+    the ridge keeps every Hessian regular.
     """
     rows = of_class(all_rows, place[0], place[1])
-    n_members, n_samples = u.shape[0], rows.y.shape[0]
-    n = n_members + 1
-    columns = np.zeros((n_members, n_samples))
+    n_members, n_samples, n_free = u.shape[0], rows.y.shape[0], rows.free.shape[0]
+    first, n_columns = n_free + 1, n_free + n_members  # members come after the free columns
+    n = n_columns + 1
+    columns = np.zeros((n_columns, n_samples))
+    for k in range(n_free):
+        copy_into(rows.free[k], columns[k])
     for m in range(n_members):
         if is_stopped():
             break
         p = groups.members[m]
         factor = root[m] * groups.inverse[p]
         for i in range(n_samples):
-            columns[m, i] = (groups.columns[p, i] - groups.centre[p]) * factor
-    numbers = np.arange(n_members)
+            columns[n_free + m, i] = (groups.columns[p, i] - groups.centre[p]) * factor
+    numbers = np.arange(n_columns)
     z, work = np.zeros(n_samples), np.empty(n_samples)
-    gradient, step, moved = np.zeros(n), np.zeros(n), np.empty(n_members)
+    gradient, step, moved, moved_shift = np.zeros(n), np.zeros(n), np.empty(n_members), np.empty(first)
     hessian, chol = np.zeros((n, n)), np.zeros((n, n))
     for m in range(n_members):
         moved[m] = u[m] * root[m]
@@ -236,28 +245,31 @@ def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ign
             break
         class_dual(rows, z, shift, v)
         gradient[0] = sum_of(v) if with_shift else 0.0
-        member_products(columns, numbers, n_members, v, gradient)
+        member_products(columns, numbers, n_columns, v, gradient)
+        extend_hessian(columns, numbers, n_columns, 0, rows.second, hessian, work)
         for m in range(n_members):
-            gradient[m + 1] -= u[m]
-        extend_hessian(columns, numbers, n_members, 0, rows.second, hessian, work)
+            gradient[first + m] -= u[m]
+            hessian[first + m, first + m] += 1.0
         if not with_shift or hessian[0, 0] <= 0.0:
             hessian[0, :] = 0.0
             hessian[:, 0] = 0.0
             hessian[0, 0] = 1.0
-        factorise(hessian, n, 1.0, chol)
+        factorise(hessian, n, 0.0, chol)
         square = solve_cholesky(chol, n, gradient, step)
         length, is_lower = 1.0, False
         for _ in range(MAX_HALVINGS):
             if is_stopped():
                 break
             for m in range(n_members):
-                moved[m] = (u[m] + length * step[m + 1]) * root[m]
+                moved[m] = (u[m] + length * step[first + m]) * root[m]
+            for k in range(first):
+                moved_shift[k] = shift[k] + length * step[k]
             z[:] = 0.0
             add_predictions(groups, 0, n_members, moved, z)
-            trial_loss = class_loss(rows, z, shift + length * step[0])
+            trial_loss = class_loss(rows, z, moved_shift)
             trial = trial_loss
             for m in range(n_members):
-                trial += 0.5 * (u[m] + length * step[m + 1]) ** 2
+                trial += 0.5 * (u[m] + length * step[first + m]) ** 2
             if trial <= value - 1e-4 * length * square:
                 is_lower = True
                 break
@@ -265,8 +277,8 @@ def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ign
         if not is_lower:  # at the limit of the arithmetic
             break
         for m in range(n_members):
-            u[m] += length * step[m + 1]
-        shift += length * step[0]
+            u[m] += length * step[first + m]
+        copy_into(moved_shift, shift)
         value, loss = trial, trial_loss
         if square <= NEWTON_TOLERANCE * abs(value):
             break
@@ -275,4 +287,4 @@ def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ign
     z[:] = 0.0
     add_predictions(groups, 0, n_members, moved, z)
     class_dual(rows, z, shift, v)
-    return shift, value, loss
+    return value, loss

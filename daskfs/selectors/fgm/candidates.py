@@ -18,6 +18,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from daskfs.errors import DataError
 from daskfs.feature_maps.base import ImplicitMatrix, MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.pairs import PRIOR_ROWS
@@ -53,6 +54,21 @@ class Found(NamedTuple):
     """The sum of the B largest scores: the squared dual norm of the k-support norm, k = B."""
 
 
+class Included(NamedTuple):
+    """Columns that are in the model whatever is selected, without a penalty."""
+
+    columns: np.ndarray = np.empty(0, np.int64)
+    units: np.ndarray = np.empty(0, np.int64)
+    """Of each column the unit that brings it."""
+
+    def taken_from(self, units: Units) -> Units:
+        """Return the units that are left to select from."""
+        return units.without(len(self.columns), len(np.unique(self.units)))
+
+
+NOTHING = Included()
+
+
 class Candidates(ABC):
     """Units that FGM selects from.
 
@@ -67,6 +83,8 @@ class Candidates(ABC):
     """What users call a unit."""
     makes_several = False
     """Whether a unit is several columns that are made of one, on a scale that they share."""
+    included = NOTHING
+    """What is no candidate, for it is in the model from the start."""
 
     def __init__(self, run: Run, cut: Cut) -> None:
         self.run, self.cut = run, cut
@@ -107,6 +125,28 @@ class Candidates(ABC):
         """Return the columns of some units, one unit after the other, and of each column its unit."""
         return units, units
 
+    def include(self, problem: RestrictedProblem, weight: np.ndarray) -> None:
+        """Read the columns that are always included, and take them into a restricted problem.
+
+        Raises
+        ------
+        DataError
+            One is constant, or a combination of those before it; of groups, all columns of one are.
+        """
+        columns, units = self.included
+        if not len(columns):
+            return
+        self.give(problem, columns)
+        is_dependent = problem.include(columns, units, weight)
+        idle = np.setdiff1d(units, units[~is_dependent])
+        if len(idle):
+            raise DataError(*self._refusal(int(idle[0])), "drop it")
+
+    def _refusal(self, unit: int) -> tuple[str, str]:
+        """Return what is wrong with a unit that cannot be included, and where."""
+        name = str(self.run.matrix.names[unit])
+        return "is constant, or a combination of the columns before it", f"always_include, column {name!r}"
+
     def give(self, problem: RestrictedProblem, columns: np.ndarray) -> None:
         """Read columns for a restricted problem to keep, which does not have them."""
         if len(columns):
@@ -143,9 +183,10 @@ class Candidates(ABC):
 class StoredColumns(Candidates):
     """The columns of a matrix, each a unit: standardised on the fly, scored and read where the tasks run."""
 
-    def __init__(self, run: Run, cut: Cut, scaling: Scaling) -> None:
+    def __init__(self, run: Run, cut: Cut, scaling: Scaling, included: Included = NOTHING) -> None:
         super().__init__(run, cut)
-        self.scaling = scaling
+        self.scaling, self.included = scaling, included
+        scaling.leave_out(included.columns)
         none = np.empty(0, np.int64)
         self._best = Best(none, none, none, np.empty((0, run.matrix.shape[0]), run.matrix.dtype))
         """What the last analysis found: the best columns, and the values of those that could be foreseen."""
@@ -153,7 +194,7 @@ class StoredColumns(Candidates):
     @property
     def units(self) -> Units:
         """The columns."""
-        return Units(self.run.matrix.shape[1])
+        return self.included.taken_from(Units(self.run.matrix.shape[1]))
 
     @property
     def variance(self) -> float:
@@ -206,7 +247,7 @@ class StoredColumns(Candidates):
         found = []
         if normalize == "auto":
             found.append(_how_scaled(self.scaling.n_mostly_zero, self.run.matrix.shape[1]))
-        n_constant = int((self.scaling.inverse == 0.0).sum())
+        n_constant = int((self.scaling.inverse == 0.0).sum()) - len(self.included.columns)
         if n_constant:
             found.append(f"{n_constant} column(s) are constant and cannot be selected")
         return found
@@ -217,8 +258,16 @@ class StoredGroups(StoredColumns):
 
     kind = "groups"
 
-    def __init__(self, run: Run, cut: Cut, scaling: Scaling, groups: FeatureGroups, score: GroupScore) -> None:
-        super().__init__(run, cut, scaling)
+    def __init__(
+        self,
+        run: Run,
+        cut: Cut,
+        scaling: Scaling,
+        groups: FeatureGroups,
+        score: GroupScore,
+        included: Included = NOTHING,
+    ) -> None:
+        super().__init__(run, cut, scaling, included)
         self.groups, self.score = groups, score
         self._variances = groups.sums(scaling.variance)
         self.n_visited = 0
@@ -228,7 +277,12 @@ class StoredGroups(StoredColumns):
     @property
     def units(self) -> Units:
         """The groups."""
-        return Units(self.groups.n_groups, self.groups.most_columns, self.groups.most_groups)
+        units = Units(self.groups.n_groups, self.groups.most_columns, self.groups.most_groups)
+        return self.included.taken_from(units)
+
+    def _refusal(self, unit: int) -> tuple[str, str]:
+        problem = "its columns are constant, or combinations of the columns before it"
+        return problem, f"always_include, group {str(self.groups.names[unit])!r}"
 
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
         """Return the groups with the largest scores: sums over their columns, less what chance has of them, or means.

@@ -85,7 +85,7 @@ class Passes:
         run, problem, stopping = self.candidates.run, self.problem, self.stopping
         self._resume()
         with run.reported(self.name, self.sizes.n_passes, len(self.history)) as advance:
-            is_done = self._is_done() if self.history else False
+            is_done = self._is_done()
             while not is_done:
                 found = self.score()
                 gap_before, units = self.gap, self._group(found.units)
@@ -144,12 +144,13 @@ class Passes:
     def selected(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the selected columns, ascending, and the coefficients of the standardised columns.
 
-        All of the units in any group where a number was asked for, else of those with a coefficient; of shapes
-        (n_selected,) and (n_classes, n_selected).
+        Those included whatever is selected; and all of the units in any group where a number was asked for, else of
+        those with a coefficient. Of shapes (n_selected,) and (n_classes, n_selected).
         """
         problem = self.problem
         features, coef = problem.coefficients()
         kept = np.isin(features, problem.members[np.isin(problem.units, self.selected_units()[0])])
+        kept |= np.isin(features, problem.included)
         return features[kept], coef[:, kept]
 
     def selected_units(self) -> tuple[np.ndarray, np.ndarray]:
@@ -225,6 +226,8 @@ class Passes:
             counted = "features" if stopping.counts_columns else self.candidates.kind
             self.reason = f"{n_selected} {counted} were asked for"
             return True
+        if not self.history:
+            return False
         if stopping.held_out is not None:
             losses = [line.held_out_loss for line in self.history]
             since = len(losses) - 1 - int(np.argmin(losses))
@@ -247,6 +250,6 @@ class Passes:
         while (found := self.candidates.run.load(f"{self._kept}-{number}", KeptPasses)) is not None:
             saved, number = found, number + 1
         if saved is not None:
-            self.candidates.give(self.problem, saved.solution.ids)
+            self.candidates.give(self.problem, self.problem.missing(saved.solution.ids))
             self.problem.restore(saved.solution)
             self.bound, self.history = saved.bound, [Pass(*line) for line in saved.history.tolist()]

@@ -13,12 +13,12 @@ width = whole tiles
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, DataError
 from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
@@ -53,6 +53,14 @@ class Units:
     """How many columns so many units have at most."""
     most_units: Callable[[int], int] = int
     """How many units so many columns can be at most."""
+    included_columns: int = 0
+    """Columns that are in the model whatever is selected, and are none to select from."""
+    included_units: int = 0
+    """Units that they are."""
+
+    def without(self, n_columns: int, n_units: int) -> Units:
+        """Return the units left to select from, where others with so many columns are always included."""
+        return replace(self, n_units=self.n_units - n_units, included_columns=n_columns, included_units=n_units)
 
 
 class Sizes(NamedTuple):
@@ -68,12 +76,19 @@ class Sizes(NamedTuple):
     """Columns that B units have at most."""
     most_columns: int
     """Columns that may be selected."""
+    included_columns: int = 0
+    """Columns that are in the model whatever is selected, beside those."""
+
+    @property
+    def held_columns(self) -> int:
+        """Columns that are held at last."""
+        return self.most_columns + self.included_columns
 
 
 def choose_sizes(
     wanted: int | None, per_pass: int | None, max_passes: int | None, units: Units, counts_columns: bool = False
 ) -> Sizes:
-    """Return the sizes that the parameters of FGM ask for.
+    """Return the sizes that the parameters of FGM ask for, of what is selected beside the columns always included.
 
     Parameters
     ----------
@@ -88,12 +103,20 @@ def choose_sizes(
     ------
     ConfigError
         So many passes are too few for so many features.
+    DataError
+        More are always included than are wanted.
     """
+    included = units.included_columns
     if wanted is None:
-        per_pass, n_passes = min(per_pass or PER_PASS, units.n_units), max_passes or MAX_PASSES
+        per_pass, n_passes = max(1, min(per_pass or PER_PASS, units.n_units)), max_passes or MAX_PASSES
         most = min(per_pass * n_passes, units.n_units)
-        return Sizes(per_pass, most, n_passes, units.most_columns(per_pass), units.most_columns(most))
-    most = max(1, units.most_units(wanted)) if counts_columns else wanted
+        return Sizes(per_pass, most, n_passes, units.most_columns(per_pass), units.most_columns(most), included)
+    counted = included if counts_columns else units.included_units
+    if counted > wanted:
+        problem = f"expected at most {wanted} of what n_features_to_select counts, found {counted}"
+        raise DataError(problem, "always_include", "raise n_features_to_select")
+    wanted -= counted
+    most = max(min(wanted, 1), units.most_units(wanted)) if counts_columns else wanted
     least = max(1, -(-most // (max_passes or PASSES_TO_COUNT)))
     if per_pass is not None and max_passes is not None and per_pass < least:
         raise ConfigError(
@@ -101,10 +124,10 @@ def choose_sizes(
             "n_features_per_pass",
             f"set it to at least {least}, or allow more max_passes",
         )
-    per_pass = min(per_pass or least, units.n_units)
+    per_pass = max(1, min(per_pass or least, units.n_units))
     n_passes, most_columns = max_passes or 2 * -(-most // per_pass), units.most_columns(most)
     most_columns = min(most_columns, wanted) if counts_columns else most_columns
-    return Sizes(per_pass, most, n_passes, min(units.most_columns(per_pass), most_columns), most_columns)
+    return Sizes(per_pass, most, n_passes, min(units.most_columns(per_pass), most_columns), most_columns, included)
 
 
 def n_kept_groups(n_rows: int, itemsize: int) -> int:
@@ -192,7 +215,7 @@ def cut_columns(
     piece = min(max(1, room // (GRANULE * width * itemsize)), -(-n // GRANULE)) * GRANULE
     left = READ_NBYTES if limit is None else min(READ_NBYTES, limit - fixed.nbytes)
     n_fitting = left // (2 * n * itemsize)
-    n_read = max(1, min(sizes.columns_per_pass, n_fitting))
+    n_read = max(1, min(max(sizes.columns_per_pass, sizes.included_columns), n_fitting))
     n_foreseen = min(FORESEEN * sizes.columns_per_pass, n_fitting, m) if way == "strips" else 0
     task = fixed.add_largest(
         columns_that_groups_may_take=2 * n * n_foreseen * itemsize,
@@ -223,6 +246,8 @@ class Reads(NamedTuple):
     """Of the columns of a group of which none could be foreseen."""
     later_group: int
     """Of the columns of a group of which as many were foreseen as are kept."""
+    included: int = 0
+    """Of the columns that are always included."""
 
 
 def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
@@ -241,7 +266,8 @@ def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
         return (n_tiles + (n_columns - n_tiles) // cut.n_read) * shape.tile_column_nbytes
 
     later = apart(max(0, sizes.columns_per_pass - cut.n_foreseen))
-    return Reads(n_in_pass * shape.tile_column_nbytes, apart(sizes.columns_per_pass), later)
+    first = apart(sizes.columns_per_pass)
+    return Reads(n_in_pass * shape.tile_column_nbytes, first, later, apart(sizes.included_columns))
 
 
 def plan_fgm(
@@ -288,14 +314,15 @@ def plan_fgm(
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)
-    refit_nbytes = min(sizes.most_columns * column_nbytes, DEFAULT_BLOCK_NBYTES)
-    refit_nbytes += REFIT_COPIES * 8 * min(n_samples * sizes.most_columns, REFIT_VALUES)
+    refit_nbytes = min(sizes.held_columns * column_nbytes, DEFAULT_BLOCK_NBYTES)
+    refit_nbytes += REFIT_COPIES * 8 * min(n_samples * sizes.held_columns, REFIT_VALUES)
     client = (
         Budget()
-        .add("selected columns", sizes.most_columns * column_nbytes)
+        .add("selected columns", sizes.held_columns * column_nbytes)
+        .add("columns always included, and a copy", 2 * 8 * sizes.included_columns * n_samples)
         .add("columns that groups may take", 2 * cut.n_foreseen * n_samples * shape.itemsize)
         .add("inner products of groups", 3 * min(n_kept, n_scored) * column_nbytes * n_problems)
-        .add("Newton steps", mkl_nbytes(n_samples, sizes.most_columns) if solver != "apg" else 0)
+        .add("Newton steps", mkl_nbytes(n_samples, sizes.held_columns) if solver != "apg" else 0)
         .add("selected columns, in the refit", refit_nbytes * refits)
         .add("vectors over the rows", n_rows * 160)
         .add("means, scales, scores and coefficients", shape.n_features * (64 + 8 * n_problems))
@@ -305,7 +332,7 @@ def plan_fgm(
         client.add("groups and their scores", 16 * shape.n_features + 8 * len(groups.members) + 200 * groups.n_groups)
         counted = f"{sizes.most:,} of {groups.text}"
     n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
-    groups_nbytes = (1 + n_trials) * reads.first_group + n_later * reads.later_group
+    groups_nbytes = (1 + n_trials) * (reads.first_group + reads.included) + n_later * reads.later_group
     more_nbytes = n_later * (reads.first_group - reads.later_group)
     n_passes = n_scored * (1 + n_trials) + (not shape.has_statistics)
     merged = max(0, n_scored - n_kept)
@@ -357,13 +384,14 @@ def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool
     """
     of = "" if loss == "squared" else ", likelihood"
     n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_passes))
+    n_held += sizes.included_columns * n_passes
     counts = {
         "fits": 1.0,
         f"rows of problems{of}": float(n_rows * n_passes * n_times),
         f"rows of problems beyond the cache{of}": float(max(0, n_rows - CACHED_ROWS) * n_passes * n_times),
         f"values selected{of}": float(n_rows * n_held * n_times),
     }
-    return added(counts, of_newton(n_rows, sizes.most_columns, loss)) if refits else counts
+    return added(counts, of_newton(n_rows, sizes.held_columns, loss)) if refits else counts
 
 
 def _work(

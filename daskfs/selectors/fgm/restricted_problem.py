@@ -1,9 +1,9 @@
 """The restricted problem of FGM: groups of columns in memory, their coefficients, the dual variables, the bounds.
 
 One convention of constants throughout: the objective is ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i, y_i) with
-share_i = C w_i and z = Σ_t X̃_t ω_t + shift; the dual variables carry the sign of the class,
-v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the
-paper's α_i y_i.
+share_i = C w_i and z = Σ_t X̃_t ω_t + shift, the shift being what has no penalty: the intercept, and the columns that
+are included whatever is selected. The dual variables carry the sign of the class, v_i = -share_i loss'(z_i, y_i), so
+that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the paper's α_i y_i.
 
 Of several classes, each against the rest, every column has a coefficient for each class: ω_t is a matrix, its norm that
 of Frobenius, the loss the sum over the classes, and the scores are Σ_c (x̃_jᵀ v_c)². All of the paper holds as it is for
@@ -23,6 +23,8 @@ from daskfs.kernels.fgm.grouped_columns import Groups, add_predictions
 from daskfs.kernels.fgm.mkl import alternate, simple_mkl
 from daskfs.kernels.fgm.scores import scores_of
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
+from daskfs.kernels.linear.linalg import factorise
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from daskfs.selectors.shared.record import Record
 
@@ -59,7 +61,7 @@ class Solution(Record):
     coef: np.ndarray
     """In standardised columns; of each group those of its members for the first class, then for the second, ..."""
     shift: np.ndarray
-    """Shape (n_classes,)."""
+    """Of each class the intercept, then the coefficients of the columns that are included whatever is selected."""
     tau: float
     """The last step length of the descent."""
     objective: float
@@ -87,6 +89,7 @@ class RestrictedProblem:
         self.n_samples = len(rows.y) // n_classes
         self.ids, self.members, self.units = np.empty((3, 0), np.int64)
         self.bounds, self.coef = np.zeros(1, np.int64), np.empty(0)
+        self.included, self.included_units = np.empty((2, 0), np.int64)
         self.tau = START * float(rows.share[: self.n_samples].sum())
         self._columns = np.empty((capacity, self.n_samples), dtype)
         self._centre, self._inverse = np.zeros((2, capacity))
@@ -94,15 +97,55 @@ class RestrictedProblem:
         self.start()
 
     def start(self) -> None:
-        """Fit the model without features: a shift of each class alone, or nothing."""
+        """Fit the model without groups: what has no penalty alone, or nothing."""
         zero = np.zeros(len(self.rows.y))
-        self.shift, self.loss = self._shifted(zero, np.zeros(self.n_classes))
+        self.shift, self.loss = self._shifted(zero, np.zeros(self.n_classes * (1 + len(self.included))))
         self.objective = self.loss
+
+    def include(self, columns: np.ndarray, units: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Take kept columns into the model, whatever is selected, without a penalty, as the intercept is.
+
+        Parameters
+        ----------
+        columns, units : ndarray of shape (n_columns,), int64
+            Each with the unit that brings it.
+        weight : ndarray of shape (n_samples,), float64
+            With which they are standardised, as the coefficients that are compared see them.
+
+        Returns
+        -------
+        ndarray of shape (n_columns,), bool
+            Which are constant, or a combination of those before them; their coefficients are 0.
+        """
+        places = self._places(columns)
+        free = self._columns[places].astype(np.float64)
+        with_shift, share = self.settings.fit_intercept, weight / weight.sum()
+        centre = np.array(free[:, int(np.argmax(share > 0.0))]) if with_shift else np.zeros(len(columns))
+        free -= centre[:, None]  # first by a value of its own: a constant column has no deviation at all
+        if with_shift:
+            mean = np.einsum("ji,i->j", free, share)
+            free -= mean[:, None]
+            centre += mean
+        scale = np.sqrt(np.einsum("ji,ji,i->j", free, free, share))
+        inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        free *= inverse[:, None]
+        self._centre[places], self._inverse[places] = centre, inverse
+        n = len(columns) + 1
+        gram, factor = np.zeros((2, n, n))
+        extend_hessian(free, np.arange(n - 1), n - 1, 0, share, gram, np.empty(len(share)))
+        if not with_shift:
+            gram[0], gram[:, 0] = 0.0, 0.0
+        factorise(gram, n, 0.0, factor)
+        self.included, self.included_units = columns, units
+        self.rows = self._rows_with(self.rows.share[: self.n_samples], free)
+        self.start()
+        return np.diag(factor)[1:] <= 0.0
 
     def _shifted(self, z: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the best shifts at some predictions, and the loss there."""
-        n_steps = MAX_SHIFT_STEPS if self.settings.fit_intercept else 0
-        shift, loss = fit_shift(self.rows, z, shift, n_steps, EXACT_SHIFT)
+        with_shift = self.settings.fit_intercept
+        n_steps = MAX_SHIFT_STEPS if with_shift or len(self.included) else 0
+        shift, loss = fit_shift(self.rows, z, shift, n_steps, EXACT_SHIFT, with_shift)
         return shift, loss
 
     def missing(self, columns: np.ndarray) -> np.ndarray:
@@ -140,28 +183,36 @@ class RestrictedProblem:
         return np.unique(self.members)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns in any group, ascending, and the coefficients of the standardised columns.
+        """Return the columns in any group or included, ascending, and the coefficients of the standardised columns.
 
         These have the shape (n_classes, n_features).
         """
-        return _summed(self.members, self._coef_of_classes())
+        return _summed(np.concatenate([self.members, self.included]), self._coef_of_classes())
 
     def norms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the units in any group, ascending, the norms of their coefficients, and whether any is not 0.
+        """Return the units in any group or included, ascending, the norms of their coefficients, and which are used.
 
-        A column that several units have has coefficients of each.
+        A column that several units have has coefficients of each. A unit is used where a coefficient of it is not 0,
+        or where it is included.
         """
-        units, of_unit = np.unique(self.units, return_inverse=True)
-        pairs, place = np.unique(np.stack([of_unit, self.members]), axis=1, return_inverse=True)
+        members = np.concatenate([self.members, self.included])
+        units, of_unit = np.unique(np.concatenate([self.units, self.included_units]), return_inverse=True)
+        pairs, place = np.unique(np.stack([of_unit, members]), axis=1, return_inverse=True)
         coef = _summed(place.ravel(), self._coef_of_classes())[1]
         is_used = np.bincount(pairs[0], weights=coef.any(axis=0), minlength=len(units)) > 0.0
+        is_used |= np.isin(units, self.included_units)
         return units, np.sqrt(np.bincount(pairs[0], weights=(coef**2).sum(axis=0), minlength=len(units))), is_used
 
     def _coef_of_classes(self) -> np.ndarray:
-        """Return the coefficients as a matrix of shape (n_classes, n_members)."""
+        """Return the coefficients as a matrix of shape (n_classes, n_members + n_included)."""
         spans = [(self.n_classes * a, self.n_classes * b) for a, b in pairwise(self.bounds)]
         parts = [self.coef[a:b].reshape(self.n_classes, -1) for a, b in spans]
-        return np.concatenate(parts, axis=1) if parts else np.empty((self.n_classes, 0))
+        return np.concatenate([*parts, self.shift.reshape(self.n_classes, -1)[:, 1:]], axis=1)
+
+    @property
+    def intercept(self) -> np.ndarray:
+        """Of each class, at the standardised columns; shape (n_classes,)."""
+        return self.shift.reshape(self.n_classes, -1)[:, 0]
 
     def kept(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns that are kept as they are stored, each in a row, and the places of some among them."""
@@ -228,14 +279,23 @@ class RestrictedProblem:
         self.start()
         return 0
 
-    def _rows_with(self, share: np.ndarray) -> Rows:
-        return new_rows(self.rows.loss, self.rows.y.reshape(self.n_classes, -1), share)
+    def _rows_with(self, share: np.ndarray, free: np.ndarray | None = None) -> Rows:
+        free = self.rows.free if free is None else free
+        return new_rows(self.rows.loss, self.rows.y.reshape(self.n_classes, -1), share, free)
 
     def predictions(self) -> np.ndarray:
         """Return z without the shift, anew from the columns, shape (n_classes * n_samples,)."""
         z = np.zeros(len(self.rows.y))
         if len(self.coef):
             add_predictions(self.groups(), 0, len(self.coef), self.coef, z)
+        return z
+
+    def fitted(self) -> np.ndarray:
+        """Return the predictions with the shift, shape (n_classes, n_samples)."""
+        of_included = self.shift.reshape(self.n_classes, -1)[:, 1:]
+        z = self.predictions().reshape(self.n_classes, -1) + self.intercept[:, None]
+        for column, coef in zip(self.rows.free, of_included.T, strict=True):
+            z += coef[:, None] * column
         return z
 
     def dual(self) -> np.ndarray:
@@ -254,7 +314,8 @@ class RestrictedProblem:
     def mean_loss(self, weight: np.ndarray) -> float:
         """Return the mean loss of rows with other weights, those held out for example."""
         other = self._rows_with(weight)
-        return float(fit_shift(other, self.predictions(), self.shift, 0, 0.0)[1] / weight.sum())
+        fit = fit_shift(other, self.predictions(), self.shift, 0, 0.0, self.settings.fit_intercept)
+        return float(fit[1] / weight.sum())
 
     def solution(self) -> Solution:
         """Return where the problem stands."""
@@ -282,7 +343,7 @@ def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
     ----------
     rows : Rows
     v : ndarray of shape (n_classes * n_samples,)
-        Dual variables; those of a class add up to 0 where there is a shift.
+        Dual variables; those of a class are orthogonal to what has no penalty, and so add up to 0 with an intercept.
     quadratic : float
         The sum of the B largest scores: the squared dual norm of the k-support norm, k = B, at Xᵀ v.
 

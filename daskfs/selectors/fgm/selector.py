@@ -33,6 +33,8 @@ Differs from the paper:
   ‖v‖² Σ_j var(x̃_j): the sum of a thousand dummies that say nothing exceeds that of three that do.
 - Several classes are told each from the rest by one problem whose groups of columns are shared: a column has a
   coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
+- Columns that are always included belong to the shift: no penalty, moved with it by Newton's method. The dual variables
+  are orthogonal to them, so that their scores are 0, and all of the above holds as it is.
 """
 
 from __future__ import annotations
@@ -52,10 +54,19 @@ from daskfs.kernels.fgm.shift import new_rows
 from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.names import Names
 from daskfs.matrix.streaming import pieces_of
-from daskfs.parameters import Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
+from daskfs.parameters import Columns, Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
-from daskfs.selectors.fgm.candidates import Candidates, GroupScore, ImplicitColumns, StoredColumns, StoredGroups
+from daskfs.selectors.fgm.candidates import (
+    NOTHING,
+    Candidates,
+    GroupScore,
+    ImplicitColumns,
+    Included,
+    StoredColumns,
+    StoredGroups,
+)
 from daskfs.selectors.fgm.loss_weight import C_FACTORS, VALIDATION_SHARE, default_C
 from daskfs.selectors.fgm.passes import Passes, Stopping
 from daskfs.selectors.fgm.plan import (
@@ -73,7 +84,7 @@ from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, SolverSet
 from daskfs.selectors.fgm.standardising import Scaling, column_moments
 from daskfs.selectors.fgm.tasks import scored_in_place
 from daskfs.selectors.grouped import SelectsGroups
-from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.inputs import columns_of, seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import BLOCK_VALUES, MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -101,6 +112,10 @@ class FGM(SelectsGroups):
         "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
     fit_intercept : bool
         Whether there is an intercept. Without, columns are not centred.
+    always_include : array of int or str, optional
+        Columns, by number or name, that are in the model from the start, as covariates are: without a penalty, as the
+        intercept is, until the refit (`debias`). They are selected whatever else, and their groups with them, and count
+        among `n_features_to_select`.
     center : bool
         Whether columns are taken about their means; nothing is written, and sparse columns stay sparse.
     normalize : bool or "auto"
@@ -153,7 +168,7 @@ class FGM(SelectsGroups):
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, by `scores_`.
+        Columns, those always included and then the rest, both by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
         On the scale of the data.
@@ -223,6 +238,7 @@ class FGM(SelectsGroups):
     ] = "auto"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
+    always_include: Columns = None
     center: bool = True
     normalize: bool | Literal["auto"] = "auto"
     tol: Tolerance = 1e-3
@@ -244,6 +260,9 @@ class FGM(SelectsGroups):
             raise ConfigError("expected feature_groups or feature_map, found both", "feature_map", remedy)
         if self.feature_map is not None:
             map_of(self.feature_map)
+            if self.always_include is not None:
+                problem = "columns of the data are not among the features that a map makes of them"
+                raise ConfigError(problem, "always_include", "leave it out, or leave feature_map out")
         if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "excess"):
             name = "group_score" if self.counts == "groups" else "counts"
             raise ConfigError("has no effect without feature_groups", name, "leave it out")
@@ -251,7 +270,8 @@ class FGM(SelectsGroups):
     @property
     def is_nested(self) -> bool:
         """Whether passes select columns, as many as are asked for, and the refit gives their coefficients."""
-        plain = self.feature_groups is None and self.feature_map is None and self.validation is None
+        ways = self.feature_groups, self.feature_map, self.validation, self.always_include
+        plain = all(way is None for way in ways)
         return plain and self.debias and self.fit_intercept
 
     def _path_order(self, run: Run) -> np.ndarray:
@@ -262,7 +282,8 @@ class FGM(SelectsGroups):
         n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
         groups = self._planned_groups(shape)
         cost = self._cost(shape, limits, n_problems)
-        sizes = self._sizes(_units(shape.n_features, groups, cost))
+        included = self._included(shape.n_features, shape.names, groups)
+        sizes = self._sizes(included.taken_from(_units(shape.n_features, groups, cost)))
         n_passes = sizes.n_passes if self.n_features_to_select is None else -(-sizes.most // sizes.per_pass)
         n_scored = n_passes + self.certify
         refits, n_trials = self.debias and self.fit_intercept, len(C_FACTORS) if self.C == "validation" else 0
@@ -278,11 +299,38 @@ class FGM(SelectsGroups):
         sizes = shape.n_samples, shape.n_features, shape.itemsize, shape.n_entries, n_problems
         return map_of(self.feature_map).cost(*sizes, room, shape.names)
 
+    def _included(self, n_features: int, names: Names | None, groups: FeatureGroups | None) -> Included:
+        """Return the columns that are always included, with their groups; for a plan as many, where names are unknown.
+
+        Raises
+        ------
+        ConfigError
+            Groups overlap.
+        DataError
+            There is no such column.
+        """
+        if self.always_include is None:
+            return NOTHING
+        if groups is not None and groups.overlap:
+            problem = "of groups that overlap it is not said which of them a column brings"
+            raise ConfigError(problem, "always_include", "leave it out, or give groups that do not overlap")
+        asked = self.always_include
+        if names is None:  # it is known how many they are, and no more
+            asked = np.arange(min(n_features, np.size(np.asarray(asked, dtype=object))))
+        columns = columns_of(asked, n_features, names, "always_include")
+        if groups is None:
+            return Included(columns, columns)
+        group_of = np.empty(n_features, np.int64)
+        group_of[groups.members] = np.repeat(np.arange(groups.n_groups), groups.sizes)
+        wanted = np.unique(group_of[columns])
+        if names is None:
+            wanted = np.argsort(-groups.sizes, kind="stable")[: len(columns)]
+        return Included(*groups.columns_of(wanted))
+
     def _sizes(self, units: Units) -> Sizes:
         counts_columns = self.counts == "features"
-        n_to_select(
-            self.n_features_to_select, units.most_columns(units.n_units) if counts_columns else units.n_units, 1
-        )
+        n_units = units.n_units + units.included_units
+        n_to_select(self.n_features_to_select, units.most_columns(n_units) if counts_columns else n_units, 1)
         wanted = self.n_features_to_select, self.n_features_per_pass, self.max_passes
         return choose_sizes(*wanted, units, counts_columns)
 
@@ -330,10 +378,9 @@ class FGM(SelectsGroups):
         counts = matrix.entry_counts()
         known = replace(shape, names=matrix.names, n_entries=None if counts is None else int(counts.sum()))
         cost = self._cost(known, run.limits, n_problems)
-        sizes, scoring = (
-            self._sizes(_units(shape.n_features, groups, cost)),
-            scoring_of(cost, matrix.shape[0], n_problems),
-        )
+        included = self._included(shape.n_features, matrix.names, groups)
+        sizes = self._sizes(included.taken_from(_units(shape.n_features, groups, cost)))
+        scoring = scoring_of(cost, matrix.shape[0], n_problems)
         cut = cut_columns(shape, sizes, run.limits, way, n_problems, scoring)
         moments = column_moments(run, cut, weight, matrix.read_weight(slice(None)) is not None)
         is_centred = self.center and self.fit_intercept
@@ -348,8 +395,8 @@ class FGM(SelectsGroups):
             implicit = map_of(self.feature_map).over(matrix, given)
             return ImplicitColumns(run, cut, implicit, cost, scaling)
         if groups is None:
-            return StoredColumns(run, cut, scaling())
-        return StoredGroups(run, cut, scaling(), groups, self.group_score)
+            return StoredColumns(run, cut, scaling(), included)
+        return StoredGroups(run, cut, scaling(), groups, self.group_score, included)
 
     def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
         """Return a mask of the rows held out."""
@@ -389,7 +436,8 @@ class FGM(SelectsGroups):
         n_kept = n_kept_groups(y.size, dtype.itemsize)
         settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
         rows = new_rows(find_loss(self.loss_).code, y, share)
-        problem = RestrictedProblem(rows, len(y), settings, sizes.most_columns, dtype)
+        problem = RestrictedProblem(rows, len(y), settings, sizes.held_columns, dtype)
+        candidates.include(problem, weight)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None
         counts_columns = self.counts == "features"
         stopping = Stopping(self.n_features_to_select, self.tol, held_out_weight, self.patience, counts_columns)
@@ -398,16 +446,19 @@ class FGM(SelectsGroups):
     def _take(self, passes: Passes) -> None:
         """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
         features, standardised = passes.selected()
-        self._entered = np.array([*dict.fromkeys(passes.problem.members.tolist())], dtype=np.int64)
+        entered, included = passes.problem.members.tolist(), passes.problem.included
+        self._entered = np.array([*dict.fromkeys([*included.tolist(), *entered])], dtype=np.int64)
         centre, inverse = passes.problem.scaling_of(features)
         coef = standardised * inverse
-        intercept = passes.problem.shift - (centre * coef).sum(axis=1)
+        intercept = passes.problem.intercept - (centre * coef).sum(axis=1)
         scores = np.abs(standardised[0]) if len(coef) == 1 else np.sqrt((standardised**2).sum(axis=0))
         fit = (scores, coef[0], intercept[0]) if len(coef) == 1 else (scores, coef, intercept)
         if isinstance(passes.candidates, ImplicitColumns):
             self._set_made(passes.candidates.implicit.made(features), *fit)
         else:
             self._set_selection(features, *fit)
+            is_free = ~np.isin(self.selected_, included)
+            self.selected_ = self.selected_[np.argsort(is_free, kind="stable")]
         self.n_passes_ = passes.candidates.n_passes
         self.dual_gap_ = passes.gap
 
@@ -449,6 +500,8 @@ class FGM(SelectsGroups):
             notes.append(
                 f"{n_zero} of the selected features got no coefficient: C = {self.C_:.3g} is too small for them"
             )
+        if len(passes.problem.included):
+            notes.append(f"{len(passes.problem.included)} of them were always included, without a penalty")
         if self.C is None:
             notes.append(f"C = {self.C_:.3g} was chosen from the number of rows and the variance of the columns")
         if self.C == "validation":
@@ -478,7 +531,7 @@ class FGM(SelectsGroups):
         places = features if self.made_ is None else np.argsort(self.selected_)
         self.coef_[..., places] = coef if len(y) > 1 else coef[0]
         self.intercept_ = intercept if len(y) > 1 else float(intercept[0])
-        fitted = problem.predictions().reshape(len(y), -1) + problem.shift[:, None]
+        fitted = problem.fitted()
         refitted = np.empty_like(fitted)
         for start, stop in pieces_of(columns.shape[1], max(1, BLOCK_VALUES // max(1, len(kept)))):
             refitted[:, start:stop] = coef @ columns[kept, start:stop].astype(np.float64) + intercept[:, None]

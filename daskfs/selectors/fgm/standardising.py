@@ -91,6 +91,10 @@ class Scaling:
         np.square(variance, out=variance)
         return cls(mean if is_centred else np.zeros(len(mean)), inverse, variance, n_mostly_zero)
 
+    def leave_out(self, columns: np.ndarray) -> None:
+        """Let columns say nothing: their scores are 0."""
+        self.inverse[columns], self.variance[columns] = 0.0, 0.0
+
     def of_blocks(self, blocks: list[ColumnRange]) -> list[ColumnRange]:
         """Return blocks of columns with what standardises them."""
         spans = [slice(block.start, block.stop) for block in blocks]
