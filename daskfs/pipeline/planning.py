@@ -7,7 +7,7 @@ of sizes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -38,6 +38,7 @@ from daskfs.pipeline.rereading import (
     times_decoded,
 )
 from daskfs.pipeline.selections import key_of_n_features
+from daskfs.selectors.inputs import columns_of
 from daskfs.selectors.shared.budget import Budget
 from daskfs.selectors.shared.refit import BLOCK_VALUES
 from daskfs.selectors.shared.work import Grid, Work
@@ -207,10 +208,13 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
         _check_target(store.target_names, str(pipeline.store_path))
         _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
         check_sizes(pipeline, store.shape[1])
+        _check_included(pipeline, store.names)
     elif source is not None:
         _check_target(source.target_names, "source")
         _check_split(pipeline.split, source.label_names, "source")
         check_sizes(pipeline, source.estimate_shape()[1])
+    if source is not None:
+        _check_included_of(pipeline, source)
     return source
 
 
@@ -228,6 +232,24 @@ def check_sizes(pipeline: Pipeline, n_features: int) -> None:
                     f"select.{key} ({label})",
                     f"ask for at most {n_features:,}",
                 )
+
+
+def _check_included(pipeline: Pipeline, names: Names, may_come: Callable[[int | str], bool] = lambda _: False) -> None:
+    """Refuse to always include columns that are not there; of those that `may_come` it is open."""
+    for label, selection in pipeline.selections.items():
+        asked = [one for one in getattr(selection, "always_include", None) or () if not may_come(one)]
+        columns_of(asked, len(names), names, f"select.always_include ({label})")
+
+
+def _check_included_of(pipeline: Pipeline, source: Source) -> None:
+    """Refuse the same of a source, as far as its columns are known before it is read."""
+    if all(getattr(one, "always_include", None) is None for one in pipeline.selections.values()):
+        return
+    estimated = source.estimate_columns()
+    names = source.feature_names if estimated is None else estimated[0]
+    if names:  # sparse sources have none before they are read
+        known = Names(len(names), np.array(names, dtype=object))
+        _check_included(pipeline, known, lambda one: estimated is not None and source.may_have(one))
 
 
 def _check_split(split: Split | None, label_names: Any, where: str) -> None:

@@ -167,6 +167,10 @@ class Source(ABC):
         """Return the features' names and `table_columns` without reading the whole table; None: no table."""
         return None
 
+    def may_have(self, feature: int | str) -> bool:
+        """Return whether a feature of this number or name may come, that `estimate_columns` does not know of."""
+        return False
+
     @property
     def held_nbytes(self) -> int:
         """Bytes of what is held of names and the like, beside blocks, where they grow with the source."""

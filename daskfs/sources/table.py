@@ -289,6 +289,13 @@ class TableSource(Source):
         """Return the features' names and `table_columns` from the first batch of the table."""
         return self._features(self._first_encoders), self._several(self._first_encoders)
 
+    def may_have(self, feature: int | str) -> bool:
+        """Return whether a category or year of rows after the first batch may bring the feature."""
+        if "survey" in self.__dict__:
+            return False
+        begins = tuple(f"{name}{sign}" for name in self.named("feature") for sign in "=.")
+        return isinstance(feature, int) or feature.startswith(begins)
+
     @property
     def _first_encoders(self) -> dict[str, Encoder]:
         """Those of the table where it has been read, else of its first batch."""
