@@ -249,12 +249,14 @@ def _fgm() -> Iterator[Variant]:
         "certified": {"certify": True},
         "debiased": {"debias": True},
         "not-normalised": {"normalize": False},
+        "always-include": {"always_include": [1, 7]},
     }
     yield from _variants("fgm", two, variants, target="classes")
     yield from _variants("fgm", two, {"squared-of-numbers": {"loss": "squared"}})
     three = {f"three-{loss}": {"loss": loss} for loss in losses[:2]}
     yield from _variants("fgm", two, three, target="three classes")
-    yield from _variants("fgm", two, {"weighted": {}}, weighted=True)
+    included = {"weighted-always-include": {"always_include": [3], "loss": "squared", "solver": "exact"}}
+    yield from _variants("fgm", two, {"weighted": {}, **included}, weighted=True)
     groups = {"one": [0, 7, 8], "two": list(range(10, 20)), "overlapping": [2, 10]}
     in_groups = {"n_features_to_select": 4, "feature_groups": groups}
     several = two | in_groups | {"certify": True}
@@ -276,12 +278,14 @@ def _fgm() -> Iterator[Variant]:
         "refit": {"refit": "ridge"},
         **{f"certified-{loss}": {"loss": loss, "certify": True} for loss in losses[1:]},
         "intersection": {"n_features_to_select": 3, "feature_map": "histogram_intersection"},
+        "always-include-groups": several | {"feature_groups": {"one": [0, 7, 8]}, "always_include": [3, 7]},
     }
     yield from _variants("fgm", two, variants, target="classes", **NOT_GOLDEN)
     tree = {"all": {"low": [0, 1, 2], "high": {"odd": [3, 5], "even": [4, 6]}}}
     variants = {
         "tree": several | {"feature_groups": tree, "group_score": "mean", "loss": "logistic"},
         "gaussian": {"n_features_to_select": 3, "feature_map": "additive_gaussian"},
+        "always-include-three": {"always_include": [1, 7], "loss": "logistic"},
     }
     yield from _variants("fgm", two, variants, target="three classes", **NOT_GOLDEN)
     yield from _variants("active_set", common, {"": {}, **_losses("logistic", "squared")}, target="classes")

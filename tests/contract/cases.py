@@ -27,7 +27,7 @@ WAYS = {
     "async_online_substitution": ["os-logistic"],
     "fgm": [
         *("certified", "three-squared_hinge", "three-logistic", "groups", "groups-counted-in-columns"),
-        *("pairs", "pairs-three-classes"),
+        *("pairs", "pairs-three-classes", "always-include", "weighted-always-include"),
     ],
     "mission": ["multinomial", "few-buckets", "sgd-refit", "replicas", "paper-squared", "paper-multinomial"],
     "group_lasso": ["bcd-squared_hinge", "fista-squared", "single-columns"],

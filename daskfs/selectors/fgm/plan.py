@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs.errors import ConfigError
 from daskfs.feature_maps.base import MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.fgm.mkl import mkl_nbytes
@@ -102,9 +102,7 @@ def choose_sizes(
     Raises
     ------
     ConfigError
-        So many passes are too few for so many features.
-    DataError
-        More are always included than are wanted.
+        So many passes are too few for so many features, or more are always included than are wanted.
     """
     included = units.included_columns
     if wanted is None:
@@ -114,7 +112,7 @@ def choose_sizes(
     counted = included if counts_columns else units.included_units
     if counted > wanted:
         problem = f"expected at most {wanted} of what n_features_to_select counts, found {counted}"
-        raise DataError(problem, "always_include", "raise n_features_to_select")
+        raise ConfigError(problem, "always_include", "raise n_features_to_select")
     wanted -= counted
     most = max(min(wanted, 1), units.most_units(wanted)) if counts_columns else wanted
     least = max(1, -(-most // (max_passes or PASSES_TO_COUNT)))
