@@ -105,7 +105,8 @@ class SelectionCV(MetaSelector):
         return self._search.plan(self._recipe_of(shape.n_samples, shape.n_features), shape, limits)
 
     def _recipe_of(self, n_samples: int, n_features: int) -> Recipe:
-        is_asked, largest = SIZE in self.selector_._parameter_owners, self._search.sizes_of(n_samples, n_features)[-1]
+        is_asked, included = SIZE in self.selector_._parameter_owners, getattr(self.selector_, "always_include", None)
+        largest = self._search.sizes_of(n_samples, n_features, included)[-1]
         return Recipe.of(self.selector_, **({SIZE: largest} if is_asked else {}))
 
     def _fit(self, run: Run) -> None:

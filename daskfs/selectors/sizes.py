@@ -117,7 +117,7 @@ class FitsSizes(Refits, metaclass=ABCMeta):
     def _fit_chosen_size(self, run: Run) -> None:
         """Select as many features as cross-validation says."""
         search, rows, seed = SizeSearch.of(getattr(self, SIZE)), run.over(weighted_rows(run.matrix)), self._seed
-        largest = search.sizes_of(*rows.matrix.shape)[-1]
+        largest = search.sizes_of(*rows.matrix.shape, getattr(self, "always_include", None))[-1]
         recipe = Recipe.of(self, n_features_to_select=largest, random_state=seed)
         found = search.fit(rows, recipe, self.loss_, seed)
         kept = {*self._parameter_owners, "is_silent"}
@@ -139,7 +139,8 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         """Return the plan of a fit, of the size that is asked for or of the choice of one, and of a refit."""
         if self._chooses_size:
             search = SizeSearch.of(getattr(self, SIZE))
-            largest = search.sizes_of(shape.n_samples, shape.n_features)[-1]
+            included = getattr(self, "always_include", None)
+            largest = search.sizes_of(shape.n_samples, shape.n_features, included)[-1]
             found = search.plan(Recipe.of(self, n_features_to_select=largest), shape, limits)
         else:
             found, largest = self._plan(shape, limits), self._n_asked or 0

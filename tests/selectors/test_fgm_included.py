@@ -7,8 +7,10 @@ import pytest
 import scipy.optimize
 import scipy.special
 
+from daskfs import OnlineSubstitution
 from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.model_selection import SelectionCV
 from daskfs.pipeline.folder import Checkpoint
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem
 from daskfs.selectors.fgm.selector import FGM
@@ -168,13 +170,18 @@ def test_other_options_take_them_too():
         assert 7 in selector.selected_
 
 
-def test_a_path_holds_them_in_each_of_its_models():
-    from daskfs.model_selection import SelectionCV
-
+@pytest.mark.parametrize("kind", [FGM, OnlineSubstitution])
+def test_a_path_begins_with_them_alone(kind):
     X, y, _ = cohort("squared")
-    search = SelectionCV(FGM(n_features_to_select=6, always_include=COVARIATES), sizes=[3, 5, 8], cv=3).fit(X, y)
-    assert set(COVARIATES) <= set(search.selected_)
-    assert not FGM(6, always_include=COVARIATES).is_nested
+    for search in (
+        kind("cv", always_include=COVARIATES).fit(X, y),
+        SelectionCV(kind(always_include=COVARIATES), cv=3).fit(X, y),
+        SelectionCV(kind(always_include=COVARIATES), cv=3, sizes=[3, 6, 9]).fit(X, y),
+    ):
+        assert set(COVARIATES) <= set(search.selected_)
+        assert len(search.selected_) == search.n_features_to_select_ > 3
+        assert search.cv_results_["n_features_to_select"][0] == 3
+    assert search.cv_results_["n_features_to_select"].tolist() == [3, 6, 9]
 
 
 @pytest.mark.parametrize("given", [np.arange(40) // 2, {"ages": [5, 6, 7], "low": [0, 1, 2]}])

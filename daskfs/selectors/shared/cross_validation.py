@@ -210,10 +210,14 @@ class SizeSearch:
         if self.groups is not None and self.order == "time":
             raise ConfigError("has no effect with order='time'", "groups", "leave one of them out, or pass a splitter")
 
-    def sizes_of(self, n_samples: int, n_features: int) -> list[int]:
-        """Return the sizes, of which no more can be selected than there are features."""
+    def sizes_of(self, n_samples: int, n_features: int, always_include: Any = None) -> list[int]:
+        """Return the sizes, of which no more can be selected than there are features.
+
+        Those by default begin with the columns that are always included, where a selector has such.
+        """
         if self.sizes is None:
-            return default_sizes(n_samples, n_features)
+            least = 0 if always_include is None else np.asarray(always_include, dtype=object).size
+            return sorted({max(size, least) for size in default_sizes(n_samples, n_features)})
         return sorted({min(int(size), n_features) for size in self.sizes})
 
     @property
@@ -223,7 +227,7 @@ class SizeSearch:
 
     def plan(self, recipe: Recipe, shape: DataShape, limits: Limits) -> SelectorPlan:
         """Return what cross-validation of a path will read and hold: see `fit`."""
-        sizes = self.sizes_of(shape.n_samples, shape.n_features)
+        sizes = self.sizes_of(shape.n_samples, shape.n_features, recipe.parameters.get("always_include"))
         return plan_sizes(recipe, shape, limits, sizes, self.n_folds, self._whose)
 
     @property
@@ -245,7 +249,8 @@ class SizeSearch:
         """
         metric = self.metric or default_metric(loss)
         check_metric(metric, loss)
-        sizes, is_classifier = self.sizes_of(*run.matrix.shape), find_loss(loss).is_classifier
+        sizes = self.sizes_of(*run.matrix.shape, recipe.parameters.get("always_include"))
+        is_classifier = find_loss(loss).is_classifier
         folds = folds_of(run.matrix, is_classifier, self.cv, self._groups_of(run.matrix), self.order, seed)
         curve = size_curve(run, recipe, sizes, folds, metric)
         place = curve.chosen(self.rule)
