@@ -19,7 +19,7 @@ from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns
 from daskfs.matrix.buffers import block_length
 from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.names import Names
-from daskfs.matrix.split import rows_to_test
+from daskfs.matrix.split import row_groups, rows_to_test
 from daskfs.matrix.streaming import (
     MatrixBlocks,
     as_dask_array,
@@ -231,7 +231,33 @@ class Matrix(ABC):
         """Return the same rows and columns, the columns with weights."""
         return WeighedColumns(self, column_weights)
 
-    def split(self, test: Any = 0.2, by: str = "random", random_state: int | None = 0) -> tuple[RowView, RowView]:
+    def row_groups(self, groups: Any) -> np.ndarray:
+        """Return of every row the number of its group, of rows that belong together.
+
+        Parameters
+        ----------
+        groups : str or array of shape (n_source_rows,)
+            The name of an id or split column, "fid" for the families of PLINK's files, or a label for each row of the
+            source. Rows without a label in the column are each alone, and so are those of family 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int64
+            Groups are numbered as they first come in the source, so that what is drawn of them does not depend on what
+            they are called, nor on how a store is laid out.
+
+        Raises
+        ------
+        ConfigError
+            No such column.
+        DataError
+            Fewer labels than rows.
+        """
+        return row_groups(groups, self.shape[0], self.source_rows, self.labels)
+
+    def split(
+        self, test: Any = 0.2, by: str = "random", random_state: int | None = 0, groups: Any = None
+    ) -> tuple[RowView, RowView]:
         """Split the rows in two, for training and for testing; nothing is read.
 
         Parameters
@@ -244,6 +270,9 @@ class Matrix(ABC):
             the source; anything else names a column of role 'split'.
         random_state : int, optional
             Seed of the random split.
+        groups : str or array of shape (n_source_rows,), optional
+            Rows that belong together lie on one side: see `row_groups`. With "random"; groups are drawn until they have
+            a share of `test` of the rows, or more.
 
         Returns
         -------
@@ -254,7 +283,7 @@ class Matrix(ABC):
         ConfigError
             A share outside (0, 1), an unknown column, or a split that leaves one side empty.
         """
-        is_test = rows_to_test(self.shape[0], self.source_rows, self.labels, test, by, random_state)
+        is_test = rows_to_test(self.shape[0], self.source_rows, self.labels, test, by, random_state, groups)
         return self.take(~is_test), self.take(is_test)
 
     def row_blocks(

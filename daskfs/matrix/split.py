@@ -1,4 +1,4 @@
-"""Which rows are kept to test on."""
+"""Which rows are kept to test on, and which belong together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,68 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, DataError
+
+FAMILIES, NO_FAMILY = "fid", "0"
+"""PLINK's column of families, and what stands there of a sample that has none."""
+
+
+def row_groups(
+    groups: Any, n_samples: int, source_rows: np.ndarray | None, labels: Callable[[str], np.ndarray]
+) -> np.ndarray:
+    """Return the number of the group of each row: see `daskfs.matrix.base.Matrix.row_groups`.
+
+    Parameters
+    ----------
+    groups : str or array of shape (n_source_rows,)
+    n_samples, source_rows, labels : as in `rows_to_test`
+
+    Raises
+    ------
+    ConfigError
+        No such column.
+    DataError
+        Fewer labels than rows.
+    """
+    if isinstance(groups, str):
+        values = np.asarray(labels(groups)).astype(str)
+        is_alone = (values == "") | ((values == NO_FAMILY) & (groups == FAMILIES))
+    else:
+        values = np.asarray(groups)
+        n_needed = n_samples if source_rows is None else int(source_rows.max()) + 1
+        if values.ndim != 1 or len(values) < n_needed:
+            problem = f"expected a label for each of {n_needed:,} rows, found shape {values.shape}"
+            raise DataError(problem, "groups", "give one for each row of the source")
+        values = values[:n_samples] if source_rows is None else values[source_rows]
+        is_alone = np.zeros(n_samples, dtype=bool)
+    numbers = np.unique(values, return_inverse=True)[1].ravel()
+    numbers[is_alone] = n_samples + np.flatnonzero(is_alone)
+    in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
+    _, first, place = np.unique(numbers[in_source_order], return_index=True, return_inverse=True)
+    found = np.empty(n_samples, np.int64)
+    found[in_source_order] = np.argsort(np.argsort(first))[place]
+    return found
+
+
+def in_whole_groups(groups: np.ndarray, n_wanted: int, rng: np.random.Generator) -> np.ndarray:
+    """Return a mask of the rows of groups that are drawn at random until they have as many rows as wanted, or more.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,), int64
+    n_wanted : int
+    rng : numpy Generator
+
+    Examples
+    --------
+    >>> in_whole_groups(np.array([0, 0, 1, 1, 2, 2]), 3, np.random.default_rng(0)).tolist()
+    [False, False, True, True, True, True]
+    """
+    numbers, of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    drawn = rng.permutation(len(numbers))
+    is_drawn = np.zeros(len(numbers), dtype=bool)
+    is_drawn[drawn[: int(np.searchsorted(np.cumsum(sizes[drawn]), n_wanted)) + 1]] = True
+    return is_drawn[of_row.ravel()]
 
 
 def rows_to_test(
@@ -18,6 +79,7 @@ def rows_to_test(
     test: Any,
     by: str,
     random_state: int | None,
+    groups: Any = None,
 ) -> np.ndarray:
     """Return a mask of the rows to test on: see `daskfs.matrix.base.Matrix.split`.
 
@@ -28,19 +90,24 @@ def rows_to_test(
         Row of the source of each row; None: the same order.
     labels : callable
         Returns the values of a column.
-    test, by, random_state : see `Matrix.split`
+    test, by, random_state, groups : see `Matrix.split`
 
     Raises
     ------
     ConfigError
         A share outside (0, 1), an unknown column, or a split that leaves one side empty.
     """
+    if groups is not None and by != "random":
+        raise ConfigError(f"whole groups are drawn at random, not by {by!r}", "split.groups", "leave one of them out")
     if by in ("random", "order"):
         in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
         is_test = np.zeros(n_samples, dtype=bool)
         n_test = math.ceil(_proportion(test) * n_samples)
         chosen = np.arange(n_samples - n_test, n_samples)
-        if by == "random":
+        if groups is not None:
+            numbers = row_groups(groups, n_samples, source_rows, labels)[in_source_order]
+            chosen = in_whole_groups(numbers, n_test, np.random.default_rng(random_state))
+        elif by == "random":
             chosen = np.random.default_rng(random_state).permutation(n_samples)[:n_test]
         is_test[in_source_order[chosen]] = True
     else:
@@ -51,7 +118,7 @@ def rows_to_test(
         raise ConfigError(
             f"expected rows on both sides, found {n_samples - n_test} for training and {n_test} for testing",
             "split",
-            "change split.test",
+            "change split.test" if groups is None else "change split.test, or leave split.groups out",
         )
     return is_test
 

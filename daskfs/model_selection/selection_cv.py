@@ -43,7 +43,8 @@ class SelectionCV(MetaSelector):
         classes the log loss where there are probabilities, else the accuracy.
     groups : array of shape (n_samples,) or str, optional
         Rows that belong together (a patient's, a thread's) lie in one fold: a label for each row of the source, or the
-        name of a column of the store that is no feature (role id or split). Random folds would be too hopeful there.
+        name of a column of the store that is no feature (role id or split; "fid" of PLINK's files: families). Random
+        folds would be too hopeful there.
     order : {"random", "time"}
         "time": each fold is judged on rows later than those that it is fitted on, in the order of the source.
     random_state : int, RandomState or None

@@ -20,8 +20,10 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Gt, Lt
 
-from daskfs.errors import Caution, Suspicion
+from daskfs.errors import Caution, ConfigError, Suspicion
+from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
+from daskfs.parameters import RowGroups
 from daskfs.result import TABLE_COLUMNS, SelectionResult, coefficient_norm
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.inputs import seed_of
@@ -44,6 +46,9 @@ class SplitInference(MetaSelector):
         Of the intervals.
     share : float
         Of the rows that select; the others estimate.
+    groups : array of shape (n_samples,) or str, optional
+        Rows that belong together are on one side: a label for each row of the source, or the name of a column of the
+        store that is no feature (role id or split; "fid" of PLINK's files: families).
 
     Attributes
     ----------
@@ -80,6 +85,7 @@ class SplitInference(MetaSelector):
 
     level: Annotated[float, Gt(0.0), Lt(1.0)] = 0.95
     share: Annotated[float, Gt(0.0), Lt(1.0)] = 0.5
+    groups: RowGroups = None
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_select = max(2, round(self.share * shape.n_samples))
@@ -91,7 +97,15 @@ class SplitInference(MetaSelector):
         matrix = weighted_rows(run.matrix)
         n_samples = matrix.shape[0]
         n_select = min(max(2, round(self.share * n_samples)), n_samples - 2)
-        drawn = np.random.default_rng(seed_of(self.random_state)).permutation(n_samples)
+        rng = np.random.default_rng(seed_of(self.random_state))
+        if self.groups is None:
+            drawn = rng.permutation(n_samples)
+        else:
+            selects = in_whole_groups(matrix.row_groups(self.groups), n_select, rng)
+            drawn, n_select = np.argsort(~selects, kind="stable"), int(selects.sum())
+            if n_select > n_samples - 2:
+                problem = f"expected groups of rows on both sides, found {n_samples - n_select} rows to estimate from"
+                raise ConfigError(problem, "groups", "leave it out, or take a smaller share")
         to_select, to_estimate = (matrix.take(np.sort(rows)) for rows in np.split(drawn, [n_select]))
         if self.is_silent:
             self.selector_ = self.recipe.make()

@@ -31,10 +31,11 @@ from daskfs.errors import Caution, ConfigError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.column_weights import ColumnWeights
+from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
 from daskfs.model_selection.error_bounds import Assumption, expected_false_selections, largest_n_selected
 from daskfs.model_selection.stability_index import StabilityIndex, stability_index
-from daskfs.parameters import Count, Positive, PositiveShare
+from daskfs.parameters import Count, Positive, PositiveShare, RowGroups
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.message.plan import choose_n_subsets
@@ -62,6 +63,8 @@ class Half:
     by_class: bool
     weakness: float | None = None
     """Least weight of a column: see `StabilitySelection`."""
+    groups: Any = None
+    """Of the rows: see `StabilitySelection`."""
 
     @property
     def name(self) -> str:
@@ -72,14 +75,30 @@ class Half:
         """Return these rows, a view, and weights of columns of their own; rows of weight zero are in neither half."""
         weight = matrix.read_weight(slice(None))
         rows = np.arange(matrix.shape[0]) if weight is None else np.flatnonzero(weight > 0.0)
-        strata = [rows]
+        classes = np.zeros(len(rows), np.int64)
         if self.by_class:
-            y = np.asarray(matrix.read_target(slice(None)))[rows]
-            strata = [rows[y == label] for label in np.unique(y)]
+            classes = np.unique(np.asarray(matrix.read_target(slice(None)))[rows], return_inverse=True)[1].ravel()
+        groups = (
+            None if self.groups is None else np.unique(matrix.row_groups(self.groups)[rows], return_inverse=True)[1]
+        )
+        if groups is not None:  # a group counts as of the class that most of its rows have
+            table = np.zeros((int(groups.max()) + 1, int(classes.max()) + 1), np.int64)
+            np.add.at(table, (groups, classes), 1)
+            classes = table.argmax(axis=1)[groups]
         rng, taken = np.random.default_rng([self.seed, self.pair]), []
-        for stratum in strata:
-            drawn, half = rng.permutation(stratum), len(stratum) // 2
-            taken.append(drawn[half : 2 * half] if self.is_second else drawn[:half])
+        for label in np.unique(classes):
+            stratum = rows[classes == label]
+            half = len(stratum) // 2
+            if groups is not None:
+                is_first = in_whole_groups(groups[classes == label], half, rng)
+                taken.append(stratum[is_first != self.is_second])
+            else:
+                drawn = rng.permutation(stratum)
+                taken.append(drawn[half : 2 * half] if self.is_second else drawn[:half])
+        if not sum(map(len, taken)):
+            raise ConfigError(
+                "expected several groups of rows, found one", "groups", "leave it out, or name other groups"
+            )
         found = matrix.take(np.sort(np.concatenate(taken)))
         if self.weakness is None:
             return found
@@ -141,6 +160,10 @@ class StabilitySelection(MetaSelector):
         between `weakness` and 1, which its standardised values are multiplied by; an l1 penalty is divided by it. Of
         columns that stand in for each other not always the same one is then selected. For selectors that compare
         coefficients or gradients of columns, not for feature groups or maps.
+    groups : array of shape (n_samples,) or str, optional
+        Rows that belong together (a patient's, a family's) lie in one half: a label for each row of the source, or the
+        name of a column of the store that is no feature (role id or split; "fid" of PLINK's files: families). Halves
+        that have relatives in common would agree too often. Not of MESSAGE's own subsets.
 
     Attributes
     ----------
@@ -191,11 +214,14 @@ class StabilitySelection(MetaSelector):
     assumption: Literal["r-concave", "unimodal", "none"] = "r-concave"
     subsamples: Literal["auto", "halves", "own"] = "auto"
     weakness: PositiveShare | None = None
+    groups: RowGroups = None
 
     def _check_combination(self) -> None:
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
             raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
+        if self.subsamples == "own" and self.groups is not None:
+            raise ConfigError("are of halves, not of MESSAGE's subsets", "groups", "leave out subsamples")
         if self.weakness is not None:
             self._check_weakness()
 
@@ -214,13 +240,20 @@ class StabilitySelection(MetaSelector):
         if self._takes_own(shape.n_samples, shape.n_features):
             return plan_samples(self.recipe, shape, limits, 1, "its own subsets vote")
         what = f"{self.n_pairs} pairs of halves of the rows"
+        if self.groups is not None:
+            what += " in whole groups"
         if self.weakness is not None:
             what += f", columns weighed at random from {self.weakness:g} to 1"
         return plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
 
     def _takes_own(self, n_samples: int, n_features: int) -> bool:
         """Return whether the subsets of MESSAGE are the subsamples."""
-        if self.subsamples == "halves" or self.weakness is not None or not _votes_on_columns(self.selector_):
+        if (
+            self.subsamples == "halves"
+            or self.weakness is not None
+            or self.groups is not None
+            or not _votes_on_columns(self.selector_)
+        ):
             return False
         given: Any = self.selector_
         n_subsets = choose_n_subsets(n_samples, n_features, given.n_subsets, given.subset_size)
@@ -258,7 +291,8 @@ class StabilitySelection(MetaSelector):
         """Steps 1 and 2."""
         seed, by_class = seed_of(self.random_state) or 0, find_loss(self.loss_).is_classifier
         pairs = range(self.n_pairs)
-        halves = [Half(seed, pair, second, by_class, self.weakness) for pair in pairs for second in (False, True)]
+        how = by_class, self.weakness, self.groups
+        halves = [Half(seed, pair, second, *how) for pair in pairs for second in (False, True)]
         p = run.matrix.shape[1]
         answers = on_samples(run, "halves", selected_on, self._recipe(p), halves)
         sets = [one["columns"] for one in answers]

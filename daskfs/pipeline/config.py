@@ -112,6 +112,10 @@ class Split(Section):
     )
     by: str = Field(default="random", description="random, order, or the name of a column of role split")
     random_state: Seed = 0
+    groups: str | None = Field(
+        default=None,
+        description="column (role id or split; fid of PLINK's files: families) whose rows of one value are on one side",
+    )
 
     @model_validator(mode="after")
     def _share_of_rows(self) -> Split:
@@ -121,6 +125,8 @@ class Split(Section):
                 f"test: expected a proportion between 0 and 1, found {self.test!r}; "
                 "write `split: null` to train on every row"
             )
+        if self.groups is not None and self.by != "random":
+            raise ValueError(f"groups: whole groups are drawn at random, found by: {self.by}; leave one of them out")
         return self
 
     @property
@@ -129,6 +135,7 @@ class Split(Section):
         if self.by not in ("random", "order"):
             return f"rows whose {self.by!r} is {self.test}"
         how = f"drawn at random, seed {self.random_state}" if self.by == "random" else "the last of the source"
+        how += f", in whole groups of {self.groups!r}" if self.groups is not None else ""
         return f"{self.test:.0%} of the rows, {how}"
 
 

@@ -207,11 +207,13 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
         store = open_store(pipeline.store_path)
         _check_target(store.target_names, str(pipeline.store_path))
         _check_split(pipeline.split, store.label_names, str(pipeline.store_path))
+        _check_groups(pipeline, store.label_names)
         check_sizes(pipeline, store.shape[1])
         _check_included(pipeline, store.names)
     elif source is not None:
         _check_target(source.target_names, "source")
         _check_split(pipeline.split, source.label_names, "source")
+        _check_groups(pipeline, source.label_names)
         check_sizes(pipeline, source.estimate_shape()[1])
     if source is not None:
         _check_included_of(pipeline, source)
@@ -261,6 +263,24 @@ def _check_split(split: Split | None, label_names: Any, where: str) -> None:
         where,
         "give it such a role in the table schema, or split by random or order",
     )
+
+
+def _check_groups(pipeline: Pipeline, label_names: Any) -> None:
+    """Refuse groups of rows by columns that are not there."""
+    about = {"stability": pipeline.stability, "split_inference": pipeline.split_inference, "split": pipeline.split}
+    asked = {f"{section}.groups": getattr(found, "groups", None) for section, found in about.items()}
+    for label, selection in pipeline.selections.items():
+        size = getattr(selection, "n_features_to_select", None)
+        found = size.get("groups") if isinstance(size, Mapping) else getattr(size, "groups", None)
+        asked[f"select.n_features_to_select.groups ({label})"] = found
+    for where, name in asked.items():
+        if name is not None and name not in label_names:
+            raise ConfigError(
+                f"no column {name!r} with role split or id{did_you_mean(name, label_names)}; "
+                f"there are: {', '.join(label_names) or 'none'}",
+                where,
+                "give it such a role in the table schema, or leave groups out",
+            )
 
 
 def _check_target(target_names: Any, where: str) -> None:

@@ -356,7 +356,7 @@ class _Run:
         retested: Predicted | None = None
         if pipeline.split is not None:
             split = pipeline.split
-            train, test = store.split(split.test, by=split.by, random_state=split.random_state)
+            train, test = store.split(split.test, by=split.by, random_state=split.random_state, groups=split.groups)
         selector = pipeline.selections[label].make_selector(self.plan.available_nbytes)
         selector.fit_matrix(train, workers=workers, progress=steps, checkpoint=self.folder.checkpoint.part(label))
         result: SelectionResult = selector.result_

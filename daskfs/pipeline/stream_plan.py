@@ -28,6 +28,9 @@ def check_stream(pipeline: Pipeline) -> SparseSource:
     if split is not None and split.by != "random" and split.by not in source.label_names:
         problem = f"rows of a stream cannot be split by {split.by!r}"
         raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
+    if split is not None and split.groups is not None:
+        problem = "rows of a stream are split as they pass by, each by itself"
+        raise ConfigError(problem, "split.groups", "leave it out, or leave `store: none` out")
     return source
 
 

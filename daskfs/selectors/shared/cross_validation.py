@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError, PlanError
+from daskfs.errors import ConfigError, PlanError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -251,25 +251,13 @@ class SizeSearch:
         check_metric(metric, loss)
         sizes = self.sizes_of(*run.matrix.shape, recipe.parameters.get("always_include"))
         is_classifier = find_loss(loss).is_classifier
-        folds = folds_of(run.matrix, is_classifier, self.cv, self._groups_of(run.matrix), self.order, seed)
+        groups = None if self.groups is None else run.matrix.row_groups(self.groups)
+        folds = folds_of(run.matrix, is_classifier, self.cv, groups, self.order, seed)
         curve = size_curve(run, recipe, sizes, folds, metric)
         place = curve.chosen(self.rule)
         selector = recipe.make()
         path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
         return Found(selector.fit_path(run.within("all"), path)[0], curve, place, self)
-
-    def _groups_of(self, matrix: Matrix) -> np.ndarray | None:
-        """Return the group of every row of a matrix."""
-        if self.groups is None:
-            return None
-        if isinstance(self.groups, str):
-            return np.asarray(matrix.labels(self.groups))
-        values, rows = np.asarray(self.groups), matrix.source_rows
-        n_needed = matrix.shape[0] if rows is None else int(rows.max()) + 1
-        if values.ndim != 1 or len(values) < n_needed:
-            problem = f"expected a label for each of {n_needed:,} rows, found shape {values.shape}"
-            raise DataError(problem, "groups", "give one for each row of the source")
-        return values if rows is None else values[rows]
 
     def words(self) -> dict[str, Any]:
         """Return it as a result has it: of groups and a splitter what they are, not every row."""
