@@ -140,7 +140,7 @@ TOPICS: dict[str, Topic] = {
             "matrix.passing",
             "matrix.names",
             "selectors.from_blocks",
-            "selectors.shared.cross_validation:DataError",
+            "matrix.split:DataError",
             "selectors.opening",
             "store.row_vectors",
             "store.writer:DataError",

@@ -165,8 +165,8 @@ def test_split_inference_estimates_from_other_families():
     [
         (lambda X, y: StabilitySelection(FGM(2), groups=np.zeros(60)).fit(X, y), ConfigError, "parameters", "groups"),
         (lambda X, y: SplitInference(FGM(2), groups=np.zeros(60)).fit(X, y), ConfigError, "parameters", "groups"),
-        (lambda X, y: StabilitySelection(FGM(2), groups=np.zeros(7)).fit(X, y), DataError, "parameters", "groups"),
-        (lambda X, y: SelectionCV(FGM(2), groups=np.zeros(7)).fit(X, y), DataError, "parameters", "groups"),
+        (lambda X, y: StabilitySelection(FGM(2), groups=np.zeros(7)).fit(X, y), DataError, "shapes", "groups"),
+        (lambda X, y: SelectionCV(FGM(2), groups=np.zeros(7)).fit(X, y), DataError, "shapes", "groups"),
         (
             lambda X, y: StabilitySelection(Message(), subsamples="own", groups=np.arange(60)).fit(X, y),
             ConfigError,

@@ -329,6 +329,8 @@ def plan_fgm(
     if groups is not None:
         client.add("groups and their scores", 16 * shape.n_features + 8 * len(groups.members) + 200 * groups.n_groups)
         counted = f"{sizes.most:,} of {groups.text}"
+    if sizes.included_columns:
+        counted += f" beside {sizes.included_columns:,} columns that are always included"
     n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
     groups_nbytes = (1 + n_trials) * (reads.first_group + reads.included) + n_later * reads.later_group
     more_nbytes = n_later * (reads.first_group - reads.later_group)
