@@ -140,8 +140,8 @@ class Candidates(ABC):
         is_dependent = problem.include(columns, units, weight)
         idle = np.setdiff1d(units, units[~is_dependent])
         if len(idle):
-            problem, where = self._refusal(int(idle[0]))
-            raise DataError(problem, where, "drop it")
+            what, where = self._refusal(int(idle[0]))
+            raise DataError(what, where, "drop it")
 
     def _refusal(self, unit: int) -> tuple[str, str]:
         """Return what is wrong with a unit that cannot be included, and where."""
