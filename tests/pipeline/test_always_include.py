@@ -62,6 +62,11 @@ def test_covariates_of_genotypes_are_in_the_model_from_the_start(cohort, store):
     expected = FGM(5, always_include=[0, 1, 2], n_features_per_pass=1).fit(X, y)
     coef = dict(zip(["age", "PC1", "PC2", *(f"rs{j}" for j in range(60))], expected.coef_, strict=True))
     np.testing.assert_allclose(table["coef"], [coef[name] for name in table["name"]], rtol=1e-4)
+    said = CliRunner().invoke(app, ["apply", "run", "cohort.bed", "--covariates", "cov.txt", "-o", "scores.csv"])
+    assert said.exit_code == 0, said.output
+    scores = pd.read_csv(folder / "scores.csv")
+    fitted = X @ expected.coef_ + expected.intercept_
+    assert any(np.allclose(scores[name], fitted, rtol=1e-3) for name in scores.select_dtypes("number"))
     notes = json.loads((folder / "run" / "result.json").read_text())["notes"]
     assert any("always included" in note for note in notes)
     without = FGM(2, n_features_per_pass=1).fit(X[:, 3:], y)
