@@ -316,7 +316,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
     X, y = problem
     matrix = ArrayMatrix(X, y)
     columns = np.array([*TRUE, 0, 1, 2])
-    kept = eliminate(Run(matrix, "test"), columns, 8, MeanLoss(ridge=0.0))
+    kept = eliminate(Run(matrix, "test"), columns, 8, [MeanLoss(ridge=0.0)])
     assert sorted(kept.columns.tolist()) == TRUE
     full = np.column_stack([np.ones(N_SAMPLES), X[:, kept.columns]])
     value = np.linalg.lstsq(full, y, rcond=None)[1][0]
@@ -325,7 +325,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
         rise = (np.linalg.lstsq(fewer, y, rcond=None)[1][0] - value) / (2 * N_SAMPLES)
         assert cost == pytest.approx(rise, rel=1e-6)
     labels = drawn(1, "logistic")[1]
-    left = eliminate(Run(ArrayMatrix(X, labels), "test"), columns, 6, MeanLoss("logistic", 1.0, ridge=0.01))
+    left = eliminate(Run(ArrayMatrix(X, labels), "test"), columns, 6, [MeanLoss("logistic", 1.0, ridge=0.01)])
     assert len(left.columns) == 6
     assert (np.diff(left.costs) <= 0).all()
 
@@ -333,7 +333,7 @@ def test_backward_elimination_drops_what_costs_least(problem):
 def test_a_column_that_depends_on_others_is_dropped_first(problem):
     X, y = problem
     X = np.hstack([X, X[:, [3]] + X[:, [17]]])
-    kept = eliminate(Run(ArrayMatrix(X, y), "test"), np.array([3, 17, 40, N_FEATURES]), 3, MeanLoss(ridge=0.0))
+    kept = eliminate(Run(ArrayMatrix(X, y), "test"), np.array([3, 17, 40, N_FEATURES]), 3, [MeanLoss(ridge=0.0)])
     assert len(set(kept.columns.tolist()) & {3, 17, N_FEATURES}) == 2
 
 

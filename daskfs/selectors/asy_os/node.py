@@ -12,7 +12,8 @@ is refused. The node has u_C and y, so that this check, inequality (15) with c =
 
 What holds after every call, whatever calls came before, were repeated, were lost or came late:
 
-* u_C is the intercept plus the sum of the workers' contributions, Σ_t X_S(t) w_S(t);
+* u_C is the intercept plus the sum of the workers' contributions, Σ_t X_S(t) w_S(t); with several classes of each, and
+  the objective is the sum of theirs;
 * a column is held by one worker at most, and by no worker more columns than its capacity;
 * a version is given once: it counts the changes of u_C;
 * nothing is accepted that was computed from a u_C more than `tau_max` versions old;
@@ -45,7 +46,7 @@ WITNESSES = 3
 """Workers that take the result along in any case."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
-NO_COLUMNS, NO_COEF = np.zeros(0, np.int64), np.zeros(0)
+NO_COLUMNS = np.zeros(0, np.int64)
 
 
 # What the central node and its workers say to each other
@@ -58,6 +59,7 @@ class Share(Record):
     worker: int
     columns: np.ndarray
     coef: np.ndarray
+    """Of shape (n_columns,), with more than two classes (n_columns, n_classes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class Proposal:
     share: Share
     """What it would hold then."""
     delta: np.ndarray | None
-    """By how much its contribution would change, of shape (n_samples,). None: nothing changes, the lease is done."""
+    """By how much its contribution would change, of shape (n_samples,), with more than two classes (n_classes,
+    n_samples). None: nothing changes, the lease is done."""
     version: int
     """Of the u_C that it was computed from."""
 
@@ -145,7 +148,8 @@ class NodeState(Record):
     version: int
     has_changed: bool
     is_finished: bool
-    intercept: float
+    intercept: np.ndarray
+    """Of shape (1,), with more than two classes (n_classes, 1)."""
     counters: NodeCounters
     trace: np.ndarray
     trace_every: int
@@ -157,7 +161,7 @@ class Standing(NamedTuple):
 
     version: int
     value: float
-    intercept: float
+    intercept: np.ndarray
     prediction: np.ndarray
     """u_C."""
 
@@ -215,7 +219,7 @@ class CentralNode:
         self._prediction, self._value = objective.without_features()
         self._null_value = self._value
         self._version = 0
-        self._shares = {t: Share(t, NO_COLUMNS, NO_COEF) for t in range(n_workers)}
+        self._shares = {t: Share(t, NO_COLUMNS, objective.no_coef) for t in range(n_workers)}
         self._penalty = dict.fromkeys(range(n_workers), 0.0)
         self._owner: dict[int, int] = {}
         """Who holds a column."""
@@ -347,11 +351,11 @@ class CentralNode:
         Parameters
         ----------
         state : NodeState
-        contribution : ndarray of shape (n_samples,)
+        contribution : ndarray of the shape of u_C
             Sum of what the columns in it contribute.
         """
         for t in range(self._n_workers):  # or a column that another one holds now would be lost
-            self._give(Share(t, NO_COLUMNS, NO_COEF))
+            self._give(Share(t, NO_COLUMNS, self._objective.no_coef))
         self._leases.restore(state.leases)
         for t, (share, sequence) in enumerate(zip(state.shares, state.sequence.tolist(), strict=True)):
             self._give(Share(t, share.columns.copy(), share.coef.copy()))
@@ -429,7 +433,9 @@ class CentralNode:
     def _is_proper(self, share: Share, lease: Lease) -> bool:
         """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
         wanted = share.columns.tolist()
-        if len(wanted) > self._capacity or len(wanted) != len(share.coef) or len(set(wanted)) < len(wanted):
+        if len(wanted) > self._capacity or len(set(wanted)) < len(wanted):
+            return False
+        if share.coef.shape != (len(wanted), *self._objective.no_coef.shape[1:]):
             return False
         owners = [self._owner.get(j) for j in wanted]
         is_new = [owner is None for owner in owners]

@@ -1,6 +1,8 @@
 """The objective of online substitution at a prediction that several workers share.
 
 f = Σ_i a_i ℓ(u_i, y_i) / Σ_i a_i + ½ λ₂ Σ_k v_k²,   a the weights, v the coefficients of standardised columns
+
+Several classes have a prediction, an intercept and coefficients each, one against the rest; f is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ MAX_HALVINGS = 20
 class SharedObjective:
     """A loss, its target and weights, and the intercept.
 
+    What has the shape of `y` is one prediction, or with several classes one for each.
+
     Parameters
     ----------
     loss : int
         A code of `daskfs.kernels.losses`.
-    y : ndarray of shape (n_samples,), float64
+    y : ndarray of shape (n_samples,), with more than two classes (n_classes, n_samples), float64
         Classes as -1 and +1; with the squared loss centred, where columns are.
     weight : ndarray of shape (n_samples,), or (0,)
         Empty: all rows count the same.
@@ -47,13 +51,22 @@ class SharedObjective:
     ) -> None:
         self.loss, self.y, self.weight, self.ridge = loss, y, weight, ridge
         self.threshold, self.fits_intercept = threshold, fits_intercept and loss != SQUARED
-        self.total = float(weight.sum()) if len(weight) else float(len(y))
-        self.intercept = 0.0
+        self.total = float(weight.sum()) if len(weight) else float(y.shape[-1])
+        self.intercept = self._no_intercept()
+        """Of shape (1,), with several classes (n_classes, 1)."""
         self._bits = np.zeros(SPAN, np.int64)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         arguments = (self.loss, self.y, self.weight, self.ridge, self.threshold, self.fits_intercept)
         return SharedObjective, arguments
+
+    def _no_intercept(self) -> np.ndarray:
+        return np.zeros((*self.y.shape[:-1], 1))
+
+    @property
+    def no_coef(self) -> np.ndarray:
+        """The coefficients of no columns, of shape (0,), with several classes (0, n_classes)."""
+        return np.zeros((0, *self.y.shape[:-1]))
 
     def penalty(self, coef: np.ndarray) -> float:
         """Return ½ λ₂ |v|²."""
@@ -61,20 +74,21 @@ class SharedObjective:
 
     def value(self, prediction: np.ndarray, penalty: float = 0.0) -> float:
         """Return f."""
-        losses = np.empty(len(prediction))
-        values(self.loss, self.threshold, prediction, self.y, losses, self._bits)
-        return self._mean(losses) + penalty
+        losses = np.empty(prediction.shape)
+        values(self.loss, self.threshold, prediction.ravel(), self.y.ravel(), losses.ravel(), self._bits)
+        return float(np.sum(self._means(losses))) + penalty
 
     def derivatives(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ℓ' and ℓ'' of every row."""
-        derivative, curvature = np.empty(len(prediction)), np.empty(len(prediction))
-        loss_derivatives(self.loss, self.threshold, prediction, self.y, derivative, curvature, self._bits)
+        """Return ℓ' and ℓ'' of every row, of the shape of the prediction."""
+        derivative, curvature = np.empty(prediction.shape), np.empty(prediction.shape)
+        at, found = (prediction.ravel(), self.y.ravel()), (derivative.ravel(), curvature.ravel())  # the same memory
+        loss_derivatives(self.loss, self.threshold, *at, *found, self._bits)
         return derivative, curvature
 
     def without_features(self) -> tuple[np.ndarray, float]:
         """Return the prediction of the best intercept alone, and its f."""
-        self.intercept = 0.0
-        prediction = np.zeros(len(self.y))
+        self.intercept = self._no_intercept()
+        prediction = np.zeros(self.y.shape)
         value = self.value(prediction)
         least_gain = 1e-12 * abs(value)
         for _ in range(MAX_STEPS):  # rows of one class have no best intercept: their f falls for ever
@@ -84,7 +98,7 @@ class SharedObjective:
             prediction, value, self.intercept = moved, lower, intercept
         return prediction, value
 
-    def with_best_intercept(self, prediction: np.ndarray, penalty: float) -> tuple[float, np.ndarray, float]:
+    def with_best_intercept(self, prediction: np.ndarray, penalty: float) -> tuple[float, np.ndarray, np.ndarray]:
         """Return f after one Newton step of the intercept from a prediction, that prediction and the intercept.
 
         Where f would rise, of half the step, a quarter, ...; the prediction that is given stays as it is.
@@ -93,19 +107,20 @@ class SharedObjective:
         if not self.fits_intercept or not math.isfinite(value):
             return value, prediction, self.intercept
         derivative, curvatures = self.derivatives(prediction)
-        curvature = self._mean(curvatures)
-        if curvature <= 0.0:
+        curvature = self._means(curvatures)
+        if not curvature.any():
             return value, prediction, self.intercept
-        step = -self._mean(derivative) / max(curvature, 1e-6)
+        step = np.where(curvature > 0.0, -self._means(derivative) / np.maximum(curvature, 1e-6), 0.0)
         for _ in range(MAX_HALVINGS):
             trial = prediction + step
             found = self.value(trial, penalty)
             if found <= value:
                 return found, trial, self.intercept + step
-            step *= 0.5
+            step = 0.5 * step
         return value, prediction, self.intercept
 
-    def _mean(self, numbers: np.ndarray) -> float:
-        if len(self.weight):
-            return float(np.sum(numbers * self.weight)) / self.total
-        return float(np.sum(numbers)) / self.total
+    def _means(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the weighted mean of each prediction's numbers, of the intercept's shape."""
+        weighted = numbers * self.weight if len(self.weight) else numbers
+        means: np.ndarray = weighted.sum(axis=-1, keepdims=True) / self.total
+        return means

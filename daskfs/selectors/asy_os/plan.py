@@ -17,6 +17,8 @@ WORKER_VECTORS, NODE_VECTORS = 12, 12
 """Of n_samples float64, in a worker and in the central node."""
 WIDEST, READ_NBYTES = 4096, 16 << 20
 """Columns of a block at most, and what is read at once where workers take turns in this process."""
+PIECE_COLUMNS = 128
+"""Columns of a block whose products with the members are made at once."""
 READ_COLUMNS = 512
 """Columns of that, at most."""
 N_REFITS = 2
@@ -75,6 +77,8 @@ class AsyncShape:
     """What the reader holds beside the blocks."""
     data: DataShape | None = None
     loss: str = "squared"
+    n_problems: int = 1
+    """More than two classes are as many problems that share the columns."""
 
     @property
     def column_nbytes(self) -> int:
@@ -83,15 +87,23 @@ class AsyncShape:
 
     def worker(self, width: int) -> Budget:
         """Return what a worker holds that looks at blocks of so many columns."""
-        k, b = self.capacity, width
+        k, b, n_problems = self.capacity, width, self.n_problems
+        with_a_block = 6 * b * k + 2 * min(b, 512) * b
+        if n_problems > 1:
+            piece = min(b, PIECE_COLUMNS)
+            with_a_block = n_problems * (10 * piece * k + 2 * piece * piece)
         return (
             Budget()
             .add("selected columns", k * self.column_nbytes)
             .add("those that a refused block has overwritten", min(k, b) * self.column_nbytes)
-            .add("their products", 6 * k * k * 8)
-            .add("products with a block", (6 * b * k + 2 * min(b, 512) * b) * 8 + 2 * (k + b + 8) * BAND_ROWS * 8)
-            .add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
+            .add("their products", 6 * n_problems * k * k * 8)
+            .add("products with a block", with_a_block * 8 + 2 * (k + b + 8) * BAND_ROWS * 8)
+            .add("vectors over the rows", self.vectors(WORKER_VECTORS))
         )
+
+    def vectors(self, n_vectors: int) -> int:
+        """Return what so many vectors over the rows take, of each prediction."""
+        return n_vectors * self.n_problems * 8 * self.n_samples
 
     def task(self, width: int, read: int = 0, unit: int = 0) -> Budget:
         """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them.
@@ -109,7 +121,7 @@ class AsyncShape:
         least = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
         whole.add("blocks of columns", N_BUFFERS * max(max(width, read) * self.column_nbytes, least))
         whole.add("leases of columns", UNIT_NBYTES * -(-self.n_features // (unit or width)))
-        return whole.add("the central node", NODE_VECTORS * 8 * self.n_samples).add("tiles", self.tiles_nbytes)
+        return whole.add("the central node", self.vectors(NODE_VECTORS)).add("tiles", self.tiles_nbytes)
 
     def process(self, width: int, read: int = 0, unit: int = 0) -> Budget:
         """Return the peak of one process: where workers take turns in the client, with what that takes."""
@@ -121,9 +133,11 @@ class AsyncShape:
         """What the last choice among the columns held and the refit take, where the client is."""
         held = self.n_workers * self.capacity
         refit = min(held * self.column_nbytes, MAX_READ_NBYTES) + REFIT_NBYTES
-        choice = Budget().add("refit", refit).add("products of the columns held", 4 * held * held * 8)
-        choice.add("vectors over the rows", WORKER_VECTORS * 8 * self.n_samples)
+        choice = Budget().add("refit", refit)
+        choice.add("products of the columns held", 4 * self.n_problems * held * held * 8)
+        choice.add("vectors over the rows", self.vectors(WORKER_VECTORS))
         choice.add("scores and coefficients", RESULT_COLUMN_NBYTES * self.n_features)
+        choice.add("coefficients of further classes", (self.n_problems - 1) * 8 * self.n_features)
         return max(choice, self._last_round, key=lambda budget: budget.nbytes)
 
     @property
@@ -246,9 +260,9 @@ def _work(shape: AsyncShape, widths: Widths) -> Work | None:
 
     Where fewer columns than a tile has are read at once, each tile is read several times. Each block ends with new
     predictions of all rows, from the columns held and at the central node. In the end the columns held are fitted,
-    those kept of them, and these once more.
+    those kept of them, and these once more. Nobody has measured several classes.
     """
-    if shape.data is None or shape.data.n_entries is not None:
+    if shape.data is None or shape.data.n_entries is not None or shape.n_problems > 1:
         return None
     n, p, n_epochs, grid = shape.n_samples, shape.n_features, shape.n_epochs, shape.data.grid
     width = max(widths.widest, widths.part)

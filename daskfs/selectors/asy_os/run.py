@@ -55,7 +55,7 @@ class AsyncRun:
         self.n_at_work = 0
         """Workers that had columns in them."""
         self.prediction = np.zeros(0)
-        self.intercept = 0.0
+        self.intercept = np.zeros(1)
         self.spent: list[Spent] = []
         self.n_nodes_lost = self._n_shown = 0
         self.is_finished = False
@@ -260,7 +260,7 @@ class AsyncRun:
         return self._sum(self.run.map("contribution", contribution_where_it_is_read, given, self.settings))
 
     def _sum(self, contributions: Iterable[np.ndarray]) -> np.ndarray:
-        total = np.zeros(self.matrix.shape[0])
+        total = np.zeros(self.matrix.shape[0])  # of each prediction
         for contribution in contributions:
             total = total + contribution
         return total

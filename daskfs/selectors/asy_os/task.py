@@ -19,12 +19,13 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, CentralNode, Conclusion, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, Conclusion, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
+from daskfs.selectors.shared.targets import signs_of
 
 CALLS_SHARE = 0.1
 """Of a worker's time, at most, spent on calls: blocks are so wide that it is."""
@@ -37,8 +38,8 @@ class AsyncSettings:
     """All that a run of asynchronous online substitution depends on, beside the data."""
 
     loss: int
-    positive: float | None
-    """The target's value for the class that counts as +1; None for a target of numbers."""
+    classes: tuple[float, ...] | None
+    """The target's values that are classes, ascending: two stand for -1 and +1; None for a target of numbers."""
     location: float
     """Taken off the target."""
     threshold: float
@@ -67,7 +68,11 @@ class AsyncSettings:
     def objective(self, matrix: Matrix) -> SharedObjective:
         """Read target and weights."""
         y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
-        y = y - self.location if self.positive is None else np.where(y == self.positive, 1.0, -1.0)
+        if self.classes is None:
+            y = y - self.location
+        else:
+            y = signs_of(y, np.array(self.classes))
+            y = y[0] if len(y) == 1 else y
         found = matrix.read_weight(slice(None))
         weight = NO_WEIGHT if found is None else np.array(found, dtype=np.float64)
         return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
@@ -135,7 +140,7 @@ def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSe
     try:
         session = WorkerSession(address, number, matrix, settings.worker(matrix))
     except ActorLost:
-        return Outcome(True, -1, Share(number, NO_COLUMNS, NO_COEF), Spent())
+        return Outcome(True, -1, Share(number, NO_COLUMNS, np.zeros(0)), Spent())
     is_lost, conclusion = False, None
     with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
         try:

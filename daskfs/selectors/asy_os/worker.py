@@ -17,22 +17,27 @@ of the loss at u_C, with what the other workers hold fixed:
 
 of the worker's own columns Z and the candidates. With the squared loss it is the loss itself. With others D is that of
 an earlier u_C: it is renewed after as many candidates as there are members, when it costs no more than they did.
+
+Several classes have such a model each, of the same columns: gains and removal costs are summed over them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.losses import SQUARED
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.asy_os.node import NO_COEF, NO_COLUMNS, Proposal, Reply, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
+from daskfs.selectors.asy_os.plan import PIECE_COLUMNS
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Rule
+from daskfs.selectors.online_substitution.engines.classes import walk_together
+from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
 from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
@@ -40,8 +45,6 @@ from daskfs.selectors.online_substitution.members import Members
 RENEW_AFTER = 32
 """Candidates, at least, after which the loss's curvature is taken anew."""
 MAX_CORRECTIONS, MAX_HALVINGS = 3, 4
-WIDEST = 128
-"""Columns whose products with the members are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +71,23 @@ class SubstitutionWorker:
     """The columns of one worker, S(t), and their coefficients."""
 
     def __init__(self, settings: WorkerSettings, capacity: int) -> None:
-        n_samples = len(settings.objective.y)
-        self.settings, self.objective, self.capacity = settings, settings.objective, capacity
-        self.members = Members(capacity, n_samples, settings.dtype)
-        self.model = quadratic_model(self.members, settings.rule)
-        self.products = CurvedProducts(self.objective.weight, self.objective.total)
-        self._width = BatchWidth(widest=WIDEST)
-        self._contribution = np.zeros(n_samples)
-        self._after = np.zeros(n_samples)
-        self._response = np.zeros(n_samples)
+        objective = settings.objective
+        self.settings, self.objective, self.capacity = settings, objective, capacity
+        shape, n_problems = objective.y.shape, len(np.atleast_2d(objective.y))
+        self.members = Members(capacity, shape[-1], settings.dtype)
+        self.models = [quadratic_model(self.members, settings.rule) for _ in range(n_problems)]
+        """One for each prediction, as the products are."""
+        self.products = [CurvedProducts(objective.weight, objective.total)] * n_problems
+        self._width = BatchWidth(widest=PIECE_COLUMNS)
+        self._contribution = np.zeros(shape)
+        self._after = np.zeros(shape)
+        self._response = np.zeros(shape)
         self._since = np.inf  # candidates since the curvature was taken
         self._number = 0
-        self._kept: dict[str, np.ndarray] = {}
+        self._kept: list[dict[str, np.ndarray]] = []
         self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         self._entered_before = 0
-        self._before = Share(0, NO_COLUMNS, NO_COEF)
+        self._before = Share(0, NO_COLUMNS, objective.no_coef)
         """What was held before a batch."""
 
     def take_back(self, matrix: Matrix, share: Share) -> None:
@@ -91,16 +96,30 @@ class SubstitutionWorker:
         self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         if len(share.columns):
             self.members.add(read_columns(matrix, share.columns, self.settings.columns, self.objective.weight))
-        self.model.begin(share.coef)
-        self._contribution = self.members.predict(self.model.coef, 0.0, np.zeros_like(self._contribution))
+        for model, coef in zip(self.models, share.coef.reshape(-1, len(self.models)).T, strict=True):
+            model.begin(coef)
+        self._contribution = self._predict(np.zeros_like(self._contribution))
         self._since = np.inf
         if self.objective.loss == SQUARED:
             self._renew(None)
 
     def contribution(self) -> np.ndarray:
         """Return X_S(t) w_S(t), computed anew."""
-        self._contribution = self.members.predict(self.model.coef, 0.0, np.zeros_like(self._contribution))
+        self._contribution = self._predict(np.zeros_like(self._contribution))
         return self._contribution
+
+    def _predict(self, out: np.ndarray) -> np.ndarray:
+        """Write what the members contribute."""
+        for model, row in zip(self.models, np.atleast_2d(out), strict=True):
+            self.members.predict(model.coef, 0.0, row)
+        return out
+
+    @property
+    def _coef(self) -> np.ndarray:
+        """Of the members, as a share has them."""
+        k = self.members.n_members
+        coef = np.array([model.coef[:k] for model in self.models]).T.reshape(k, *self.objective.no_coef.shape[1:])
+        return np.ascontiguousarray(coef)
 
     def present(self, columns: Columns, told: Reply) -> Proposal:
         """Let columns in that pay, against the u_C that is told, this worker's contribution included."""
@@ -119,20 +138,24 @@ class SubstitutionWorker:
     def foresee(self, columns: Columns) -> None:
         """Compute the products of the members with columns that are likely to be presented next."""
         if self.objective.loss == SQUARED:  # else the products change with u_C
-            cross = self.products.between(columns.rows, self.members.held)
+            cross = self.products[0].between(columns.rows, self.members.held)
             self._foreseen = Foreseen(columns.ids, self.members.n_entered, cross)
 
     def _with_members(self, columns: Columns, foreseen: np.ndarray | None) -> np.ndarray:
-        """Return the products of columns with the members, of shape (B, capacity): only of those not foreseen anew."""
+        """Return the products of columns with the members, of shape (n_problems, B, capacity).
+
+        Only of those that were not foreseen anew.
+        """
         members, products, k = self.members, self.products, self.members.n_members
-        cross = np.zeros((len(columns), members.capacity))
+        cross = np.zeros((len(products), len(columns), members.capacity))
         if foreseen is None:
-            cross[:, :k] = products.between(columns.rows, members.held)
+            for found, one in zip(cross, products, strict=True):
+                found[:, :k] = one.between(columns.rows, members.held)
             return cross
-        cross[:, : foreseen.shape[1]] = foreseen
+        cross[0, :, : foreseen.shape[1]] = foreseen
         new = np.flatnonzero(members.entered[:k] > self._foreseen.n_entered)
         if len(new):
-            cross[:, new] = products.between(columns.rows, members.rows, new)
+            cross[0][:, new] = products[0].between(columns.rows, members.rows, new)
         return cross
 
     def _walk(self, columns: Columns, held: np.ndarray, cross: np.ndarray) -> int:
@@ -141,11 +164,16 @@ class SubstitutionWorker:
         usable = members.usable(columns)
         if len(held):
             usable &= ~np.isin(columns.ids, held)
-        linear = row_products(columns.rows, self._response, NO_WEIGHT)
-        if self.objective.loss != SQUARED:
-            columns = replace(columns, square=products.squares(columns))
-            usable &= columns.square > 0.0
-        return self.model.walk(columns, cross, linear, usable, products)
+        linear = np.array([row_products(columns.rows, one, NO_WEIGHT) for one in np.atleast_2d(self._response)])
+        if self.objective.loss == SQUARED:
+            return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
+        squares = np.array([one.squares(columns) for one in products])
+        usable &= (squares > 0.0).all(axis=0)
+        if len(self.models) > 1:
+            models = cast(list[ExchangeModel], self.models)  # no other rule takes several classes
+            return walk_together(models, columns, cross, linear, squares, usable, products)
+        columns = replace(columns, square=squares[0])
+        return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
 
     def reconsider(self, told: Reply) -> Proposal:
         """Fit the columns chosen last to a new u_C, which this worker's contribution is part of as it was."""
@@ -162,8 +190,7 @@ class SubstitutionWorker:
 
     def holds(self) -> Share:
         """Return the columns held, and their coefficients."""
-        k = self.members.n_members
-        return Share(self._number, self.members.ids[:k].copy(), self.model.coef[:k].copy())
+        return Share(self._number, self.members.ids[: self.members.n_members].copy(), self._coef)
 
     def _look(self, told: Reply) -> None:
         """Take the loss's derivative at u_C and, where it is due, its curvature."""
@@ -182,71 +209,76 @@ class SubstitutionWorker:
 
     def _respond(self, contribution: np.ndarray, derivative: np.ndarray) -> None:
         """Set the working response D u(t) - ∂L/∂u_C, after the intercept's best answer."""
-        objective, products = self.objective, self.products
+        objective, self._response = self.objective, np.empty_like(contribution)
         derivative = derivative * objective.weight if len(objective.weight) else derivative
-        self._response = products.weight * contribution - derivative
-        if products.centre > 0.0:
-            self._response -= products.weight * (float(self._response.sum()) / products.centre)
+        of_each = (np.atleast_2d(numbers) for numbers in (self._response, contribution, derivative))
+        for products, response, u, slope in zip(self.products, *of_each, strict=True):
+            np.subtract(products.weight * u, slope, out=response)
+            if products.centre > 0.0:
+                response -= products.weight * (float(response.sum()) / products.centre)
         self._response /= objective.total
 
     def _renew(self, curvature: np.ndarray | None) -> None:
         """Compute the members' products with the loss's present curvature."""
         objective, members = self.objective, self.members
         if curvature is not None:
-            weight = curvature * objective.weight if len(objective.weight) else curvature
-            centre = float(weight.sum()) if objective.fits_intercept else 0.0
-            self.products = CurvedProducts(weight, objective.total, centre)
+            weights = np.atleast_2d(curvature * objective.weight if len(objective.weight) else curvature)
+            centres = [float(one.sum()) if objective.fits_intercept else 0.0 for one in weights]
+            of_each = zip(weights, centres, strict=True)
+            self.products = [CurvedProducts(one, objective.total, centre) for one, centre in of_each]
         left, right = members.held, members.held  # two views: both halves are summed, as ever
-        self.model.set_products(self.products.between(left, right))
+        for model, products in zip(self.models, self.products, strict=True):
+            model.set_products(products.between(left, right))
         self._since = 0.0
 
     def _optimise(self, to_minimum: bool = False) -> None:
         """Set the linear term, and the coefficients where the rule keeps them optimal."""
-        linear = row_products(self.members.held, self._response, NO_WEIGHT)
-        self.model.set_linear(linear, to_minimum)
+        for model, response in zip(self.models, np.atleast_2d(self._response), strict=True):
+            model.set_linear(row_products(self.members.held, response, NO_WEIGHT), to_minimum)
 
     def _proposal(self, told: Reply) -> Proposal:
-        members, model = self.members, self.model
-        members.predict(model.coef, 0.0, self._after)
+        self._predict(self._after)
         if self.objective.loss != SQUARED and self.settings.rule.checks and not self._corrected(_prediction_of(told)):
             self._revert()
-            members.predict(model.coef, 0.0, self._after)
+            self._predict(self._after)
         delta = self._after - self._contribution
         return Proposal(self.holds(), delta if delta.any() else None, told.version)
 
     def _corrected(self, prediction: np.ndarray) -> bool:
         """Take Newton steps on the true loss where the approximation's minimum raised it; tell whether it fell."""
-        model, objective, k = self.model, self.objective, self.members.n_members
+        objective, k = self.objective, self.members.n_members
         before = objective.value(prediction, objective.penalty(self._before.coef))
         for _ in range(MAX_CORRECTIONS):
             value = self._value_after(prediction)
             if value <= before:
                 return True
-            coef = model.coef[:k].copy()
+            starts = [model.coef[:k].copy() for model in self.models]
             derivative, curvature = objective.derivatives(prediction + (self._after - self._contribution))
             self._renew(curvature)
             self._respond(self._after, derivative)
             self._optimise(to_minimum=True)
             for halving in range(MAX_HALVINGS):
-                step = model.coef[:k] - coef
-                model.set_coef(coef + (step if halving == 0 else 0.5 * step))
-                self.members.predict(model.coef, 0.0, self._after)
+                for model, start in zip(self.models, starts, strict=True):
+                    step = model.coef[:k] - start
+                    model.set_coef(start + (step if halving == 0 else 0.5 * step))
+                self._predict(self._after)
                 if self._value_after(prediction) < value:
                     break
         return self._value_after(prediction) <= before
 
     def _value_after(self, prediction: np.ndarray) -> float:
-        penalty = self.objective.penalty(self.model.coef[: self.members.n_members])
+        penalty = self.objective.penalty(self._coef)
         return self.objective.value(prediction + (self._after - self._contribution), penalty)
 
     def _keep(self) -> None:
         """Remember what is held, for `settle`."""
         self.members.keep()
         self._entered_before = self.members.n_entered
-        self._kept, self._before = self.model.kept(), self.holds()
+        self._kept, self._before = [model.kept() for model in self.models], self.holds()
 
     def _revert(self) -> None:
-        self.model.revert(self._kept)
+        for model, kept in zip(self.models, self._kept, strict=True):
+            model.revert(kept)
         self.members.revert()
         if self.members.n_entered > self._entered_before:
             self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))  # of members that are gone

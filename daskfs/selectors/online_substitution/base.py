@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge
 
+from daskfs.errors import ConfigError
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import Count, CountOrCV, LossOf, NotNegative, Positive, Share, n_to_select
 from daskfs.selectors.from_blocks import TakesColumnBlocks
@@ -44,7 +45,8 @@ class SubstitutionSelector(
         What decides on a candidate; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
         The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth. By default squared or
-        logistic, as the target calls for.
+        logistic, as the target calls for. More than two classes are told each from the rest, by columns that they
+        share; with the rule "exchange".
     n_epochs : int
         How often all columns are presented, at most; an epoch that changes nothing is the last.
     check : bool
@@ -77,7 +79,7 @@ class SubstitutionSelector(
 
     n_features_to_select: CountOrCV | None = None
     rule: Literal["exchange", "os", "paper"] = "exchange"
-    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN)] = "auto"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN, several=True)] = "auto"
     n_epochs: Count = 3
     check: bool = True
     standardize: bool = True
@@ -98,14 +100,29 @@ class SubstitutionSelector(
     def _path_order(self, run: Run) -> np.ndarray:
         """Columns by when they go, if each time that one goes whose removal costs least, the others being refitted."""
         loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
-        classes: list[float | None] = [None]
-        if find_loss(loss).is_classifier:
-            classes = [float(label) for label in (self.classes_ if len(self.classes_) > 2 else self.classes_[1:])]
         columns, begun = np.sort(self.selected_), list[Begun]()
         if loss == self.loss_:
             coef, intercept = np.atleast_2d(self.coef_)[:, columns], np.atleast_1d(self.intercept_)
             begun = [Begun(*one) for one in zip(coef, intercept.tolist(), strict=True)]
-        return order_of_removal(run, columns, [MeanLoss(loss, positive) for positive in classes], begun)
+        return order_of_removal(run, columns, [MeanLoss(loss, positive) for positive in self._positives()], begun)
+
+    def _positives(self) -> list[float | None]:
+        """Return the classes that are each told from the rest, of two the second alone; None stands for numbers."""
+        if not find_loss(self.loss_).is_classifier:
+            return [None]
+        return [float(label) for label in (self.classes_ if len(self.classes_) > 2 else self.classes_[1:])]
+
+    def _check_classes(self, n_classes: int) -> None:
+        """Refuse what is not done with so many classes."""
+        if n_classes > 2 and self.rule != "exchange":
+            problem = f"expected 'exchange' with {n_classes} classes, found {self.rule!r}"
+            raise ConfigError(problem, "rule", "use 'exchange', or fit each class against the rest")
+
+    def _n_problems(self, n_classes: int) -> int:
+        """Return how many problems share the columns: as many as there are classes, if more than two."""
+        n_problems = n_classes if n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        self._check_classes(n_problems)
+        return n_problems
 
     def _n_selected(self, n_features: int) -> int:
         """Return s."""

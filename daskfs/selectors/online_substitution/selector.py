@@ -49,21 +49,21 @@ Differs from the paper
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.feature_maps.groups import FeatureGroups
-from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, Loss, find_loss
+from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.passing import PassingBlocks
-from daskfs.parameters import ColumnOrder, Columns, Count, LossOf
+from daskfs.parameters import ColumnOrder, Columns, Count
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import columns_of, seed_of
-from daskfs.selectors.online_substitution.base import LOSSES_TAKEN, MAX_DEFAULT_FEATURES, SubstitutionSelector
+from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
@@ -100,10 +100,6 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     Parameters
     ----------
-    loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth. By default squared or
-        logistic, as the target calls for. More than two classes are told each from the rest, by columns that they
-        share; with the rule "exchange".
     order : {"fixed", "shuffled"} or array of int
         In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
         so that a tile is read once, and at random within a group), or the one given, which may leave columns out. With
@@ -179,7 +175,6 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     method = "online_substitution"
     history_kind = "blocks of columns"
-    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, among=LOSSES_TAKEN, several=True)] = "auto"
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
     schedule: Literal["sequential", "screen"] = "sequential"
@@ -334,9 +329,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     def _check_classes(self, n_classes: int) -> None:
         """Refuse what is not done with so many classes."""
-        if n_classes > 2 and self.rule != "exchange":
-            problem = f"expected 'exchange' with {n_classes} classes, found {self.rule!r}"
-            raise ConfigError(problem, "rule", "use 'exchange', or fit each class against the rest")
+        super()._check_classes(n_classes)
         if n_classes > 2 and self.feature_groups is not None:
             problem = f"groups of columns are selected with two classes or numbers, found {n_classes} classes"
             raise ConfigError(problem, "feature_groups", "leave it out, or use fgm or message, which take both")
@@ -393,8 +386,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     ) -> SubstitutionShape:
         n_selected = n_selected or (self._n_selected(shape.n_features) if groups is None else groups.capacity)
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
-        n_problems = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
-        self._check_classes(n_problems)
+        n_problems = self._n_problems(shape.n_classes)
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
         if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again with another one
             tile_columns = TILES_OF_GROUPS * tile_columns if groups.are_adjacent else shape.n_features

@@ -31,7 +31,7 @@ class Kept:
     """What the mean loss would rise by without each of them, shape (n_kept,)."""
 
 
-def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -> Kept:
+def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_losses: Sequence[MeanLoss]) -> Kept:
     """Drop columns until `n_keep` are left, or fewer where some depend on the others.
 
     Parameters
@@ -40,20 +40,21 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_loss: MeanLoss) -
         As `daskfs.selectors.shared.refit.refit_selected` takes it.
     columns : ndarray of shape (n_columns,), int64
     n_keep : int
-    mean_loss : MeanLoss
+    mean_losses : sequence of MeanLoss
+        Usually one; of several classes one for each, whose costs add up.
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
-    is_squared = find_loss(mean_loss.loss).code == SQUARED
+    is_squared = find_loss(mean_losses[0].loss).code == SQUARED
     rounds = 1 if is_squared else ROUNDS
     while True:
-        fit, model, products = _fitted(run, columns, mean_loss)
-        copies = _copies(products, fit.ridge)
+        fitted = [_fitted(run, columns, one) for one in mean_losses]
+        copies = np.all([_copies(products, fit.ridge) for fit, _, products in fitted], axis=0).any(axis=0)
         if copies.any():  # with a ridge they would share a coefficient
             columns = columns[~copies]
             continue
         excess = len(columns) - n_keep
         n_now = max(0, -(-excess // rounds))
-        left, costs = _drop(products, model.solution, n_now)
+        left, costs = _drop([(products, model.solution) for _, model, products in fitted], n_now)
         columns, rounds = columns[left], max(1, rounds - 1)
         if len(columns) <= n_keep and (n_now == 0 or is_squared):
             break
@@ -70,9 +71,7 @@ def order_of_removal(
 
     Parameters
     ----------
-    run, columns : see `eliminate`
-    mean_losses : sequence of MeanLoss
-        Usually one; of several classes one for each, whose costs add up.
+    run, columns, mean_losses : see `eliminate`
     begun : sequence of Begun or None
         Of each a fit of the columns that is near the one which is made first.
     """
@@ -104,19 +103,19 @@ def _fitted(
 
 
 def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
-    """Return which columns a single one before them explains, bool; none without a ridge, where `_drop` sees it."""
+    """Return which columns (each row) explain a later one, bool; none without a ridge, where `_drop` sees it."""
     squares = np.diagonal(products)[1:] - ridge
     explained = np.triu(products[1:, 1:] ** 2 > (1.0 - COPY) * np.outer(squares, squares), 1)
-    found: np.ndarray = explained.any(axis=0) & (squares > 0.0) & (ridge > 0.0)
+    found: np.ndarray = explained & (squares > 0.0) & (ridge > 0.0)
     return found
 
 
-def _drop(products: np.ndarray, solution: np.ndarray, n_drop: int) -> tuple[np.ndarray, np.ndarray]:
+def _drop(problems: Sequence[tuple[np.ndarray, np.ndarray]], n_drop: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the places of the columns that stay after `n_drop` removals, and their costs; the intercept stays.
 
     Columns that depend on others go in any case.
     """
-    removal = _Removal([(products, solution)])
+    removal = _Removal(problems)
     for _ in range(max(n_drop, int(removal.dead[1:].sum()))):
         removal.step()
     return removal.alive - 1, removal.costs

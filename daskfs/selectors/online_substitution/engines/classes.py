@@ -5,12 +5,15 @@ whose names are used here: inverse M⁻¹, h, a, σ, g). A column is selected fo
 
     gain = ½ Σ_k g_k² / σ_k,   the cost of dropping i = ½ Σ_k v'_ki² / (M_k⁻¹)'_ii
 
-With few candidates on their way in, all of a batch are looked at together by matrix products.
+With few candidates on their way in, all of a batch are looked at together by matrix products. Where predictions are
+shared with others, each class has a model of its own (`walk_together`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -18,8 +21,10 @@ from daskfs.kernels.substitution.exchange import MIN_GAIN, removal_costs
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule, entrances
+from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
 from daskfs.selectors.online_substitution.engines.glm import MORE_STEPS, NEWTON_STEPS, ROUNDING
 from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point, Quadratic
+from daskfs.selectors.online_substitution.engines.quadratic import Products
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.screen import Screen
 from daskfs.selectors.shared.record import Record
@@ -204,6 +209,71 @@ class ClassesEngine(Engine):
         self._approximations = None
 
 
+def walk_together(
+    models: Sequence[ExchangeModel],
+    columns: Columns,
+    cross: np.ndarray,
+    linear: np.ndarray,
+    squares: np.ndarray,
+    usable: np.ndarray,
+    products: Sequence[Products],
+) -> int:
+    """Let candidates in that pay for the models of all classes together; return how many entered.
+
+    What `QuadraticModel.walk` does for one model.
+
+    Parameters
+    ----------
+    models : sequence of ExchangeModel
+        One for each class, of the same members.
+    columns : Columns
+    cross : ndarray of shape (n_classes, B, capacity)
+        Products with the members; changed.
+    linear, squares : ndarray of shape (n_classes, B)
+        Of c, and each column's product with itself.
+    usable : ndarray of shape (B,), bool
+        Changed.
+    products : sequence of Products
+    """
+    members, rule = models[0].members, models[0].rule
+    diagonal = squares + rule.ridge
+    batch = _Batch(members, rule, models, cross, linear, diagonal)
+    batch.usable = usable
+
+    def within() -> np.ndarray:
+        return np.moveaxis(np.array([one.within(columns) for one in products]), 0, 2)
+
+    def after(b: int) -> np.ndarray:
+        rest, entered = columns.take(slice(b + 1, None)), columns.take(slice(b, b + 1))
+        return np.array([one.against(rest, entered) for one in products]).T
+
+    placed: dict[int, int] = {}
+    n_entered, by_class_last = 0, np.moveaxis(cross, 0, 2)  # the same memory
+    for b, slot, _ in entrances(members, columns, by_class_last, usable, batch.scan, within, after):
+        n_entered += 1
+        for c, model in enumerate(models):
+            model.enter(slot, cross[c, b], diagonal[c, b], linear[c, b])
+        placed[slot] = b
+    members.copy_in(columns, placed)
+    return n_entered
+
+
+class _Minimised(Protocol):
+    """A quadratic approximation at its minimum: `Quadratic`, or `ExchangeModel`."""
+
+    @property
+    def inverse(self) -> np.ndarray:
+        """Of the members' products, ridge included, of shape (capacity, capacity)."""
+
+    @property
+    def optimum(self) -> np.ndarray:
+        """The members' coefficients, of shape (capacity,)."""
+
+    @property
+    def squares(self) -> np.ndarray:
+        """The members' curvatures, without the ridge, of shape (capacity,)."""
+
+
 class _Batch:
     """Candidates on the approximations of all classes, which change as candidates are let in.
 
@@ -211,7 +281,7 @@ class _Batch:
     ----------
     members : Members
     rule : Rule
-    quadratics : list of Quadratic
+    quadratics : sequence of Quadratic or ExchangeModel
         Changed.
     cross : ndarray of shape (n_classes, B, capacity)
         M between candidates and members.
@@ -226,7 +296,7 @@ class _Batch:
         self,
         members: Members,
         rule: Rule,
-        quadratics: list[Quadratic],
+        quadratics: Sequence[_Minimised],
         cross: np.ndarray,
         linear: np.ndarray,
         diagonal: np.ndarray,
@@ -272,7 +342,7 @@ class _Batch:
         return start + b, int(slots[b])
 
 
-def _let_in(quadratic: Quadratic, k: int, slot: int, a: np.ndarray, pivot: float, step: float) -> None:
+def _let_in(quadratic: _Minimised, k: int, slot: int, a: np.ndarray, pivot: float, step: float) -> None:
     """Bring inverse and optimum up to date with a candidate in a slot: behind the k members, or in the place of one."""
     inverse, coef = np.empty((k + 1, k + 1)), np.append(quadratic.optimum[:k] - a * step, step)
     inverse[:k, :k] = quadratic.inverse[:k, :k] + np.outer(a, a / pivot)

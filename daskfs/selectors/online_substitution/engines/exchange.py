@@ -33,6 +33,23 @@ class ExchangeModel(QuadraticModel):
     explained = np.zeros(0)
     """hᵀ M⁻¹ h of each candidate of the last walk when it was looked at; infinite where it was not."""
 
+    @property
+    def inverse(self) -> np.ndarray:
+        """M⁻¹ of the members, of shape (capacity, capacity)."""
+        inverse: np.ndarray = self.state.inverse
+        return inverse
+
+    @property
+    def optimum(self) -> np.ndarray:
+        """v, which is the minimum, of shape (capacity,)."""
+        return self.coef
+
+    @property
+    def squares(self) -> np.ndarray:
+        """The members' products with themselves, without the ridge, of shape (capacity,)."""
+        squares: np.ndarray = np.diagonal(self.state.matrix) - self.rule.ridge
+        return squares
+
     def _first_state(self, capacity: int) -> ExchangeState:
         square = (capacity, capacity)
         return ExchangeState(np.zeros(square), np.zeros(capacity), np.zeros(capacity), self.constant, np.zeros(square))
@@ -62,7 +79,7 @@ class ExchangeModel(QuadraticModel):
         members, state, ridge = self.members, self.state, self.rule.ridge
         counts = np.zeros(1, COUNTS)
         b, slot = exchange_scan(
-            candidates, start, state.inverse, state.coef, np.diagonal(state.matrix) - ridge, ridge,
+            candidates, start, state.inverse, state.coef, self.squares, ridge,
             members.n_members, members.n_fixed, self.rule.tolerance, counts, change, self.explained, is_trial,
         )  # fmt: skip
         return int(b), int(slot), counts[0]

@@ -136,7 +136,7 @@ class QuadraticModel(ABC):
             Changed.
         products : Products
         """
-        members, state, counters = self.members, self.state, self.counters
+        members, counters = self.members, self.counters
         diagonal = columns.square + self.rule.ridge
         placed: dict[int, int] = {}
         n_before = counters.n_entered
@@ -151,14 +151,18 @@ class QuadraticModel(ABC):
         ):
             counters.n_exchanged += replaces
             counters.n_entered += 1
-            k = members.n_members
-            state.matrix[slot, :k] = state.matrix[:k, slot] = cross[b, :k]
-            state.matrix[slot, slot] = diagonal[b]
-            state.linear[slot] = linear[b]
-            self._entered()
+            self.enter(slot, cross[b], diagonal[b], linear[b])
             placed[slot] = b
         members.copy_in(columns, placed)
         return counters.n_entered - n_before
+
+    def enter(self, slot: int, cross: np.ndarray, square: float, linear: float) -> None:
+        """Take in the member that a slot was given to: its products with the members, its own, and its part of c."""
+        state, k = self.state, self.members.n_members
+        state.matrix[slot, :k] = state.matrix[:k, slot] = cross[:k]
+        state.matrix[slot, slot] = square
+        state.linear[slot] = linear
+        self._entered()
 
     @abstractmethod
     def _scan(
