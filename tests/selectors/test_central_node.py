@@ -16,7 +16,6 @@ from daskfs.losses import LOGISTIC, SQUARED
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import (
-    NO_COEF,
     NO_COLUMNS,
     WITNESSES,
     CentralNode,
@@ -33,20 +32,26 @@ from daskfs.selectors.asy_os.task import Outcome
 N_SAMPLES, N_FEATURES, N_WORKERS, CAPACITY, TAU_MAX, N_EPOCHS, UNIT = 12, 24, 3, 4, 2, 2, 3
 X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES))
 Y = X[:, [1, 5, 9, 20]] @ [2.0, -1.0, 1.0, 1.5] + 0.1 * np.random.default_rng(1).standard_normal(N_SAMPLES)
+OF_CLASSES = np.array([Y, X[:, 1] - X[:, 7], -Y])
+"""Three classes' numbers, the largest of which is the class."""
 
 
 def contribution(columns, coef):
-    return X[:, np.asarray(columns, dtype=int)] @ np.asarray(coef, dtype=float)
+    return (X[:, np.asarray(columns, dtype=int)] @ np.asarray(coef, dtype=float)).T
 
 
-def fitted(columns, others):
+def fitted(columns, others, target=Y):
     """Coefficients that lower the squared loss, and most often the logistic one."""
     chosen = X[:, np.asarray(columns, dtype=int)]
-    return 0.3 * np.linalg.lstsq(chosen, Y - others, rcond=None)[0] if len(columns) else np.zeros(0)
+    if not len(columns):
+        return np.zeros((0, *target.shape[:-1]))
+    return 0.3 * np.linalg.lstsq(chosen, (target - others).T, rcond=None)[0]
 
 
-def make_node(loss=SQUARED, checks=True, n_ahead=1, n_epochs=N_EPOCHS):
+def make_node(loss=SQUARED, checks=True, n_ahead=1, n_epochs=N_EPOCHS, n_classes=1):
     y = Y if loss == SQUARED else np.where(Y > 0, 1.0, -1.0)
+    if n_classes > 1:
+        y = np.where(OF_CLASSES.max(axis=0) == OF_CLASSES, 1.0, -1.0)
     objective = SharedObjective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
     leases = ColumnLeases(N_FEATURES, UNIT, n_epochs)
     return CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, checks, n_ahead, timeout_s=1.0)
@@ -68,13 +73,15 @@ class MessagesAtRandom(RuleBasedStateMachine):
     """Workers that push what they like, over lines that repeat, lose and delay."""
 
     @initialize(
-        loss=st.sampled_from([SQUARED, LOGISTIC]),
+        loss=st.sampled_from([(SQUARED, 1), (LOGISTIC, 1), (LOGISTIC, 3)]),
         checks=st.booleans(),
         n_ahead=st.integers(1, 2),
         is_later=st.booleans(),
     )
     def begin(self, loss, checks, n_ahead, is_later):
-        self.made = (loss, checks, n_ahead)
+        loss, n_classes = loss
+        self.made = (loss, checks, n_ahead, N_EPOCHS, n_classes)
+        self.target = Y if n_classes == 1 else OF_CLASSES
         self.node = make_node(*self.made)
         if is_later:
             self._present_every_column_once()
@@ -95,7 +102,7 @@ class MessagesAtRandom(RuleBasedStateMachine):
                 lease = talker.reply.leases[0]
                 talker.sequence += 1
                 columns = np.array([lease.start] if talker.sequence % 4 else [], np.int64)
-                coef = fitted(columns, np.zeros(N_SAMPLES)) * 0.5
+                coef = fitted(columns, np.zeros(N_SAMPLES), self.target) * 0.5
                 delta = contribution(columns, coef) - contribution(talker.share.columns, talker.share.coef)
                 wanted = 9 if worker < N_WORKERS - 1 else N_FEATURES
                 push = proposed(worker, columns, coef, delta, self.node.state().version)
@@ -128,9 +135,10 @@ class MessagesAtRandom(RuleBasedStateMachine):
         columns = data.draw(st.lists(st.sampled_from(pool), max_size=most, unique=True)) if pool else []
         if data.draw(st.booleans()):  # mostly accepted
             others = talker.reply.prediction - contribution(talker.share.columns, talker.share.coef)
-            coef = fitted(columns, others)
+            coef = fitted(columns, others, self.target)
         else:
             coef = np.array([data.draw(st.floats(-2, 2)) for _ in columns])
+            coef = coef if self.target.ndim == 1 else np.outer(coef, [1.0, -1.0, 0.5])
         delta = contribution(columns, coef) - contribution(talker.share.columns, talker.share.coef)
         talker.sequence += 1
         talker.waits_for = talker.sequence
@@ -333,6 +341,33 @@ def test_improper_shares_are_refused(columns, fault):
     assert node.progress()["improper"] == 1
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 2), (2, 3)])
+def test_coefficients_of_another_number_of_classes_are_refused(shape):
+    node = make_node(LOGISTIC, n_classes=3)
+    told = node.register(0, N_FEATURES)
+    push = proposed(0, [1], np.zeros(shape), np.ones((3, N_SAMPLES)), told.reply.version)
+    assert node.step(told.sequence + 1, push).verdict == "refused"
+    assert node.progress()["improper"] == 1
+
+
+def test_the_objective_of_several_classes_is_the_sum_of_theirs():
+    node, prediction = make_node(LOGISTIC, n_classes=3), np.random.default_rng(2).standard_normal((3, N_SAMPLES))
+    several, coef = node._objective, np.random.default_rng(3).standard_normal((4, 3))
+    alone = [SharedObjective(LOGISTIC, y, NO_WEIGHT, ridge=0.01, fits_intercept=True) for y in several.y]
+    penalties = [one.penalty(own) for one, own in zip(alone, coef.T, strict=True)]
+    values = [one.value(*own) for one, own in zip(alone, zip(prediction, penalties, strict=True), strict=True)]
+    assert several.value(prediction, several.penalty(coef)) == pytest.approx(sum(values), rel=1e-12)
+    least = sum(one.without_features()[1] for one in alone)
+    assert several.without_features()[1] == pytest.approx(least, rel=1e-10)
+    assert several.intercept.shape == (3, 1)
+    for found, expected in zip(
+        several.derivatives(prediction),
+        zip(*[one.derivatives(own) for one, own in zip(alone, prediction, strict=True)], strict=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_what_is_not_finite_is_refused():
     node = make_node(checks=False)
     _, message = at_work(node, 0, [1], [np.nan])
@@ -379,7 +414,7 @@ def test_who_was_replaced_is_told_to_register():
 def test_a_lost_workers_columns_go_to_whoever_waits():
     node = make_node(n_epochs=1)
     gone, there = node.register(0, N_FEATURES // 2), node.register(1, N_FEATURES)
-    reply = node.step(there.sequence + 1, Proposal(Share(1, NO_COLUMNS, NO_COEF), None, 0))
+    reply = node.step(there.sequence + 1, Proposal(Share(1, NO_COLUMNS, np.zeros(0)), None, 0))
     assert reply.orders == "wait"
     assert node.wait(1, there.sequence + 1, waited_s=0.5).orders == "wait"
     taken = node.wait(1, there.sequence + 1, waited_s=2.0, wanted=N_FEATURES)
@@ -401,7 +436,7 @@ def test_a_contribution_of_who_is_gone_is_computed_by_another():
 def test_an_epoch_that_changes_nobody_is_the_last():
     node = make_node(n_epochs=5)
     told = node.register(0, N_FEATURES)
-    reply = node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, NO_COEF), None, 0))
+    reply = node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, np.zeros(0)), None, 0))
     assert reply.orders == "finished"
 
 
@@ -470,7 +505,7 @@ def test_the_result_is_told_to_the_first_that_asks_and_to_a_few_in_any_case():
     node = make_node(n_epochs=1)
     assert node.testimony(0) is None  # nothing is done yet
     told = node.register(0, N_FEATURES)
-    node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, NO_COEF), None, 0))
+    node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, np.zeros(0)), None, 0))
     first = node.testimony(WITNESSES)
     assert first.counts == node.progress()
     np.testing.assert_array_equal(first.standing.prediction, node.state().prediction)
