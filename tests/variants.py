@@ -203,6 +203,11 @@ def _online_substitution() -> Iterator[Variant]:
         "one-worker": {"n_workers": 1},
     }
     yield from _variants(method, common, variants)
+    of_classes = {
+        "three-classes": {"loss": "logistic"},
+        "three-classes-synchronous": {"schedule": "synchronous", "loss": "squared_hinge", "block_columns": 4},
+    }
+    yield from _variants(method, common, of_classes, target="three classes")
     yield from _variants(method, common, {"weighted": {}}, weighted=True)
 
 
