@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from daskfs import FGM, Auto, Message, Mission
+from daskfs import FGM, AsyncOnlineSubstitution, Auto, Message, Mission
 from daskfs.baselines import Bolasso, FeatureHashing, L1Liblinear, SgdSlr, UfoMkl
 from daskfs.methods import METHODS, find_method
 from tests.variants import VARIANTS, Options
@@ -76,6 +76,9 @@ def differs(estimator: BaseEstimator) -> dict[str, str]:
         case Message(n_subsets=int()):
             reason = "subsets are made of rows: one of weight 2 lies in one subset, two may lie in two"
             return dict.fromkeys(OF_WEIGHTS, reason)
+        case AsyncOnlineSubstitution(loss="logistic"):
+            reason = "three classes, half of two features: nobody tells these apart in .83 of the rows"
+            return {"check_classifiers_train": reason}
         case FGM(n_features_to_select=1, fit_intercept=False):
             reason = "three classes, one feature, no intercept: nobody tells these apart in .83 of the rows"
             return {"check_classifiers_train": reason}
