@@ -44,6 +44,24 @@ def store(tmp_path_factory):
     return stored, np.sort(support)
 
 
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """Three classes that the same kind of columns tell from each other."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N_SAMPLES, N_FEATURES))
+    support = rng.choice(N_FEATURES, N_SELECTED, replace=False)
+    coef = rng.permuted(np.tile([[-2.0], [0.0], [2.0]], N_SELECTED), axis=0)
+    labels = (X[:, support] @ coef.T + rng.gumbel(size=(N_SAMPLES, 3))).argmax(axis=1).astype(float)
+    path = tmp_path_factory.mktemp("async") / "classes.zarr"
+    stored = ingest(X, path, y=labels, dtype="float64", tile_shape=(N_SAMPLES, 16), shuffle=False)
+    return stored, np.sort(support)
+
+
+@pytest.fixture(params=["numbers", "three classes"])
+def problem(request):
+    return request.getfixturevalue("store" if request.param == "numbers" else "classes")
+
+
 class Observed(AsyncOnlineSubstitution):
     """Keeps its run."""
 
@@ -150,24 +168,29 @@ def kill(workers, victim):
     os.kill(pids[home] if victim == "node" else pids[busy[0]], signal.SIGKILL)
 
 
+def loss_of(store):
+    """The classes are numbered, which would be taken for classes with a warning."""
+    return {"loss": "logistic"} if len(np.unique(store.read_target(slice(None)))) == 3 else {}
+
+
 def fit(store, workers, progress=None, **options):
     until(lambda: len(workers.client.nthreads()) == 3)  # a killed process is started again
-    told = {"n_workers": 2, "block_columns": 16, "timeout_s": 5.0, **options}
+    told = {"n_workers": 2, "block_columns": 16, "timeout_s": 5.0, **loss_of(store), **options}
     return Observed(N_SELECTED, **told).fit_matrix(store, workers=workers, progress=progress)
 
 
 def check(selector, store, support):
     """The truth was found, and u_C is what the workers hold."""
     assert len(np.intersect1d(selector.selected_, support)) >= N_SELECTED - 1
-    total = np.zeros(N_SAMPLES)
+    total = np.zeros_like(selector.run.prediction) + selector.run.intercept
     for share in selector.run.shares:
         block = read_columns(store, share.columns, ColumnSettings(True, True, False))
-        total += share.coef @ block.rows
+        total += share.coef.T @ block.rows
     np.testing.assert_allclose(selector.run.prediction, total, rtol=0, atol=1e-10 * np.abs(total).max())
 
 
-def test_workers_beside_a_central_node_find_the_features(store, workers):
-    stored, support = store
+def test_workers_beside_a_central_node_find_the_features(problem, workers):
+    stored, support = problem
     selector = fit(stored, workers)
     check(selector, stored, support)
     history = selector.result_.history
@@ -179,8 +202,8 @@ def test_workers_beside_a_central_node_find_the_features(store, workers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["worker", "node"])
-def test_a_killed_process_costs_nothing_but_time(store, workers, victim, tmp_path):
-    stored, support = store
+def test_a_killed_process_costs_nothing_but_time(problem, workers, victim, tmp_path):
+    stored, support = problem
     gate = tmp_path / "gate"
     gate.touch()
 
@@ -205,8 +228,8 @@ def test_an_error_of_the_data_ends_the_run_and_leaves_nobody_at_work(store, work
     check(fit(stored, workers), stored, support)
 
 
-def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
-    stored, support = store
+def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(problem, workers):
+    stored, support = problem
     kept = {}
 
     class Kept:
@@ -219,12 +242,13 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(store, workers):
     def interrupt():
         raise KeyboardInterrupt
 
-    selector = AsyncOnlineSubstitution(N_SELECTED, n_workers=2, block_columns=16)
+    told = {"n_workers": 2, "block_columns": 16, **loss_of(stored)}
+    selector = AsyncOnlineSubstitution(N_SELECTED, **told)
     with pytest.raises(KeyboardInterrupt):
         selector.fit_matrix(stored, workers=workers, progress=AtWork(interrupt, 0.6), checkpoint=Kept())
     assert int(kept[STEP]["leases.is_done"].sum()) + int(kept[STEP]["leases.epoch"][0]) > 0
     bar = AtWork()
-    selector = Observed(N_SELECTED, n_workers=2, block_columns=16)
+    selector = Observed(N_SELECTED, **told)
     check(selector.fit_matrix(stored, workers=workers, progress=bar, checkpoint=Kept()), stored, support)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskfs import FGM, OnlineSubstitution, examine
+from daskfs import FGM, AsyncOnlineSubstitution, OnlineSubstitution, examine
 from daskfs.documents import dump_yaml, read_yaml
 from daskfs.errors import SchemaError
 from daskfs.pipeline.config import load_pipeline
@@ -135,11 +135,12 @@ def test_a_python_fit_has_the_evidence_of_a_run(tmp_path):
 
 
 @pytest.mark.slow  # kernels of several classes
-def test_several_classes_have_a_table_of_effects():
+@pytest.mark.parametrize("selector", [FGM(2), AsyncOnlineSubstitution(2, n_workers=2)], ids=["fgm", "asy-os"])
+def test_several_classes_have_a_table_of_effects(selector):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
     y = np.array(["low", "middle", "high"])[np.digitize(X["b"] + 0.3 * rng.normal(size=300), [-0.5, 0.5])]
-    fitted = FGM(2).fit(X, y)
+    fitted = selector.fit(X, y)
     result = examine(fitted, (X, y))
     lines = {line[0]: line[1:] for line in cells_of(render_report("fit", {"fit": result}), "Effects by class")}
     coef = fitted.coef_[:, 1] * X["b"].std(ddof=0)
