@@ -24,7 +24,7 @@ Several classes have such a model each, of the same columns: gains and removal c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from daskfs.selectors.asy_os.plan import PIECE_COLUMNS
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Rule
 from daskfs.selectors.online_substitution.engines.classes import walk_together
-from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
 from daskfs.selectors.online_substitution.engines.quadratic import curved_products
 from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
@@ -170,8 +169,7 @@ class SubstitutionWorker:
         squares = np.array([one.squares(columns) for one in products])
         usable &= (squares > 0.0).all(axis=0)
         if len(self.models) > 1:
-            models = cast(list[ExchangeModel], self.models)  # no other rule takes several classes
-            return walk_together(models, columns, cross, linear, squares, usable, products)
+            return walk_together(self.models, columns, cross, linear, squares, usable, products)
         columns = replace(columns, square=squares[0])
         return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
 

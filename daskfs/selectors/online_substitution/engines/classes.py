@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
 from daskfs.selectors.online_substitution.engines.glm import MORE_STEPS, NEWTON_STEPS, ROUNDING
 from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, Point, Quadratic
-from daskfs.selectors.online_substitution.engines.quadratic import Products
+from daskfs.selectors.online_substitution.engines.quadratic import Products, QuadraticModel
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.screen import Screen
 from daskfs.selectors.shared.record import Record
@@ -210,7 +210,7 @@ class ClassesEngine(Engine):
 
 
 def walk_together(
-    models: Sequence[ExchangeModel],
+    models: Sequence[QuadraticModel],
     columns: Columns,
     cross: np.ndarray,
     linear: np.ndarray,
@@ -224,8 +224,8 @@ def walk_together(
 
     Parameters
     ----------
-    models : sequence of ExchangeModel
-        One for each class, of the same members.
+    models : sequence of QuadraticModel
+        One for each class, of the same members, by the rule "exchange".
     columns : Columns
     cross : ndarray of shape (n_classes, B, capacity)
         Products with the members; changed.
@@ -237,7 +237,7 @@ def walk_together(
     """
     members, rule = models[0].members, models[0].rule
     diagonal = squares + rule.ridge
-    batch = _Batch(members, rule, models, cross, linear, diagonal)
+    batch = _Batch(members, rule, cast(Sequence[ExchangeModel], models), cross, linear, diagonal)
     batch.usable = usable
 
     def within() -> np.ndarray:
