@@ -201,6 +201,7 @@ def _online_substitution() -> Iterator[Variant]:
         "unchecked": {"rule": "os", "check": False},
         "not-standardised": {"standardize": False},
         "one-worker": {"n_workers": 1},
+        "always-include": {"always_include": [1, 7]},
     }
     yield from _variants(method, common, variants)
     of_classes = {

@@ -204,3 +204,29 @@ def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str)
         values_, counts = np.unique(columns, return_counts=True)
         raise DataError(f"duplicate column {int(values_[counts > 1][0])}", parameter, "name each column once")
     return columns
+
+
+def refuse_too_many(always: np.ndarray, most: int) -> None:
+    """Refuse more columns that are always included than are selected.
+
+    Raises
+    ------
+    DataError
+    """
+    if len(always) > most:
+        problem = f"expected at most {most} columns, found {len(always)}"
+        raise DataError(problem, "always_include", "raise n_features_to_select")
+
+
+def refuse_left_out(always: np.ndarray, held: np.ndarray, names: Names) -> None:
+    """Refuse columns that are always included and yet not held.
+
+    Raises
+    ------
+    DataError
+        With the first of them.
+    """
+    missing = always[~np.isin(always, held)]
+    if len(missing):
+        place = f"always_include, column {names[missing[0]]!r}"
+        raise DataError("is constant, or a combination of the columns before it", place, "drop it")

@@ -24,7 +24,7 @@ WAYS = {
         *("screen", "groups", "groups-counted-in-columns", "groups-logistic", "groups-os-squared_hinge"),
         *("groups-paper", "groups-screen", "three-classes", "three-classes-screen"),
     ],
-    "async_online_substitution": ["os-logistic", "three-classes", "three-classes-synchronous"],
+    "async_online_substitution": ["os-logistic", "always-include", "three-classes", "three-classes-synchronous"],
     "fgm": [
         *("certified", "three-squared_hinge", "three-logistic", "groups", "groups-counted-in-columns"),
         *("pairs", "pairs-three-classes", "always-include", "weighted-always-include"),

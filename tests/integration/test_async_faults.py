@@ -216,6 +216,14 @@ def test_a_killed_process_costs_nothing_but_time(problem, workers, victim, tmp_p
     assert selector.run.n_nodes_lost == (victim == "node")
 
 
+def test_always_included_columns_are_selected_on_a_cluster(problem, workers):
+    stored, support = problem
+    others = np.setdiff1d(np.arange(N_FEATURES), support)[[5, 900]]
+    selector = fit(stored, workers, always_include=[int(support[3]), *others.tolist()])
+    assert set(selector.selected_[:3].tolist()) == {support[3], *others}
+    assert len(np.intersect1d(selector.selected_, support)) >= N_SELECTED - 3
+
+
 def test_an_error_of_the_data_ends_the_run_and_leaves_nobody_at_work(store, workers):
     stored, support = store
     X = stored.read(slice(None))

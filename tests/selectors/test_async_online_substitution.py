@@ -243,6 +243,91 @@ def test_an_interrupted_run_ends_with_the_same_bits(loss, schedule):
     pd.testing.assert_frame_equal(resumed.result_.history, whole.result_.history, check_exact=True)
 
 
+ALWAYS = [11, 90, 50]
+"""Two that say nothing, and between them one that is true."""
+
+
+def targets(seed):
+    """Columns, and a target of numbers, of two and of three classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400, 120))
+    X[:, 1::2] = 0.6 * X[:, ::2] + 0.8 * X[:, 1::2]
+    z = X[:, [3, 17, 40, 41, 77, 90]] @ [2.0, -1.5, 1.0, 1.0, -2.0, 1.5] + 0.5 * rng.standard_normal(400)
+    return X, {"numbers": z, "two classes": z > 0.3, "three classes": np.array(list("abc"))[np.digitize(z, [-2, 2])]}
+
+
+@pytest.mark.parametrize("target", ["numbers", "two classes", "three classes"])
+@pytest.mark.parametrize("schedule", ["asynchronous", "simulated"])
+def test_always_included_columns_stay_beside_those_that_one_stream_finds(target, schedule):
+    for seed in range(3):
+        X, y = targets(seed)[0], targets(seed)[1][target]
+        alone = OnlineSubstitution(8, always_include=ALWAYS).fit(X, y)
+        for n_workers in (1, 3, 8):
+            told = {"n_workers": n_workers, "schedule": schedule, "always_include": ALWAYS}
+            selector = AsyncOnlineSubstitution(8, **told).fit(X, y)
+            assert set(selector.selected_[:3].tolist()) == set(ALWAYS)
+            assert found(selector) == found(alone) == sorted({*ALWAYS, 3, 17, 40, 41, 77})
+            np.testing.assert_allclose(selector.coef_, alone.coef_, rtol=1e-5, atol=1e-9)
+            assert "3 of them were always included" in selector.result_.notes
+
+
+@pytest.mark.parametrize("rule", ["exchange", "os", "paper"])
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge"])
+def test_always_included_columns_are_never_dropped(problem, rule, n_workers, loss):
+    """Nor where nothing else is selected, nor where one of them is a copy of what else would be."""
+    X, y = problem
+    X = np.hstack([X, X[:, TRUE[:1]]])
+    y = y if loss == "squared" else y > np.median(y)
+    for n_selected in (3, 5):
+        told = {"n_workers": n_workers, "rule": rule, "loss": loss, "schedule": "synchronous"}
+        selector = AsyncOnlineSubstitution(n_selected, always_include=[0, N_FEATURES, 2], **told).fit(X, y)
+        assert {0, N_FEATURES, 2} <= set(found(selector))
+        assert TRUE[0] not in selector.selected_
+        assert len(selector.selected_) == n_selected
+
+
+def test_always_included_columns_go_by_name_and_are_refused_where_they_cannot_be_held(problem):
+    X, y = problem[0].copy(), problem[1]
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(N_FEATURES)])
+    named = AsyncOnlineSubstitution(4, n_workers=2, always_include=["g80", "g17"]).fit(frame, y)
+    numbered = AsyncOnlineSubstitution(4, n_workers=2, always_include=[80, 17]).fit(X, y)
+    np.testing.assert_array_equal(named.selected_, numbered.selected_)
+    assert set(named.selected_[:2].tolist()) == {17, 80}
+    with refused(DataError, "shapes", at="always_include", naming=["'g999'"]):
+        AsyncOnlineSubstitution(4, always_include=["g999"]).fit(frame, y)
+    with refused(DataError, "shapes", at="always_include", naming=["at most 1"]):
+        AsyncOnlineSubstitution(1, always_include=[1, 2]).fit(X, y)
+    X[:, 5] = 3.0
+    with refused(DataError, "shapes", at="always_include, column 'x5'", naming=["constant"]):
+        AsyncOnlineSubstitution(4, always_include=[5]).fit(X, y)
+    with refused(DataError, "shapes", at="always_include, column 'x160'", naming=["combination"]):
+        AsyncOnlineSubstitution(4, always_include=[7, N_FEATURES]).fit(np.hstack([X, X[:, [7]]]), y)
+
+
+def test_a_run_with_columns_always_included_resumes_with_the_same_bits():
+    X, y = targets(0)[0], targets(0)[1]["numbers"]
+    told = {"n_workers": 3, "schedule": "simulated", "always_include": ALWAYS}
+    whole, kept = AsyncOnlineSubstitution(8, **told).fit(ArrayMatrix(X, y)), Kept(breaks_at=1)
+    with pytest.raises(KeyboardInterrupt):
+        AsyncOnlineSubstitution(8, **told).fit_matrix(ArrayMatrix(X, y), checkpoint=kept)
+    resumed = AsyncOnlineSubstitution(8, **told).fit_matrix(ArrayMatrix(X, y), checkpoint=kept)
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    pd.testing.assert_frame_equal(resumed.result_.history, whole.result_.history, check_exact=True)
+
+
+def test_always_included_columns_stay_where_workers_never_come(monkeypatch):
+    """Those that the missing workers would have held are among them."""
+    monkeypatch.setattr(asy_os_run, "range", lambda n_workers: range(min(n_workers, 2)), raising=False)
+    n_late, told = 0, {"n_workers": 8, "slots": 1.0, "block_columns": 16, "always_include": ALWAYS}
+    for seed in range(4):
+        X, y = targets(seed)[0], targets(seed)[1]["numbers"]
+        selector = AsyncOnlineSubstitution(8, **told).fit(X, y)
+        assert found(selector) == sorted({*ALWAYS, 3, 17, 40, 41, 77})
+        n_late += any("presented once more at the end" in note for note in selector.result_.notes)
+    assert n_late, "no run of these needed that columns were presented once more"
+
+
 def test_progress_is_shown_to_the_end(problem):
     class Bar:
         total = done = 0
@@ -303,6 +388,7 @@ def test_places_are_shared():
     assert capacity_of(10, 1, 1.5) == 10
     assert [capacity_of(100, q, 1.5) for q in (2, 5, 20)] == [75, 30, 8]
     assert capacity_of(3, 10, 1.5) == 1
+    assert [capacity_of(10, q, 1.5, n_always=4) for q in (1, 2, 5, 10)] == [10, 10, 4, 3]
 
 
 def test_it_is_cloned_and_pickled(problem):

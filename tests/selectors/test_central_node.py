@@ -341,6 +341,21 @@ def test_improper_shares_are_refused(columns, fault):
     assert node.progress()["improper"] == 1
 
 
+def test_who_holds_a_column_that_is_always_included_cannot_give_it_up():
+    objective = SharedObjective(SQUARED, Y, NO_WEIGHT, ridge=0.01)
+    leases = ColumnLeases(N_FEATURES, UNIT, N_EPOCHS)
+    node = CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, always=(20,))
+    shares = (Share(0, np.array([20]), np.array([0.5])), *(Share(t, NO_COLUMNS, np.zeros(0)) for t in (1, 2)))
+    node.restore(replace(node.checkpoint(), shares=shares), contribution([20], [0.5]))
+    told = node.register(0, N_FEATURES)
+    held = contribution([20], [0.5])
+    away = proposed(0, [1], [1.0], contribution([1], [1.0]) - held, told.reply.version)
+    assert node.step(told.sequence + 1, away).verdict == "refused"
+    assert node.progress()["improper"] == 1
+    beside = proposed(0, [20, 1], [0.5, 1.0], contribution([1], [1.0]), told.reply.version)
+    assert node.step(told.sequence + 2, beside).verdict == "accepted"
+
+
 @pytest.mark.parametrize("shape", [(1,), (1, 2), (2, 3)])
 def test_coefficients_of_another_number_of_classes_are_refused(shape):
     node = make_node(LOGISTIC, n_classes=3)

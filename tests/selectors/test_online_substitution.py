@@ -202,7 +202,7 @@ def test_always_included_columns_stay_by_number_or_name():
     with refused(DataError, "shapes", at="always_include", naming=["'g91'", "did you mean"]):
         OnlineSubstitution(4, always_include=["g91"]).fit(frame, y)
     X[:, 5] = 1.0
-    with refused(DataError, "columns-that-arrive", at="always_include, column 'x5'", naming=["constant"]):
+    with refused(DataError, "shapes", at="always_include, column 'x5'", naming=["constant"]):
         OnlineSubstitution(4, always_include=[5]).fit(X, y)
 
 

@@ -198,6 +198,8 @@ class CentralNode:
         Seconds that a worker waits for another one's columns before they are taken from that one.
     clock : callable, optional
         Returns seconds, for the trace.
+    always : tuple of int
+        Columns that are never given up by whoever holds them.
     """
 
     def __init__(
@@ -211,6 +213,7 @@ class CentralNode:
         n_ahead: int = 1,
         timeout_s: float = 30.0,
         clock: Callable[[], float] | None = None,
+        always: tuple[int, ...] = (),
     ) -> None:
         self._objective, self._leases = objective, leases
         self._n_workers, self._capacity, self._tau_max, self._checks = n_workers, capacity, tau_max, checks
@@ -221,6 +224,7 @@ class CentralNode:
         self._version = 0
         self._shares = {t: Share(t, NO_COLUMNS, objective.no_coef) for t in range(n_workers)}
         self._penalty = dict.fromkeys(range(n_workers), 0.0)
+        self._always = frozenset(always)
         self._owner: dict[int, int] = {}
         """Who holds a column."""
         self._sequence = dict.fromkeys(range(n_workers), 0)
@@ -434,6 +438,8 @@ class CentralNode:
         """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
         wanted = share.columns.tolist()
         if len(wanted) > self._capacity or len(set(wanted)) < len(wanted):
+            return False
+        if not (self._always & set(self._shares[share.worker].columns.tolist())) <= set(wanted):
             return False
         if share.coef.shape != (len(wanted), *self._objective.no_coef.shape[1:]):
             return False

@@ -27,17 +27,20 @@ N_BUFFERS = 3
 """Blocks of a worker: in use, being read, and as they are stored."""
 
 
-def capacity_of(n_selected: int, n_workers: int, slots: float) -> int:
+def capacity_of(n_selected: int, n_workers: int, slots: float, n_always: int = 0) -> int:
     """Return how many columns each worker may hold: s of one worker, a share of `slots` times s of several.
+
+    Places for the columns that are always included, which are spread over the workers, come on top: else those who hold
+    them would have less room for others.
 
     Examples
     --------
-    >>> capacity_of(100, 1, 1.5), capacity_of(100, 20, 1.5), capacity_of(100, 20, 1.0)
-    (100, 8, 5)
+    >>> capacity_of(100, 1, 1.5), capacity_of(100, 20, 1.5), capacity_of(100, 20, 1.0), capacity_of(100, 20, 1.0, 30)
+    (100, 8, 5, 7)
     """
     if n_workers == 1:
         return n_selected
-    return min(n_selected, math.ceil(slots * n_selected / n_workers))
+    return min(n_selected, math.ceil(slots * n_selected / n_workers) + -(-n_always // n_workers))
 
 
 def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
@@ -79,6 +82,8 @@ class AsyncShape:
     loss: str = "squared"
     n_problems: int = 1
     """More than two classes are as many problems that share the columns."""
+    n_always: int = 0
+    """Columns that are always included."""
 
     @property
     def column_nbytes(self) -> int:
@@ -138,7 +143,14 @@ class AsyncShape:
         choice.add("vectors over the rows", self.vectors(WORKER_VECTORS))
         choice.add("scores and coefficients", RESULT_COLUMN_NBYTES * self.n_features)
         choice.add("coefficients of further classes", (self.n_problems - 1) * 8 * self.n_features)
-        return max(choice, self._last_round, key=lambda budget: budget.nbytes)
+        return max(choice, self._last_round, self._first_fit, key=lambda budget: budget.nbytes)
+
+    @property
+    def _first_fit(self) -> Budget:
+        """What the columns take that are always included, as they are fitted before the workers begin."""
+        if not self.n_always:
+            return Budget()
+        return replace(self, n_workers=1, capacity=self.n_always, in_turn=True).task(self.n_always)
 
     @property
     def _last_round(self) -> Budget:

@@ -18,7 +18,7 @@ from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.node import Conclusion, NodeState, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, Conclusion, NodeState, Reply, Share
 from daskfs.selectors.asy_os.plan import read_columns_in_turn
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
@@ -28,7 +28,8 @@ from daskfs.selectors.asy_os.task import (
     contribution_where_it_is_read,
     work_until_finished,
 )
-from daskfs.selectors.asy_os.worker import contribution_of
+from daskfs.selectors.asy_os.worker import SubstitutionWorker, contribution_of
+from daskfs.selectors.inputs import refuse_left_out
 from daskfs.selectors.online_substitution.columns import Columns, read_columns
 from daskfs.selectors.shared.run import Run
 
@@ -37,6 +38,8 @@ STEP = "select"
 SEEN_BY_ONE = 0.05
 """Part of the columns that may have met one worker only."""
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
+ALWAYS_STEPS = 3
+"""Fits of the columns that are always included, each to the prediction that the one before has left."""
 MOST_NODES = 30
 """Nodes that are made, one after the other, before a run is given up."""
 
@@ -64,7 +67,7 @@ class AsyncRun:
     def in_turn(self, is_synchronous: bool) -> None:
         """Run with all workers in this thread: deterministic."""
         with self._reported():
-            state = self.run.load(STEP, NodeState)
+            state = self.run.load(STEP, NodeState) or self._with_always()
             node, settings = ActorsHere().place(PlacedNode, self.matrix, self.settings), self.settings
             worker = settings.worker(self.matrix)
             if state is not None:
@@ -92,7 +95,7 @@ class AsyncRun:
     def on_cluster(self) -> None:
         """Run with the node as an actor and each worker as a task that lasts."""
         with self._reported():
-            state = self.run.load(STEP, NodeState)
+            state = self.run.load(STEP, NodeState) or self._with_always()
             for _ in range(MOST_NODES):
                 try:
                     found = None if state is None else self._contribution_on_workers(state.shares)
@@ -119,6 +122,38 @@ class AsyncRun:
         raise RunError(
             f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
         )
+
+    def _with_always(self) -> NodeState | None:
+        """Return where a run begins with columns that are always included: fitted, and spread over the workers.
+
+        Raises
+        ------
+        DataError
+            One is constant, or a combination of those before it.
+        """
+        settings, always = self.settings, np.array(self.settings.always, dtype=np.int64)
+        if not len(always):
+            return None
+        told = settings.worker(self.matrix)
+        worker = SubstitutionWorker(replace(told, rule=replace(told.rule, name="exchange")), len(always))
+        objective = worker.objective
+        prediction, _ = objective.without_features()
+        share = Share(0, NO_COLUMNS, objective.no_coef)
+        worker.take_back(self.matrix, share)
+        columns = read_columns(self.matrix, always, settings.columns, objective.weight)
+        for version in range(ALWAYS_STEPS):
+            proposal = worker.present(columns, Reply("accepted", "work", version, prediction))
+            share = proposal.share
+            if proposal.delta is None:
+                break
+            penalty = objective.penalty(share.coef)
+            _, prediction, objective.intercept = objective.with_best_intercept(prediction + proposal.delta, penalty)
+            worker.settle(True)
+        refuse_left_out(always, share.columns, self.matrix.names)
+        state: NodeState = ActorsHere().place(PlacedNode, self.matrix, settings).checkpoint().result()
+        held = [(slice(one.worker, None, len(state.shares)), one.worker) for one in state.shares]
+        shares = tuple(Share(t, share.columns[some], np.ascontiguousarray(share.coef[some])) for some, t in held)
+        return replace(state, shares=shares, intercept=objective.intercept)
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -164,7 +199,8 @@ class AsyncRun:
         node = ActorsHere().place(PlacedNode, self.matrix, settings)
         state: NodeState = node.checkpoint().result()
         leases = state.leases if is_short else replace(state.leases, is_done=~self.seen_by_one)
-        share = Share(0, columns[stay], coef[stay])
+        order = np.argsort(~np.isin(columns[stay], self.settings.always), kind="stable")
+        share = Share(0, columns[stay][order], coef[stay][order])
         state = replace(state, shares=(share,), leases=leases, intercept=self.intercept)
         node.restore(state, self._contribution_here(state.shares))
         session = WorkerSession(node, 0, self.matrix, worker)

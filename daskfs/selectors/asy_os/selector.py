@@ -47,12 +47,13 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.parameters import Count, NotNegative
+from daskfs.parameters import Columns, Count, NotNegative
 from daskfs.selectors.asy_os.node import TRACE
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import SEPARATED
+from daskfs.selectors.inputs import columns_of, refuse_too_many
 from daskfs.selectors.online_substitution.base import SubstitutionSelector
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.target import Target, read_target
@@ -92,6 +93,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         Columns for each message. By default measured on a cluster: as many as keep messages below a tenth of the time,
         but never so many that a worker has fewer than 20 blocks in an epoch, which with few or short columns comes
         first (see Notes); 1 with "simulated"; up to 64 in this process.
+    always_include : array of int or str, optional
+        Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`. They are
+        fitted first, and spread over the workers.
     timeout_s : float
         Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
     random_state : int, RandomState or None
@@ -104,7 +108,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, by what dropping them would cost.
+        Columns, those always included and then the rest by what dropping them would cost.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
         On the scale of the data, 0 where not selected.
@@ -151,13 +155,17 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     tau_max: Annotated[int, Ge(0)] | None = None
     block_columns: Count | None = None
     timeout_s: NotNegative = 30.0
+    always_include: Columns = None
 
     def _fit(self, run: Run) -> None:
         in_turn = self.schedule != "asynchronous" or not run.workers.actors.are_apart
         n_threads = 1 if in_turn else run.workers.n_threads
         target = read_target(run.matrix, self.loss_, self.epsilon, fits_intercept=True, takes_several=True)
         shape = self._shape(replace(DataShape.of(run.matrix), n_classes=target.n_classes), n_threads, in_turn)
+        always = columns_of(self.always_include, shape.n_features, run.matrix.names, "always_include")
+        refuse_too_many(always, shape.n_selected)
         settings = self._settings(shape, target, np.dtype(run.matrix.dtype), run.task_limit)
+        settings = replace(settings, always=tuple(always.tolist()))
         workers = AsyncRun(run, settings)
         if in_turn:
             workers.in_turn(self.schedule == "synchronous")
@@ -170,6 +178,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         kept, n_new, why = self._union(run, workers, shape.n_selected, while_selecting)
         fit = ClassFits(self.loss_, [refit_selected(run, kept.columns, one) for one in losses], target.classes)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)
+        self.selected_ = kept.columns
         self.n_workers_ = shape.n_workers
         self.result_ = self._result_of(
             run,
@@ -184,11 +193,11 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
 
     def _union(self, run: Run, workers: AsyncRun, n_selected: int, losses: Sequence[MeanLoss]) -> tuple[Kept, int, str]:
         """Return the union of all S(t), of which the least valuable are dropped, how many came in late, and why."""
-        held = np.concatenate([share.columns for share in workers.shares])
-        kept = eliminate(run, held, n_selected, losses)
+        held, always = np.concatenate([share.columns for share in workers.shares]), workers.settings.always
+        kept = eliminate(run, held, n_selected, losses, always)
         again, why = workers.present_again(kept.columns, n_selected)
         n_new = int((~np.isin(again, kept.columns)).sum())
-        return (eliminate(run, again, n_selected, losses) if n_new else kept), n_new, why
+        return (eliminate(run, again, n_selected, losses, always) if n_new else kept), n_new, why
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         in_turn = self.schedule != "asynchronous" or limits.n_threads == 1
@@ -196,13 +205,14 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
 
     def _shape(self, shape: DataShape, n_threads: int, in_turn: bool) -> AsyncShape:
         n_selected = self._n_selected(shape.n_features)
+        n_always = 0 if self.always_include is None else int(np.size(self.always_include))
         n_workers = min(n_threads if self.n_workers is None else int(self.n_workers), shape.n_features)
         return AsyncShape(
             n_samples=shape.n_samples,
             n_features=shape.n_features,
             n_selected=n_selected,
             n_workers=n_workers,
-            capacity=capacity_of(n_selected, n_workers, self.slots),
+            capacity=capacity_of(n_selected, n_workers, self.slots, n_always),
             itemsize=self._columns().dtype_of(shape.dtype).itemsize,
             n_epochs=self.n_epochs,
             tile_columns=shape.tile_shape[1] if shape.tile_shape else 1,
@@ -213,6 +223,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             data=shape,
             loss=self.loss_,
             n_problems=self._n_problems(shape.n_classes),
+            n_always=n_always,
         )
 
     def _columns(self) -> ColumnSettings:
@@ -268,6 +279,8 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         together = f"held {held} columns together" if shape.n_workers > 1 else f"held {held} columns"
         dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
         notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
+        if workers.settings.always:
+            notes.append(f"{len(workers.settings.always)} of them were always included")
         if n_new:
             notes.append(f"{n_new} features came in when columns were presented once more at the end, for {why}")
         if n_selected < shape.n_selected:

@@ -64,6 +64,8 @@ class AsyncSettings:
     """Whether all workers are in one process: what is read is theirs together."""
     exchanges: bool
     timeout_s: float = 30.0
+    always: tuple[int, ...] = ()
+    """Columns that are selected whatever else: whoever holds them never drops them."""
 
     def objective(self, matrix: Matrix) -> SharedObjective:
         """Read target and weights."""
@@ -79,7 +81,7 @@ class AsyncSettings:
 
     def worker(self, matrix: Matrix) -> WorkerSettings:
         """Return what a worker needs beside the data."""
-        return WorkerSettings(self.objective(matrix), self.rule, self.columns, np.dtype(self.dtype))
+        return WorkerSettings(self.objective(matrix), self.rule, self.columns, np.dtype(self.dtype), self.always)
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the leases of a run that begins."""
@@ -108,7 +110,7 @@ class PlacedNode(CentralNode):
     ) -> None:
         objective, leases = settings.objective(matrix), settings.leases(matrix.shape[1])
         numbers = (settings.n_workers, settings.capacity, settings.tau_max, settings.rule.checks)
-        super().__init__(objective, leases, *numbers, n_ahead, settings.timeout_s, clock)
+        super().__init__(objective, leases, *numbers, n_ahead, settings.timeout_s, clock, settings.always)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class WorkerSettings:
     columns: ColumnSettings
     dtype: np.dtype
     """Of the columns as they are held."""
+    always: tuple[int, ...] = ()
+    """Columns that are never dropped; of a share they come first."""
 
 
 class Foreseen(NamedTuple):
@@ -95,6 +97,7 @@ class SubstitutionWorker:
         self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         if len(share.columns):
             self.members.add(read_columns(matrix, share.columns, self.settings.columns, self.objective.weight))
+        self.members.n_fixed = int(np.isin(share.columns, self.settings.always).sum())
         for model, coef in zip(self.models, share.coef.reshape(-1, len(self.models)).T, strict=True):
             model.begin(coef)
         self._contribution = self._predict(np.zeros_like(self._contribution))

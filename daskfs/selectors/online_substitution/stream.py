@@ -19,6 +19,7 @@ from daskfs.matrix.blocks import Rows, as_slice
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.names import Names
 from daskfs.matrix.streaming import prefetched
+from daskfs.selectors.inputs import refuse_left_out, refuse_too_many
 from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
@@ -96,10 +97,7 @@ class SubstitutionStream:
         DataError
             One is constant, or a combination of those before it.
         """
-        most = self.engine.members.capacity
-        if len(columns) > most:
-            problem = f"expected at most {most} columns, found {len(columns)}"
-            raise DataError(problem, "always_include", "raise n_features_to_select")
+        refuse_too_many(columns, self.engine.members.capacity)
         for piece in self._pieces(columns, self.plan.batch):
             self.engine.take(self._read(columns[piece]))
             self.engine.keep_members()
@@ -108,12 +106,7 @@ class SubstitutionStream:
     def check_included(self, columns: np.ndarray) -> None:
         """Never drop the members of now, which must be these columns."""
         self.engine.keep_members()
-        missing = columns[~np.isin(columns, self.engine.members.ids)]
-        if len(missing):
-            name = self.matrix.names[missing[0]]
-            raise DataError(
-                "is constant, or a combination of the columns before it", f"always_include, column {name!r}", "drop it"
-            )
+        refuse_left_out(columns, self.engine.members.ids, self.matrix.names)
 
     def present(self, columns: Columns) -> None:
         """Take columns that came by another way."""

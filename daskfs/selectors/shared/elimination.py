@@ -26,12 +26,14 @@ class Kept:
     """What is left."""
 
     columns: np.ndarray
-    """Shape (n_kept,), by cost, the dearest first."""
+    """Shape (n_kept,), those that stay in any case and then the others by cost, the dearest first."""
     costs: np.ndarray
     """What the mean loss would rise by without each of them, shape (n_kept,)."""
 
 
-def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_losses: Sequence[MeanLoss]) -> Kept:
+def eliminate(
+    run: Run, columns: np.ndarray, n_keep: int, mean_losses: Sequence[MeanLoss], always: Sequence[int] = ()
+) -> Kept:
     """Drop columns until `n_keep` are left, or fewer where some depend on the others.
 
     Parameters
@@ -42,23 +44,28 @@ def eliminate(run: Run, columns: np.ndarray, n_keep: int, mean_losses: Sequence[
     n_keep : int
     mean_losses : sequence of MeanLoss
         Usually one; of several classes one for each, whose costs add up.
+    always : sequence of int
+        Columns among these that stay, no more than `n_keep` and independent of each other; they come first.
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
+    columns = columns[np.argsort(~np.isin(columns, always), kind="stable")]
+    n_fixed = len(always)
     is_squared = find_loss(mean_losses[0].loss).code == SQUARED
     rounds = 1 if is_squared else ROUNDS
     while True:
         fitted = [_fitted(run, columns, one) for one in mean_losses]
         copies = np.all([_copies(products, fit.ridge) for fit, _, products in fitted], axis=0).any(axis=0)
+        copies[:n_fixed] = False
         if copies.any():  # with a ridge they would share a coefficient
             columns = columns[~copies]
             continue
         excess = len(columns) - n_keep
         n_now = max(0, -(-excess // rounds))
-        left, costs = _drop([(products, model.solution) for _, model, products in fitted], n_now)
+        left, costs = _drop([(products, model.solution) for _, model, products in fitted], n_now, n_fixed)
         columns, rounds = columns[left], max(1, rounds - 1)
         if len(columns) <= n_keep and (n_now == 0 or is_squared):
             break
-    order = np.lexsort((columns, -costs))
+    order = np.lexsort((columns, -costs, np.arange(len(columns)) >= n_fixed))
     return Kept(columns[order], costs[order])
 
 
@@ -110,13 +117,15 @@ def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
     return found
 
 
-def _drop(problems: Sequence[tuple[np.ndarray, np.ndarray]], n_drop: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the columns that stay after `n_drop` removals, and their costs; the intercept stays.
+def _drop(
+    problems: Sequence[tuple[np.ndarray, np.ndarray]], n_drop: int, n_fixed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the columns that stay after `n_drop` removals, and their costs.
 
-    Columns that depend on others go in any case.
+    The intercept stays, and so do the first `n_fixed` columns. Columns that depend on others go in any case.
     """
-    removal = _Removal(problems)
-    for _ in range(max(n_drop, int(removal.dead[1:].sum()))):
+    removal = _Removal(problems, n_fixed)
+    for _ in range(max(n_drop, int(removal.dead[1 + n_fixed :].sum()))):
         removal.step()
     return removal.alive - 1, removal.costs
 
@@ -128,9 +137,12 @@ class _Removal:
     ----------
     problems : sequence of (products, solution)
         Of one prediction, or of several that share the columns: the Hessian, and the intercept with the coefficients.
+    n_fixed : int
+        So many columns stay, the first ones.
     """
 
-    def __init__(self, problems: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    def __init__(self, problems: Sequence[tuple[np.ndarray, np.ndarray]], n_fixed: int = 0) -> None:
+        self.n_fixed = n_fixed
         found = [invert_independent(products) for products, _ in problems]
         self.inverses, self.dead = [one[0] for one in found], np.any([one[1] for one in found], axis=0)
         self.coefs = [solution.copy() for _, solution in problems]
@@ -147,7 +159,7 @@ class _Removal:
 
     def step(self) -> int:
         """Remove one; return which."""
-        i = int(self.alive[np.argmin(self.costs)])
+        i = int(self.alive[self.n_fixed + np.argmin(self.costs[self.n_fixed :])])
         if not self.dead[i]:
             for inverse, coef in zip(self.inverses, self.coefs, strict=True):
                 row, pivot = inverse[i].copy(), inverse[i, i]
