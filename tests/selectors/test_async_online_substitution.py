@@ -384,6 +384,18 @@ def test_a_plan_over_the_limit_says_what_would_fit(problem):
         AsyncOnlineSubstitution(8, memory_limit="100kB").fit(*problem)
 
 
+def test_a_plan_has_what_the_first_fit_of_columns_always_included_takes():
+    told = {"n_workers": 20, "slots": 1.0}
+    plans = [
+        AsyncOnlineSubstitution(100, always_include=always, **told).plan(100_000, 3_000, "float32", None, n_threads=20)
+        for always in (None, list(range(90)))
+    ]
+    assert plans[1].task.terms["selected columns"] == 2 * plans[0].task.terms["selected columns"]  # 10 places, not 5
+    first = AsyncShape(100_000, 3_000, 90, 1, 90, 4, 3, 1, None, in_turn=True).task(90)
+    assert plans[1].client.nbytes >= first.nbytes
+    assert first.terms["selected columns"] == 90 * 4 * 100_000
+
+
 def test_places_are_shared():
     assert capacity_of(10, 1, 1.5) == 10
     assert [capacity_of(100, q, 1.5) for q in (2, 5, 20)] == [75, 30, 8]
