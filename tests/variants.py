@@ -101,6 +101,9 @@ def _message() -> Iterator[Variant]:
         "no-second-look": {"second_look": False},
         "average-mean": {"average": "mean"},
         "max-features": {"max_features": 3},
+        "always-include": {"always_include": [1, 7]},
+        **{f"always-include-{loss}": {"always_include": [1, 7], "loss": loss} for loss in likelihoods},
+        "always-include-lsa": {"always_include": [1, 7], "loss": "logistic", "approx": "lsa", "n_subsets": 2},
         "no-patience": {"patience": None, "n_lambdas": 30},
         "estimator-lasso": {"estimator": Lasso(alpha=0.1)},
         "seed": {"random_state": 7},
@@ -114,9 +117,12 @@ def _message() -> Iterator[Variant]:
     yield from _variants("message", five, {"weighted": {}, "weighted-logistic": {"loss": "logistic"}}, weighted=True)
     groups = five | {"feature_groups": {"a": [2, 3, 4, 9], "b": [5, 6], "c": [11, 12, 13], "d": [0, 1, 7, 8]}}
     yield from _variants("message", groups, {f"groups-{loss}": {"loss": loss} for loss in ("squared", *likelihoods)})
+    with_groups = {f"groups-always-include-{loss}": {"loss": loss} for loss in ("squared", "logistic")}
+    yield from _variants("message", groups | {"always_include": [5, 10]}, with_groups)
     of_lasso = {"groups-weighted-gic-of-lasso": {"gic_rss": "lasso", "criterion": "ebic"}}
     yield from _variants("message", groups, of_lasso, weighted=True)
     of_rows = {f"partial-fit-{loss}": {"loss": loss} for loss in ("squared", *likelihoods)}
+    of_rows["partial-fit-always-include"] = {"loss": "squared", "always_include": [1, 7]}
     yield from _variants("message", {"n_subsets": 2}, of_rows, arrives="rows")
     yield from _variants("message", five, {"refit": {"refit": "elastic"}}, **NOT_GOLDEN)
     variants = {

@@ -344,7 +344,7 @@ def _path(
     tol = TOLERANCE * max(float(covariance[m + response, m + response]), 0.0) ** 0.5
     del covariance
     for penalty in penalties.tolist():
-        descend(hessian, m + 1, left, coef, penalty, tol)
+        descend(hessian, m + 1, 0, left, coef, penalty, tol)
         yield coef[1:], float(mean[m + response] - mean[:m] @ coef[1:])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from daskfs.kernels.glm.fit import fit_columns, has_no_fit
 from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions
-from daskfs.kernels.glm.path import STOPS, GlmPath, default_max_features, lambda_grid
+from daskfs.kernels.glm.path import ABOVE, STOPS, GlmPath, default_max_features, lambda_grid
 from daskfs.kernels.glm.proximal import descend
 from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
 from daskfs.kernels.jit import is_stopped, kernel
@@ -59,6 +59,7 @@ def lsa_path(
     gic_rss: str = "refit",
     patience: int | None = 10,
     max_features: int | None = None,
+    free: np.ndarray | None = None,
 ) -> GlmPath:
     """Follow the approximate Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
 
@@ -75,20 +76,27 @@ def lsa_path(
     code = find_loss(loss).code
     m = moments(X, y, weight)
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / m.total)
-    parabola = _fit_parabola(problem, X, m)
+    free = np.empty(0, dtype=np.int64) if free is None else free
+    parabola = _fit_parabola(problem, X, m, free)
     cross = parabola.hessian @ parabola.full
+    n_free = int(np.isin(parabola.features, free).sum())
     if lambdas is None:
-        at_null = cross[1:] - parabola.hessian[1:, 0] * (cross[0] / parabola.hessian[0, 0])
-        lambdas = lambda_grid(float(np.max(np.abs(at_null), initial=0.0)), m.total, X.shape[1], n_lambdas, min_ratio)
+        held, others = slice(n_free + 1), slice(n_free + 1, None)
+        of_held = np.linalg.solve(parabola.hessian[held, held], cross[held])
+        at_null = cross[others] - parabola.hessian[others, held] @ of_held
+        largest = float(np.max(np.abs(at_null), initial=0.0)) * (ABOVE if n_free else 1.0)
+        lambdas = lambda_grid(largest, m.total, X.shape[1], n_lambdas, min_ratio)
+        if not len(lambdas):
+            lambdas = np.full(min(1, n_free), 1e-14 * math.sqrt(m.y_variance))  # of the free columns alone
     if not len(parabola.features):
         lambdas = lambdas[:0]
     if max_features is None:
-        max_features = default_max_features(m.total, X.shape[1])
+        max_features = min(default_max_features(m.total, X.shape[1]) + len(free), X.shape[1])
     noise = parabola.dispersion if sigma2 is None else float(sigma2)
     smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
     df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
-        parabola.hessian, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest, gic_rss == "refit",
-        -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
+        parabola.hessian, n_free, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest,
+        gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
     )  # fmt: skip
     keep = slice(n_followed)
     return GlmPath(
@@ -98,9 +106,10 @@ def lsa_path(
     )  # fmt: skip
 
 
-def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments) -> _Parabola:
+def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray) -> _Parabola:
     y = problem.y
-    features = np.flatnonzero(m.scale > 0.0)
+    features = np.concatenate([free, np.setdiff1d(np.arange(len(m.scale)), free)])
+    features = features[m.scale[features] > 0.0]
     if has_no_fit(problem) or not (y != y[0]).any() or not len(features):
         return _Parabola(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
     columns = np.empty((len(features), len(y)))
@@ -130,7 +139,7 @@ def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
 
 @kernel
 def _follow(  # type: ignore[no-untyped-def]
-    hessian, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
+    hessian, n_free, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
 ):
     """Return df, deviance, GIC, coefficients at each λ, how many were followed, the best, why it ended, n_unsolved."""
     n, n_lambdas = full.shape[0], lambdas.shape[0]
@@ -143,12 +152,12 @@ def _follow(  # type: ignore[no-untyped-def]
     for k in range(n_lambdas):
         if is_stopped():
             break
-        _, is_settled = descend(hessian, n, gradient, coef, lambdas[k], tol, step)
+        _, is_settled = descend(hessian, n, n_free, gradient, coef, lambdas[k], tol, step)
         n_unsolved += not is_settled
         coef += step
         is_new, n_active = False, 0
         for q in range(1, n):
-            if coef[q] != 0.0:
+            if coef[q] != 0.0 or q <= n_free:
                 is_new = is_new or n_active >= n_members or members[n_active] != q
                 members[n_active] = q
                 n_active += 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from daskfs.kernels.glm.curvatures import renew_hessian, update_hessian
 from daskfs.kernels.glm.proximal import ASTRAY, MAX_NEWTON_STEPS, MAX_SWEEPS, slope_along, take_step
-from daskfs.kernels.glm.state import ENTERED, NEWTON_STEPS, UNSOLVED
+from daskfs.kernels.glm.state import ENTERED, FREE, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
@@ -30,7 +30,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     Coefficients and steps are measured in the norm of the Hessian's diagonal. The Hessian is made anew where steps do
     not shrink, the first goes `far`, or it has no minimum.
     """
-    n = state.counts[ENTERED] + 1
+    n, n_free = state.counts[ENTERED] + 1, state.counts[FREE]
     if n == 1:
         return
     coef, base, gradient, left, hessian = state.coef, state.base, state.gradient, state.left, state.hessian
@@ -40,14 +40,14 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     for iteration in range(MAX_NEWTON_STEPS):
         if is_stopped():
             break
-        is_settled = descend(hessian, n, left, coef, lam, 0.1 * tol)
+        is_settled = descend(hessian, n, n_free, left, coef, lam, 0.1 * tol)
         size = 0.0
         for q in range(n):
             step[q] = coef[q] - base[q]
             size = max(size, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
         if is_settled and (size <= 0.1 * tol or (size * min(size / last, SLOWEST) <= tol and iteration > 0)):
             return
-        slope = slope_along(gradient, base, step, 0.0, lam)
+        slope = slope_along(gradient, base, step, 0.0, lam, n_free)
         if not slope < 0.0 or not (is_settled or is_exact):
             copy_into(base[:n], coef[:n])
             copy_into(gradient[:n], left[:n])
@@ -56,7 +56,9 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             renew_hessian(problem, state)  # the combination is beyond use
             is_exact = True
             continue
-        length = take_step(problem, lam, slope, step, base, state.columns, state.identity, n - 1, state.at, gradient)
+        length = take_step(
+            problem, lam, slope, step, base, state.columns, state.identity, n - 1, n_free, state.at, gradient
+        )
         state.counts[NEWTON_STEPS] += 1
         if length != 1.0:
             for q in range(n):
@@ -73,11 +75,12 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
 
 
 @kernel
-def descend(hessian, n, left, coef, lam, tol):  # type: ignore[no-untyped-def]
+def descend(hessian, n, n_free, left, coef, lam, tol):  # type: ignore[no-untyped-def]
     """Minimise ½ d'Hd - left'd + λ Σ |coef + d| by coordinate descent, in place; return whether it settled.
 
-    The first position is free of the penalty. Where columns nearly depend on each other, descent is slow: once in a
-    while the minimum for the present signs is gone towards. A Hessian of combinations need not have a minimum.
+    The first position and the `n_free` after it are free of the penalty. Where columns nearly depend on each other,
+    descent is slow: once in a while the minimum for the present signs is gone towards. A Hessian of combinations need
+    not have a minimum.
     """
     for sweep in range(1, MAX_SWEEPS + 1):
         if is_stopped():
@@ -86,10 +89,10 @@ def descend(hessian, n, left, coef, lam, tol):  # type: ignore[no-untyped-def]
         for q in range(n):
             curvature = hessian[q, q]
             old = coef[q]
-            if curvature <= 0.0 or (q > 0 and old == 0.0 and abs(left[q]) <= lam * OPTIMALITY):
+            if curvature <= 0.0 or (q > n_free and old == 0.0 and abs(left[q]) <= lam * OPTIMALITY):
                 continue
             new = old + left[q] / curvature
-            if q > 0:
+            if q > n_free:
                 excess = abs(new) - lam / curvature
                 new = math.copysign(excess, new) if excess > 0.0 else 0.0
             move = new - old
@@ -101,31 +104,31 @@ def descend(hessian, n, left, coef, lam, tol):  # type: ignore[no-untyped-def]
         if largest <= tol or not largest < ASTRAY:
             return largest <= tol
         if sweep % SWEEPS_BETWEEN == 0:
-            _towards_minimum_of_signs(hessian, n, left, coef, lam)
+            _towards_minimum_of_signs(hessian, n, n_free, left, coef, lam)
     return False
 
 
 @kernel
-def _towards_minimum_of_signs(hessian, n, left, coef, lam):  # type: ignore[no-untyped-def]
+def _towards_minimum_of_signs(hessian, n, n_free, left, coef, lam):  # type: ignore[no-untyped-def]
     """Go to the minimum among coefficients of the present signs, or towards it until the first would change."""
     active = np.empty(n, np.int64)
     n_active = 0
     for q in range(n):
-        if q == 0 or coef[q] != 0.0:
+        if q <= n_free or coef[q] != 0.0:
             active[n_active] = q
             n_active += 1
     inner, factor = np.empty((n_active, n_active)), np.zeros((n_active, n_active))
     slope, step = np.empty(n_active), np.zeros(n_active)
     for a in range(n_active):
         q = active[a]
-        slope[a] = left[q] - (math.copysign(lam, coef[q]) if q > 0 else 0.0)
+        slope[a] = left[q] - (math.copysign(lam, coef[q]) if q > n_free else 0.0)
         for b in range(n_active):
             inner[a, b] = hessian[q, active[b]]
     if factorise(inner, n_active, 0.0, factor) < n_active:
         return
     solve_cholesky(factor, n_active, slope, step)
     length, first = 1.0, -1
-    for a in range(1, n_active):
+    for a in range(1 + n_free, n_active):
         old = coef[active[a]]
         if (old + length * step[a]) * old < 0.0:
             length, first = -old / step[a], a

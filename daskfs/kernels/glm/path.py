@@ -29,7 +29,7 @@ from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.entered_entries import entered_entries_nbytes
 from daskfs.kernels.glm.newton import Problem
-from daskfs.kernels.glm.null_model import fit_null_model
+from daskfs.kernels.glm.null_model import fit_null_model, independent_columns
 from daskfs.kernels.glm.screening import BATCH
 from daskfs.kernels.glm.state import (
     COMBINED,
@@ -44,7 +44,7 @@ from daskfs.kernels.glm.state import (
     UNSOLVED,
     new_state,
 )
-from daskfs.kernels.glm.steps import follow
+from daskfs.kernels.glm.steps import begin, follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments, weighed
@@ -52,6 +52,8 @@ from daskfs.kernels.losses import saturated_values, threshold_of
 from daskfs.losses import find_loss
 
 COLUMNS_NBYTES = 256 << 20
+ABOVE = 1.0 + 1e-6
+"""Of the smallest λ without a feature, where a path begins with free columns: their fit is found to a tolerance."""
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
 
 
@@ -152,6 +154,7 @@ def glm_path(
     max_features: int | None = None,
     tol: float = 1e-6,
     column_weight: np.ndarray | None = None,
+    free: np.ndarray | None = None,
 ) -> GlmPath:
     """Follow the Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
 
@@ -172,7 +175,7 @@ def glm_path(
         Known dispersion, the variance of y given the features for the squared loss; by default estimated.
     lambdas : ndarray, optional
         A falling grid; by default `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ without
-        a feature.
+        a feature that has a penalty.
     min_ratio : float, optional
         Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
     gic_rss : {"refit", "lasso"}
@@ -180,12 +183,13 @@ def glm_path(
     patience : int, optional
         Stop when the models have so many features more than the best one; None follows the whole grid.
     max_features : int, optional
-        Stop when a model has more; by default `default_max_features`.
+        Stop when a model has more, the free ones among them; by default `default_max_features` beside these.
     tol : float
         Newton steps end below this, measured in the norm of the Hessian and standard deviations of the null model's
         residuals.
     column_weight : ndarray of shape (n_features,), float64, optional
-        As `daskfs.kernels.lasso.path.lasso_path` takes it.
+    free : ndarray of shape (n_free,), int64, ascending, optional
+        As `daskfs.kernels.lasso.path.lasso_path` takes them.
 
     Returns
     -------
@@ -196,32 +200,39 @@ def glm_path(
     code = find_loss(loss).code
     n_features = X.shape[1]
     total = float(weight.sum())
+    free = np.empty(0, dtype=np.int64) if free is None else free
     if max_features is None:
-        max_features = default_max_features(total, n_features)
+        max_features = min(default_max_features(total, n_features) + len(free), n_features)
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
     state = new_state(X, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
     m = weighed(block_moments(X, state.at.residual / problem.share, weight), column_weight)
+    state.reference[:] = m.cross
+    held = independent_columns(X, problem.share, m, free) if has_null else free[:0]
+    state.is_settled[free] = True
+    unit = begin(X, problem, m.mean, m.scale, held, total, float(tol), state)
     if lambdas is None:
-        largest = float(np.max(np.abs(m.cross), initial=0.0))
-        is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
-        lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
+        noise, left = 1e-14 * math.sqrt(m.y_variance), np.where(state.is_settled, 0.0, state.reference)
+        largest = float(np.max(np.abs(left), initial=0.0)) * (ABOVE if len(held) else 1.0)
+        lambdas = lambda_grid(largest if largest > noise else 0.0, total, n_features, n_lambdas, min_ratio)
+        if not len(lambdas):
+            lambdas = np.full(min(1, len(held)), noise)  # of the free columns alone
     if not has_null:
         lambdas = lambdas[:0]
-    state.reference[:] = m.cross
     saturated = float(weight @ saturated_values(code, y))
-    df, deviance, gic, coef, n_followed, best, stop, noise = follow(
+    df, deviance, gic, coef, n_followed, best, stop, dispersion = follow(
         X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
-        saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), float(tol), state,
+        saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), unit, float(tol),
+        state,
     )  # fmt: skip
     counts = state.counts
     n_entered = int(counts[ENTERED])
     keep = slice(n_followed)
     return GlmPath(
         loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep],
-        state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best, STOPS[stop],
-        noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]), int(counts[HESSIANS]),
-        int(counts[UNSOLVED]),
+        state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best,
+        STOPS[stop], dispersion, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]),
+        int(counts[HESSIANS]), int(counts[UNSOLVED]),
     )  # fmt: skip
 
 

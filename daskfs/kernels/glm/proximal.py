@@ -18,8 +18,10 @@ ASTRAY = 1e30  # standard deviations: a step so long goes nowhere
 
 
 @kernel
-def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
-    """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, the first position free, and write d.
+def descend(hessian, n, n_free, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
+    """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, and write d.
+
+    The first position and the `n_free` after it are free of the penalty.
 
     `gradient` is overwritten by what is left of it. Parts are measured in the norm of the Hessian's diagonal.
 
@@ -43,7 +45,7 @@ def descend(hessian, n, gradient, coef, lam, tol, step):  # type: ignore[no-unty
                 continue
             old = coef[q] + step[q]
             new = old + gradient[q] / curvature
-            if q > 0:
+            if q > n_free:
                 excess = abs(new) - lam / curvature
                 new = math.copysign(excess, new) if excess > 0.0 else 0.0
             move = new - old
@@ -80,11 +82,11 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         if is_stopped():
             break
         copy_into(gradient[:n], before)
-        size, is_settled = descend(hessian, n, gradient[:n], coef, lam, 0.1 * tol, step)
+        size, is_settled = descend(hessian, n, 0, gradient[:n], coef, lam, 0.1 * tol, step)
         if is_settled and size <= 0.1 * tol:
             copy_into(before, gradient[:n])
             return
-        slope = slope_along(before, coef, step, 0.0, lam)
+        slope = slope_along(before, coef, step, 0.0, lam, 0)
         if not (is_settled and slope < 0.0) and not is_exact:  # a Hessian corrected beyond use
             copy_into(before, gradient[:n])
             _make_hessian(problem, n_entered, state)
@@ -94,7 +96,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             copy_into(before, gradient[:n])
             break
         length = take_step(
-            problem, lam, slope, step, coef, state.columns, state.identity, n_entered, state.at, gradient
+            problem, lam, slope, step, coef, state.columns, state.identity, n_entered, 0, state.at, gradient
         )
         state.counts[NEWTON_STEPS] += 1
         for q in range(n):
@@ -118,14 +120,16 @@ def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at, gradient):  # type: ignore[no-untyped-def]
+def take_step(  # type: ignore[no-untyped-def]
+    problem, lam, slope, step, coef, columns, identity, n_entered, n_free, at, gradient
+):
     """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
     length = 1.0
     advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
         if is_stopped():
             break
-        turned = slope_along(gradient, coef, step, length, lam)
+        turned = slope_along(gradient, coef, step, length, lam, n_free)
         if turned <= -OVERSHOT * slope:
             break
         shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
@@ -135,10 +139,12 @@ def take_step(problem, lam, slope, step, coef, columns, identity, n_entered, at,
 
 
 @kernel
-def slope_along(gradient, coef, step, share, lam):  # type: ignore[no-untyped-def]
+def slope_along(gradient, coef, step, share, lam, n_free):  # type: ignore[no-untyped-def]
     """Return the slope of the objective along `step` at ``coef + share * step``, from the left where it has a kink."""
-    slope = -gradient[0] * step[0]
-    for q in range(1, step.shape[0]):
+    slope = 0.0
+    for q in range(n_free + 1):
+        slope -= gradient[q] * step[q]
+    for q in range(n_free + 1, step.shape[0]):
         if step[q] != 0.0:
             here = coef[q] + share * step[q]
             sign = math.copysign(1.0, here)

@@ -44,7 +44,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
                 n_unknown += 1
     room = n_near - state.counts[NEARBY]
     if not is_narrow and (n_unknown * 4 > n_features or n_unknown > room):
-        _refresh(X, problem, mean, scale, left, state)
+        refresh(X, problem, mean, scale, left, state)
         sizes = state.reference[doubtful[:n_doubtful]]
     else:
         _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
@@ -104,7 +104,7 @@ def _subtract(factor, share, direction, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-def]
+def refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-def]
     """Make the gradient of every column in one pass, a new reference; what was left is a new direction.
 
     The near columns are forgotten.

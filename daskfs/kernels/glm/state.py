@@ -13,7 +13,7 @@ NEAR = 32  # columns copied although not entered: their gradients come near λ
 NEAR_ENTRIES = 256  # the same where columns stay entries: nothing is copied
 DIRECTIONS = 4  # in which gradients are foretold
 COMBINED = 4  # Hessians kept, of which later ones are combined
-ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED, KNOWN_HESSIANS = range(9)
+ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED, KNOWN_HESSIANS, FREE = range(10)
 
 
 class GlmState(NamedTuple):
@@ -47,7 +47,7 @@ class GlmState(NamedTuple):
     members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
     refit_base: np.ndarray  # (capacity + 1,) where the predictions of `refit_at` are
     refitted: np.ndarray  # (capacity,) coefficients of that refit
-    counts: np.ndarray  # (9,) see the names above
+    counts: np.ndarray  # (10,) see the names above; the entered features that are FREE of the penalty come first
 
 
 def new_state(X: Any, capacity: int) -> GlmState:
@@ -83,5 +83,5 @@ def new_state(X: Any, capacity: int) -> GlmState:
         members=np.full(capacity, -1, dtype=np.int64),
         refit_base=np.zeros(capacity + 1),
         refitted=np.zeros(capacity),
-        counts=np.zeros(9, dtype=np.int64),
+        counts=np.zeros(10, dtype=np.int64),
     )

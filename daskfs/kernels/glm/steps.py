@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from daskfs.kernels.blocks.any_columns import enter_columns
 from daskfs.kernels.glm.curvatures import renew_hessian
 from daskfs.kernels.glm.minimise import solve_entered
 from daskfs.kernels.glm.newton import estimate_dispersion, mean_loss
 from daskfs.kernels.glm.refit import refit_value
-from daskfs.kernels.glm.screening import admit
-from daskfs.kernels.glm.state import ENTERED
+from daskfs.kernels.glm.screening import admit, refresh
+from daskfs.kernels.glm.state import ENTERED, FREE
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
@@ -19,22 +20,46 @@ from daskfs.kernels.linear.columns import copy_into
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
 
 
+EXACT = 1e-3  # of the tolerance: how near to its minimum the model is brought in which a path begins
+
+
+@kernel
+def begin(X, problem, mean, scale, free, total, tol, state):  # type: ignore[no-untyped-def]
+    """Enter the columns that are free of the penalty and fit them; return the unit of the predictions' noise.
+
+    They vary and do not depend on each other. `state.coef[0]` and `state.at` hold the null model, `state.reference` its
+    gradient, when this starts, and those of the model of the free columns when it ends.
+    """
+    n_free = free.shape[0]
+    copy_into(state.at.residual, state.reference_residual)
+    copy_into(state.coef[:1], state.base[:1])
+    if n_free > 0:
+        enter_columns(state.columns, X, mean, scale, free, 0)
+        for q in range(n_free):
+            state.entered[q], state.gradient[q + 1] = free[q], state.reference[free[q]]
+        copy_into(state.gradient[: n_free + 1], state.left[: n_free + 1])
+        state.counts[ENTERED] = n_free
+        state.counts[FREE] = n_free
+    renew_hessian(problem, state)
+    unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
+    if n_free > 0:
+        solve_entered(problem, 0.0, EXACT * tol * unit, 0.1 * unit, state)
+        refresh(X, problem, mean, scale, 0.0, state)
+    return unit
+
+
 @kernel
 def follow(  # type: ignore[no-untyped-def]
-    X, problem, mean, scale, lambdas, penalty, noise, total, saturated, refit, patience, max_features, tol, state
+    X, problem, mean, scale, lambdas, penalty, noise, total, saturated, refit, patience, max_features, unit, tol, state
 ):
     """Return df, deviance, dispersion, GIC and coefficients at each λ, how many were followed, best and why it ended.
 
-    `state.coef[0]` and `state.at` hold the null model, `state.reference` its gradient, when this starts.
+    `begin` has returned the `unit`.
     """
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     deviance, gic = np.zeros(n_lambdas), np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
-    copy_into(state.at.residual, state.reference_residual)
-    copy_into(state.coef[:1], state.base[:1])
-    renew_hessian(problem, state)
-    unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
     last_model = -1
     scale_of_noise = noise if noise > 0.0 else 1.0
     best = -1
@@ -82,7 +107,7 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
     n_active = 0
     is_new = False
     for q in range(state.counts[ENTERED]):
-        if state.coef[q + 1] != 0.0:
+        if state.coef[q + 1] != 0.0 or q < state.counts[FREE]:
             is_new = is_new or n_active >= last_model or state.members[n_active] != q
             state.members[n_active] = q
             n_active += 1

@@ -26,7 +26,7 @@ from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.glm.newton import Problem
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.kernels.glm.path import COLUMNS_NBYTES, lambda_grid
+from daskfs.kernels.glm.path import ABOVE, COLUMNS_NBYTES, lambda_grid
 from daskfs.kernels.group_lasso.descent import reach_of_groups
 from daskfs.kernels.group_lasso.groups import (
     ColumnGroups,
@@ -46,7 +46,7 @@ from daskfs.kernels.group_lasso.state import (
     GroupState,
     new_state,
 )
-from daskfs.kernels.group_lasso.steps import Rule, follow
+from daskfs.kernels.group_lasso.steps import Rule, begin, follow
 from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.linear.gram_matrix import moments_and_gram, wants_whole_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
@@ -184,6 +184,7 @@ def group_path(
     max_columns: int | None = None,
     tol: float = 1e-6,
     max_cached: int = 64,
+    free: np.ndarray | None = None,
 ) -> GroupPath:
     """Follow the group Lasso path of one block and choose on it.
 
@@ -205,9 +206,12 @@ def group_path(
     patience : int, optional
         Stop when the models have so many groups more than the best one; None follows the whole grid.
     max_columns : int, optional
-        Stop when a model has more degrees of freedom; by default `default_max_columns`.
+        Stop when a model has more degrees of freedom, the free ones among them; by default `default_max_columns` beside
+        these.
     max_cached : int
         The columns whose correlations are kept for a refit, at most.
+    free : ndarray of shape (n_free,), int64, ascending, optional
+        Groups that have no penalty, as the intercept has none, and are in every model. Models count them.
 
     Returns
     -------
@@ -215,8 +219,9 @@ def group_path(
     """
     X, y, weight = rows_of_weight(X, y, weight)
     code, total, n_features, n_groups = find_loss(loss).code, float(weight.sum()), X.shape[1], len(groups.bounds) - 1
+    free = np.empty(0, dtype=np.int64) if free is None else free
     if max_columns is None:
-        max_columns = default_max_columns(total, n_features, n_groups)
+        max_columns = default_max_columns(total, n_features, n_groups) + int(groups.sizes[free].sum())
     is_squared = loss == "squared"
     is_whole = is_squared and not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
@@ -235,12 +240,19 @@ def group_path(
         cache = _cache(m, none, state, gram, empty, 0) if is_squared else None
         return _path_of(loss, m, none, state, np.empty(0), None, -1, 0, 1.0, cache)
     of_block = made_orthonormal(groups, m, X, problem.share, gram, max_columns)
+    price = of_block.price.copy()
+    price[free] = 0.0
+    of_block = of_block._replace(price=price)
     _start(of_block, m, gram, state)
+    if len(free):
+        begin(X, problem, m.y_variance, m.mean, m.scale, of_block, free, total, float(tol), state)
     if lambdas is None:
         sizes = np.divide(state.reference_size, of_block.price, out=np.zeros(n_groups), where=of_block.price > 0.0)
-        largest = float(sizes.max(initial=0.0))
+        largest = float(sizes.max(initial=0.0)) * (ABOVE if len(free) else 1.0)
         is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
         lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
+        if not len(lambdas):
+            lambdas = np.full(min(1, len(free)), 1e-14 * math.sqrt(m.y_variance))  # of the free groups alone
     rule = Rule(
         float(per_column), float(per_group), 0.0 if sigma2 is None else float(sigma2), gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_columns),

@@ -21,7 +21,7 @@ from daskfs.kernels.glm.newton import (
     newton_from,
 )
 from daskfs.kernels.group_lasso.descent import descend, reach_of_groups
-from daskfs.kernels.group_lasso.screening import admit
+from daskfs.kernels.group_lasso.screening import admit, enter, refresh
 from daskfs.kernels.group_lasso.state import ENTERED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
@@ -46,6 +46,32 @@ class Rule(NamedTuple):
     refit: bool
     patience: int  # groups more than the best model, or -1
     max_columns: int
+
+
+@kernel
+def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):  # type: ignore[no-untyped-def]
+    """Enter the groups that are free of the penalty, whose price is 0, and fit them; `state` is then of this model.
+
+    At a λ at which no group with a price enters. Where all correlations are known all groups have entered.
+    """
+    is_squared, lam = problem.loss == SQUARED, 2.0 * math.sqrt(y_variance)
+    is_whole = state.columns.shape[0] == 0
+    if not is_whole:
+        for g in free:
+            if groups.rank[g] > 0:
+                enter(X, mean, scale, groups, g, state)
+    if is_squared:
+        _solve_squares(problem, lam, EXACT * math.sqrt(y_variance), state)
+    else:
+        unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
+        copy_into(state.gradient, state.left)
+        _solve(problem, lam, 1e-3 * tol * unit, state)
+    if is_whole:
+        for e in range(state.counts[ENTERED]):
+            size = _norm(state.left, state.starts[e] + 1, state.starts[e + 1] + 1)
+            state.reference_size[state.entered[e]] = size
+    else:
+        refresh(X, mean, scale, groups, state)
 
 
 @kernel

@@ -21,6 +21,7 @@ from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.lasso.steps import (
     ENTERED,
     FACTORED,
+    FREE,
     GRID_ENDED,
     OPTIMALITY,
     OUT_OF_PATIENCE,
@@ -63,7 +64,9 @@ class Segment(NamedTuple):
     slope: np.ndarray  # (p,)
     meets: np.ndarray  # (p,) λ at which an inactive feature enters, or 0
     is_open: np.ndarray  # (p,) 1.0 where a feature may enter: not constant, not active, no twin of an entered one
-    sign: np.ndarray  # (k,) of the active features, whose positions are `PathState.factored`
+    sign: (
+        np.ndarray
+    )  # (k,) of the active features, whose positions are `PathState.factored`; 0 of those without a penalty
     refit: np.ndarray  # (k,)
     direction: np.ndarray  # (k,)
 
@@ -105,6 +108,8 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
     A path of `n_knots` is given up.
     """
     knots, segment, feature, lam = first_knot(m, rule, state, n_knots)
+    if lam <= smallest:  # what is free of the penalty has left nothing
+        return knots, 1, 0, GRID_ENDED
     watch = Watch(-math.inf, state.coef, segment.base)
     knots, n_followed, best, why, _ = follow_on(
         X, weight, m, rule, smallest, state, n_knots, knots, segment, watch, 1, 0, feature, lam
@@ -114,7 +119,11 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
 
 @kernel
 def first_knot(m, rule, state, n_knots):  # type: ignore[no-untyped-def]
-    """Return the knots, of which the first is written, the segment above it, and which feature enters at which λ."""
+    """Return the knots, of which the first is written, the segment above it, and which feature enters at which λ.
+
+    Features that are free of the penalty are active throughout (`daskfs.kernels.lasso.steps.hold`): without a sign
+    their gradient is 0 at every λ, and they never leave.
+    """
     knots = new_knots(min(n_knots, FIRST_KNOTS), state.entered.shape[0])
     segment = _first_segment(m, state)
     feature = np.argmax(segment.meets)
@@ -185,15 +194,19 @@ def _is_certain(lam, state, segment, watch):  # type: ignore[no-untyped-def]
 
 @kernel
 def _first_segment(m, state):  # type: ignore[no-untyped-def]
-    n_features = m.scale.shape[0]
-    is_open = np.zeros(n_features)
+    n_features, n = m.scale.shape[0], state.factored.shape[0]
+    base, slope, is_open, refit = m.cross.copy(), np.zeros(n_features), np.zeros(n_features), np.zeros(n)
     for j in range(n_features):
-        if m.scale[j] > 0.0:
+        if m.scale[j] > 0.0 and not state.is_settled[j]:
             is_open[j] = 1.0
-    n = state.factored.shape[0]
-    return Segment(
-        m.cross.copy(), np.zeros(n_features), np.abs(m.cross) * is_open, is_open, np.zeros(n), np.zeros(n), np.zeros(n)
-    )
+    segment = Segment(base, slope, np.zeros(n_features), is_open, np.zeros(n), refit, np.zeros(n))
+    for q in range(state.counts[FREE]):
+        refit[q] = state.coef[q]
+        _add_active(state.gram, state.row_of[state.entered[q]], refit[q], 0.0, base, slope)
+        _close_twins(state.entered[q], state, segment)
+    for j in range(n_features):
+        segment.meets[j] = abs(base[j]) * is_open[j]
+    return segment
 
 
 @kernel

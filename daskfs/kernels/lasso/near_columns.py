@@ -23,7 +23,7 @@ from daskfs.kernels.lasso.homotopy import (
     follow_on,
     next_knot,
 )
-from daskfs.kernels.lasso.steps import ENTERED, ROWS, PathState
+from daskfs.kernels.lasso.steps import ENTERED, GRID_ENDED, ROWS, PathState, hold
 from daskfs.kernels.linear.moments import Moments
 
 NEAR = 0.6  # of λ: columns of larger gradients join
@@ -31,21 +31,37 @@ STRIDE = 0.6  # of λ, at most, from one reference to the next: at the smallest 
 
 
 @kernel
-def follow_near_knots(X, y, weight, m, norm, rule, smallest, capacity, largest_model, n_knots):  # type: ignore[no-untyped-def]
+def follow_near_knots(  # type: ignore[no-untyped-def]
+    X, y, weight, m, norm, rule, ratio, noise, free, capacity, largest_model, n_knots
+):
     """Return the knots of a block of entries as `follow_knots` does, and of the near columns numbers, moments, state.
 
-    The last is how many passes over the block were made.
+    They go down to `ratio` of the first λ; gradients below `noise` are rounding. Columns that are `free` of the penalty
+    are near throughout. The last is how many passes over the block were made.
     """
     room = np.empty(capacity * m.scale.shape[0])  # pages are touched only as rows are made
     places, values = np.empty(X.rows.shape[0], np.int32), np.empty(X.rows.shape[0])
-    gradient, largest = m.cross.copy(), np.max(np.abs(m.cross))
-    features, outside = _near(gradient, NEAR * largest, np.empty(0, np.int64))
+    gradient, n_passes = m.cross.copy(), 0
+    if free.shape[0] > 0:
+        of_free = _moments_of(m, free)
+        alone = _first_state(room, norm[free], capacity, largest_model)
+        hold(near_entries(X, of_free, free, places, values), weight, of_free, np.arange(free.shape[0]), alone)
+        residual = _residual(X, y, weight, m, free, alone.coef, alone)
+        multiply_columns(X, m.mean, m.scale, residual, gradient)
+        gradient[free] = 0.0
+        n_passes = 1
+    largest = max(np.max(np.abs(gradient)), noise)
+    features, outside = _near(gradient, NEAR * largest, free)
     of_near = _moments_of(m, features)
     near = near_entries(X, of_near, features, places, values)
     state = _first_state(room, norm[features], capacity, largest_model)
+    hold(near, weight, of_near, np.searchsorted(features, free), state)
     knots, segment, feature, lam = first_knot(of_near, rule, state, n_knots)
-    watch = Watch(outside, np.zeros(capacity), of_near.cross)
-    last, step, best, n_passes = lam, 1, 0, 0
+    smallest = max(ratio * lam, noise)
+    if lam <= smallest:
+        return knots, 1, 0, GRID_ENDED, features, of_near, state, n_passes
+    watch = Watch(outside, state.coef.copy(), gradient[features])
+    last, step, best = lam, 1, 0
     while True:
         knots, step, best, why, lam = follow_on(
             near, weight, of_near, rule, smallest, state, n_knots, knots, segment, watch, step, best, feature, lam
@@ -88,7 +104,7 @@ def _first_state(room, norm, capacity, largest_model):  # type: ignore[no-untype
         np.full(n_features, -1, np.int64), np.zeros(capacity, np.int64), np.zeros(n_features, np.bool_),
         np.zeros(capacity, np.int64), np.empty((capacity, capacity)), np.zeros(capacity), np.zeros(capacity),
         np.zeros(capacity), np.full(largest_model, -1, np.int64), np.zeros((largest_model, largest_model)),
-        np.zeros(5, np.int64), norm,
+        np.zeros(6, np.int64), norm,
     )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ the signs have settled, the solution for these signs is computed exactly. Both c
 all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
 needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. Over entries only
 the columns near λ have Gram rows (`daskfs.kernels.lasso.near_columns`). The refit of the
-chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`).
+chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`). Columns that are free of the penalty are in the
+model before the path begins (`daskfs.kernels.lasso.steps.hold`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from daskfs.kernels.lasso.near_columns import follow_near_knots
 from daskfs.kernels.lasso.steps import (
     BATCH,
     ENTERED,
+    FREE,
     PASSES,
     UNSOLVED,
     PathState,
     Rule,
     follow,
+    hold,
     keep_rows,
     new_rule,
     new_state,
@@ -147,6 +150,7 @@ def lasso_path(
     solver: str = "homotopy",
     max_cached: int | None = 64,
     column_weight: np.ndarray | None = None,
+    free: np.ndarray | None = None,
 ) -> LassoPath:
     """Follow the Lasso path of one block and choose on it by ``n log(RSS / n) + penalty |M|``.
 
@@ -161,7 +165,8 @@ def lasso_path(
     lambdas : ndarray, optional
         A falling grid, followed by descent.
     n_lambdas : int
-        Of the grid where descent chooses it: evenly spaced in the logarithm, from the smallest λ without a feature.
+        Of the grid where descent chooses it: evenly spaced in the logarithm, from the smallest λ without a feature
+        that has a penalty.
     min_ratio : float, optional
         Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
     gic_rss : {"refit", "lasso"}
@@ -169,7 +174,7 @@ def lasso_path(
     patience : int, optional
         Stop when the models have so many features more than the best one; None follows the path to its end.
     max_features : int, optional
-        Stop when a model has more; by default `default_max_features`.
+        Stop when a model has more, the free ones among them; by default `default_max_features` beside these.
     sigma2 : float, optional
         σ² when known: the criterion is then ``RSS / σ² + penalty |M|``.
     solver : {"homotopy", "descent"}
@@ -178,6 +183,9 @@ def lasso_path(
         The features whose Gram rows are kept for a refit, at most, in order of their making; None keeps all.
     column_weight : ndarray of shape (n_features,), float64, optional
         Over 0, at most 1; the penalty of a column is λ over its weight.
+    free : ndarray of shape (n_free,), int64, ascending, optional
+        Columns that have no penalty, as the intercept has none, and are in every model; those apart that are constant
+        or depend on the ones before them. Models count them.
 
     Returns
     -------
@@ -186,16 +194,19 @@ def lasso_path(
     is_narrow = not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     m, gram = moments_and_gram(X, y, weight) if is_narrow else (block_moments(X, y, weight), None)
     m, n_features = weighed(m, column_weight), X.shape[1]
+    free = np.empty(0, dtype=np.int64) if free is None else free
     if max_features is None:
-        max_features = default_max_features(m.total, n_features)
+        max_features = min(default_max_features(m.total, n_features) + len(free), n_features)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
     capacity, largest_model = gram_capacity(n_features, max_features), min(max_features, n_features) + 16
-    largest, smallest = _range(m, n_features, min_ratio)
-    is_exact = lambdas is None and solver == "homotopy" and largest > 0.0
+    is_related = _range(m, n_features, min_ratio)[0] > 0.0
+    is_exact = lambdas is None and solver == "homotopy" and is_related
     given_up = ""
     if is_exact and isinstance(X, ColumnEntries):
         norm = np.ones(n_features) if column_weight is None else column_weight
-        path = _by_near_columns(X, y, weight, m, norm, rule, smallest, capacity, largest_model, max_cached)
+        ratio = smallest_ratio(m.total, n_features) if min_ratio is None else min_ratio
+        varying = free[m.scale[free] > 0.0]
+        path = _by_near_columns(X, y, weight, m, norm, rule, ratio, varying, capacity, largest_model, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
@@ -204,20 +215,29 @@ def lasso_path(
         if column_weight is not None:
             gram *= column_weight[:, None] * column_weight
         keep_rows(gram, m.scale, state)
+    held = free if is_related else free[:0]
+    hold(X, weight, m, held, state)
+    left = np.where(state.is_settled, 0.0, state.gradient)
+    largest, smallest = _range(m._replace(cross=left), n_features, min_ratio)
     if is_exact and not given_up:
-        path = _by_homotopy(X, weight, m, rule, smallest, state, max_cached)
+        path = _by_homotopy(X, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
         restart(state)
-    if lambdas is None:
-        lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
+        hold(X, weight, m, held, state)
+    if lambdas is None and largest > 0.0:
+        lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
+    elif lambdas is None:
+        lambdas = np.full(min(1, len(held)), _noise(m))  # of the free columns alone
     df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
     keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
     coef = coef[keep, entered].copy()
+    is_active = coef != 0.0
+    is_active[:, : state.counts[FREE]] = True
     return LassoPath(
         m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best, STOPS[stop],
-        int(state.counts[PASSES]), coef != 0.0, "descent", given_up, cache_gram(m, state, max_cached),
+        int(state.counts[PASSES]), is_active, "descent", given_up, cache_gram(m, state, max_cached),
         int(state.counts[UNSOLVED]),
     )  # fmt: skip
 
@@ -243,13 +263,14 @@ def _by_near_columns(
     m: Moments,
     norm: np.ndarray,
     rule: Rule,
-    smallest: float,
+    ratio: float,
+    free: np.ndarray,
     capacity: int,
     largest_model: int,
     max_cached: int | None,
 ) -> LassoPath:
     knots, n_knots, best, stop, features, of_near, state, n_passes = follow_near_knots(
-        X, y, weight, m, norm, rule, smallest, capacity, largest_model, knot_capacity(rule.max_features)
+        X, y, weight, m, norm, rule, ratio, _noise(m), free, capacity, largest_model, knot_capacity(rule.max_features)
     )
     entered, cache = features[state.entered[: state.counts[ENTERED]]], cache_gram(of_near, state, max_cached)
     cache = cache._replace(features=features[cache.features])
@@ -271,9 +292,14 @@ def _path_of(
 def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float, float]:
     """Return the largest λ of the path and the smallest; 0 where nothing is related to y."""
     largest = float(np.max(np.abs(m.cross), initial=0.0))
-    if largest <= 1e-14 * math.sqrt(m.y_variance):
+    if largest <= _noise(m):
         return 0.0, 0.0
     return largest, largest * (smallest_ratio(m.total, n_features) if min_ratio is None else min_ratio)
+
+
+def _noise(m: Moments) -> float:
+    """Return what a gradient does not exceed that is rounding."""
+    return 1e-14 * math.sqrt(m.y_variance)
 
 
 def smallest_ratio(n_samples: float, n_features: int) -> float:

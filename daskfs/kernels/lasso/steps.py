@@ -23,7 +23,7 @@ MAX_SWEEPS = 20_000
 RSS_FLOOR = 1e-13  # of the variance of y; what is left below it is rounding
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
-ROWS, ENTERED, FACTORED, PASSES, UNSOLVED = range(5)  # of PathState.counts
+ROWS, ENTERED, FACTORED, PASSES, UNSOLVED, FREE = range(6)  # of PathState.counts
 
 
 class Rule(NamedTuple):
@@ -46,8 +46,8 @@ def new_rule(penalty: float, sigma2: float | None, gic_rss: str, patience: int |
 class PathState(NamedTuple):
     """What the steps of one path share.
 
-    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, and of
-    solves that coordinate descent did not finish.
+    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, of solves
+    that coordinate descent did not finish, and of the entered features that are free of the penalty, which come first.
     """
 
     gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
@@ -62,7 +62,7 @@ class PathState(NamedTuple):
     coef: np.ndarray  # (capacity,)
     factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
     factor: np.ndarray  # (k, k)
-    counts: np.ndarray  # (5,)
+    counts: np.ndarray  # (6,)
     norm: np.ndarray  # (p,) √⟨z_j, z_j⟩: 1, or the weight of the column, at most 1
 
 
@@ -81,7 +81,7 @@ def new_state(n_features: int, capacity: int, largest_model: int, column_weight:
         coef=np.zeros(capacity),
         factored=np.full(largest_model, -1, dtype=np.int64),
         factor=np.zeros((largest_model, largest_model)),
-        counts=np.zeros(5, dtype=np.int64),
+        counts=np.zeros(6, dtype=np.int64),
         norm=np.ones(n_features) if column_weight is None else column_weight,
     )
 
@@ -101,6 +101,38 @@ def restart(state):  # type: ignore[no-untyped-def]
     state.coef[:] = 0.0
     state.counts[ENTERED] = 0
     state.counts[FACTORED] = 0
+    state.counts[FREE] = 0
+
+
+@kernel
+def hold(X, weight, m, free, state):  # type: ignore[no-untyped-def]
+    """Enter the features that are free of the penalty and fit y on them; `state.gradient` is what they leave.
+
+    One that is constant, or depends on the ones before it, has no part. To be called before any other has entered.
+    """
+    missing = np.empty(free.shape[0], np.int64)
+    n_missing = 0
+    for j in free:
+        state.is_settled[j] = True
+        if state.row_of[j] < 0 and m.scale[j] > 0.0:
+            missing[n_missing] = j
+            n_missing += 1
+    for first in range(0, n_missing, BATCH):
+        make_rows(X, weight, m, missing[first : min(first + BATCH, n_missing)], state)
+    for j in free:
+        q = state.counts[ENTERED]
+        if m.scale[j] > 0.0:
+            enter(state, j, m.cross[j])
+            state.factored[q] = q
+            if extend_cholesky(state.entered_gram, state.factored, q + 1, q, state.factor) <= q:
+                state.counts[ENTERED] = q
+    n_free = state.counts[ENTERED]
+    state.counts[FREE] = n_free
+    state.counts[FACTORED] = n_free
+    solve_cholesky(state.factor, n_free, state.entered_cross, state.coef)
+    _update_gradient(state, m.cross)
+    for q in range(n_free):
+        state.entered_gradient[q] = state.gradient[state.entered[q]]
 
 
 @kernel
@@ -111,7 +143,6 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
     rss = np.zeros(n_lambdas)
     gic = np.zeros(n_lambdas)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
-    copy_into(m.cross, state.gradient)
     tolerance = STEP_TOLERANCE * math.sqrt(m.y_variance)
     best = -1
     for step in range(n_lambdas):
@@ -167,12 +198,13 @@ def _sweep(state, lam):  # type: ignore[no-untyped-def]
     signs_moved = False
     for q in range(n_entered):
         old, square = coef[q], state.entered_gram[q, q]
+        limit = lam if q >= state.counts[FREE] else 0.0
         free = gradient[q] + square * old
         new = 0.0
-        if free > lam:
-            new = (free - lam) / square
-        elif free < -lam:
-            new = (free + lam) / square
+        if free > limit:
+            new = (free - limit) / square
+        elif free < -limit:
+            new = (free + limit) / square
         if new != old:
             coef[q] = new
             signs_moved = signs_moved or new * old <= 0.0
@@ -188,7 +220,7 @@ def _factor_active(state):  # type: ignore[no-untyped-def]
     n_active = 0
     n_kept = 0
     for q in range(state.counts[ENTERED]):
-        if state.coef[q] != 0.0:
+        if state.coef[q] != 0.0 or q < state.counts[FREE]:
             if n_active >= state.factored.shape[0]:
                 state.counts[FACTORED] = 0
                 return n_active, -1
@@ -211,16 +243,18 @@ def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
     solution = np.empty(n_active)
     for q in range(n_active):
         position = state.factored[q]
-        right[q] = state.entered_cross[position] - math.copysign(lam, state.coef[position])
+        right[q] = state.entered_cross[position]
+        if q >= state.counts[FREE]:
+            right[q] -= math.copysign(lam, state.coef[position])
     solve_cholesky(state.factor, n_active, right, solution)
-    for q in range(n_active):
+    for q in range(state.counts[FREE], n_active):
         if solution[q] * state.coef[state.factored[q]] <= 0.0:
             return False
     n_entered = state.counts[ENTERED]
     gradient = state.entered_cross[:n_entered].copy()
     for q in range(n_active):
         _subtract(gradient, solution[q], state.entered_gram[state.factored[q], :n_entered])
-    for q in range(n_entered):
+    for q in range(state.counts[FREE], n_entered):
         if state.coef[q] == 0.0 and abs(gradient[q]) > lam * OPTIMALITY:
             return False
     for q in range(n_active):
@@ -342,7 +376,7 @@ def enter(state, feature, cross):  # type: ignore[no-untyped-def]
 def _count_active(state):  # type: ignore[no-untyped-def]
     n_active = 0
     for q in range(state.counts[ENTERED]):
-        if state.coef[q] != 0.0:
+        if state.coef[q] != 0.0 or q < state.counts[FREE]:
             n_active += 1
     return n_active
 

@@ -32,7 +32,7 @@ class SubsetPasses:
     @property
     def _of_columns(self) -> SelectionSettings:
         """What tasks are sent that are told their columns."""
-        return replace(self.settings, groups=None)
+        return replace(self.settings, groups=None, always=())
 
     def select(self) -> Choices:
         """Step 2."""

@@ -175,24 +175,31 @@ class Subsets:
         return self.select(n_subsets).nbytes
 
     @property
+    def n_always(self) -> int:
+        """Columns that are in every model."""
+        always, groups = self.settings.always, self.settings.groups
+        return len(always) if groups is None else int(groups.sizes[list(always)].sum())
+
+    @property
     def most_columns(self) -> int:
         """Of the largest model that a subset of groups may choose."""
         n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
         most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
-        return self.settings.max_features or most
+        return self.settings.max_features or most + self.n_always
 
     def _path_nbytes(self) -> int:
         n, p, how = self.n_rows, self.data.n_features, self.settings
         if how.groups is not None:
-            k = how.max_features or default_max_columns(n, p, how.n_candidates(p))
+            k = how.max_features or default_max_columns(n, p, how.n_candidates(p)) + self.n_always
             return group_path_nbytes(n, p, how.groups.sizes, how.n_lambdas, k, self.n_entries)
         if how.loss == "squared":
-            k = how.max_features or default_max_features(n, p)
+            k = how.max_features or default_max_features(n, p) + self.n_always
             return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
-        k = how.max_features or glm_path.default_max_features(n, p)
-        return glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
+        k = how.max_features or glm_path.default_max_features(n, p) + self.n_always
+        of_free = 16 * n * self.n_always  # copies, while it is seen which do not depend on each other
+        return of_free + glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
 
     def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""

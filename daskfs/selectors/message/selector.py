@@ -44,6 +44,9 @@ Differs from the paper
 * A column is selected for which more than half of all subsets vote, those where it is constant among them; its
   frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
   no vote: where most are so, a minority of all decides.
+* Columns of ``always_include`` have no penalty on any path, as the intercept has none, and are not voted on. A path
+  begins with the model of these columns; with the squared loss it is that of the other columns and the target, both
+  without what these explain.
 * With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
   made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
   columns. A group of r degrees of freedom costs λ, and r - 1 times what one more does (see `criterion`). The path is
@@ -65,16 +68,17 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError
+from daskfs.errors import ConfigError, DataError
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.losses import default_threshold
 from daskfs.losses import LIKELIHOOD, find_loss
 from daskfs.matrix.base import Matrix
+from daskfs.parameters import Columns as ColumnsGiven
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
 from daskfs.result import coefficient_norm
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.grouped import SelectsGroups
-from daskfs.selectors.inputs import is_lazy
+from daskfs.selectors.inputs import columns_of, is_lazy
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_norms, quantile
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
@@ -106,6 +110,7 @@ GOALS = {
     "inference": "the goal was inference: few false features; goal='prediction' keeps more, where many weak ones count",
     "prediction": "the goal was prediction: BIC, a path that is followed further, and as few subsets as memory allows",
 }
+ALWAYS = 2.0  # in the place of an inclusion frequency, for the order
 KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
@@ -173,8 +178,11 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         A path stops at models with so many features more than the best so far; None: never. With "bic", whose criterion
         turns late, 30 is safer than the default. With `feature_groups` so many groups more.
     max_features : int, optional
-        Largest model a subset may choose; by default n_i / (2 log p), with `feature_groups` up to n_i / 3. Groups of
-        more columns cannot be selected.
+        Largest model a subset may choose; by default n_i / (2 log p), with `feature_groups` up to n_i / 3, and those
+        always included. Groups of more columns cannot be selected.
+    always_include : array of int or str, optional
+        Columns, by number or name, that are selected whatever else, and their groups with them, such as age, sex and
+        the principal components of a study of genomes: in every model, without a penalty. They count in `max_features`.
     random_state : int, RandomState or None
         Of the partition of rows that do not stand in random order.
     memory_limit : int or str, optional
@@ -183,8 +191,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: by inclusion frequency, then by the size of the standardised coefficient; those
-        of a group one after the other.
+        Columns, most important first: those always included, then by inclusion frequency, then by the size of the
+        standardised coefficient; those of a group one after the other.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
@@ -196,7 +204,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         With the logistic loss `coef_` is of the log-odds of the second.
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant; NaN
-        where it is constant in all.
+        where it is constant in all. 1 of those always included.
     groups_ : ndarray of shape (n_selected_groups,)
         With `feature_groups`: their numbers, as `selected_` has their columns.
     group_names_ : ndarray of shape (n_selected_groups,), str
@@ -261,6 +269,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     n_lambdas: Annotated[int, Ge(2)] = 100
     patience: Count | None = 10
     max_features: Count | None = None
+    always_include: ColumnsGiven = None
 
     def _check_combination(self) -> None:
         check_subsets(self.n_subsets, self.subset_size)
@@ -268,6 +277,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             raise ConfigError("has no effect with goal='prediction', which takes bic", "criterion", "leave one out")
         if self.feature_groups is not None and self.approx is not None:
             raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
+        if self.estimator is not None and self.always_include is not None:
+            problem = "an estimator chooses by itself: no column can be kept in its models without a penalty"
+            raise ConfigError(problem, "always_include", "leave it out, or the estimator")
 
     @property
     def is_nested(self) -> bool:
@@ -276,7 +288,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
 
     def _path_order(self, run: Run) -> np.ndarray:
         """All columns that any subset chose, by votes; of as many votes by size in the fit of all of them."""
-        frequency = np.nan_to_num(self.scores_)
+        matrix, frequency = run.matrix, np.nan_to_num(self.scores_)
+        frequency[columns_of(self.always_include, matrix.shape[1], matrix.names, "always_include")] = ALWAYS
         columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
         if not len(columns):
             return columns
@@ -285,10 +298,23 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return columns[np.lexsort((columns, -size, -frequency[columns]))]
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        subsets = self._subsets(shape, _units(shape.n_features, self._planned_groups(shape)), shape.n_entries)
+        units = _units(shape.n_features, self._planned_groups(shape))
+        subsets = self._subsets(shape, units, self._always(units, shape), shape.n_entries)
         return plan_message(replace(subsets, n_entries=promised_entries(subsets)), limits)
 
-    def _subsets(self, shape: DataShape, units: Columns, n_values: int | None = None) -> Subsets:
+    def _always(self, units: Columns, shape: DataShape) -> np.ndarray:
+        """Return which units are always included; as long as names of columns are not known the first as many."""
+        asked = np.asarray([] if self.always_include is None else self.always_include, dtype=object).ravel()
+        if shape.names is None and any(isinstance(one, str) for one in asked):
+            asked = np.arange(min(len(asked), shape.n_features))
+        is_always = units.have(columns_of(asked, shape.n_features, shape.names, "always_include"))
+        n_columns = len(units.columns(is_always))
+        if self.max_features is not None and n_columns > self.max_features:
+            problem = f"expected at most {self.max_features} columns, found {n_columns}"
+            raise ConfigError(problem, "always_include", "raise max_features")
+        return is_always
+
+    def _subsets(self, shape: DataShape, units: Columns, is_always: np.ndarray, n_values: int | None = None) -> Subsets:
         """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
         asked = self.n_subsets, self.subset_size
         n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, *asked, n_values, self._least_subsets)
@@ -307,6 +333,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             loss=self.loss_,
             n_subsets=n_subsets,
             groups=units.of_path,
+            always=units.on_path(is_always),
         )
         return Subsets(shape, settings, self.partition)
 
@@ -378,7 +405,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         """Steps 1 to 7, with the subsets of earlier calls."""
         notes: list[str] = []
         units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
-        rows, subsets = self._partition(run.matrix, units, notes)
+        is_always = self._always(units, replace(run.shape, names=run.matrix.names))
+        rows, subsets = self._partition(run.matrix, units, is_always, notes)
         passes = SubsetPasses(run.over(rows), subsets)
         part = Part(rows, subsets, passes.select())
         parts = [*((past, past.passes(run)) for past in self._seen.parts), (part, passes)]
@@ -387,8 +415,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         choices = Choices.joined([part.choices for part, _ in parts]).among(settings, units.n_units)
         notes += notes_on_choices(choices)
         counted = units.counted(choices)
-        vote = count_votes(counted, units.n_units, self.tie)
+        vote = count_votes(counted, units.n_units, self.tie).with_always(is_always)
         is_constant = choices.are_constant(subsets.data.n_features)
+        self._check_always(units, is_always, is_constant, run.matrix)
         is_kept, fits = self._fits(vote, units, is_constant, parts, settings, notes)
         self._seen.parts.append(part)
         errors, df, on_errors = np.empty(0), math.inf, list[str]()
@@ -399,13 +428,18 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             errors, df, on_errors = self._errors(fits, step)
             if average.coef.ndim == 1 and units.of_path is None and self.estimator is None:
                 penalty = sum(settings.penalty(float(total), units.n_units) for total in fits.total)
-                on_errors += notes_on_weak(average.coef / errors, penalty, run.matrix.names[columns])
+                is_free = is_always[columns]
+                z = np.where(is_free, np.inf, average.coef / errors)
+                on_errors += notes_on_weak(z, penalty, run.matrix.names[columns])
+        if is_always.any():
+            notes.append(f"{int(is_always.sum())} {units.kind}(s) were always included, without a penalty or a vote")
         notes += units.notes_on(vote.frequency, run.matrix.names, subsets.most_columns)
         notes += [] if fits is None else [*fits.notes(step), *on_errors]
         notes += [GOALS[self.goal]] if self.estimator is None else []
         self.n_subsets_, self.n_cached_ = n_subsets, 0 if fits is None else fits.counts.n_cached
         self.n_selected_per_subset_ = counted.n_selected
-        kept = self._set_model(vote.frequency, is_kept, units, columns, average)
+        rank = np.where(is_always, ALWAYS, vote.frequency)
+        kept = self._set_model(vote.frequency, rank, is_kept, units, columns, average)
         table = self._set_errors(columns, errors, df)
         if isinstance(units, Groups):
             table |= self._set_groups(units.groups, kept, vote.frequency[kept])
@@ -421,12 +455,22 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             n_samples=sum(part.subsets.data.n_samples for part, _ in parts),
         )
 
-    def _partition(self, matrix: Matrix, units: Columns, notes: list[str]) -> tuple[Matrix, Subsets]:
+    def _check_always(self, units: Columns, is_always: np.ndarray, is_constant: np.ndarray, matrix: Matrix) -> None:
+        """Refuse a column that is always included, or a group, of which nothing varies."""
+        for unit in np.flatnonzero(is_always):
+            columns = units.columns(np.arange(units.n_units) == unit)
+            if is_constant[columns].all():
+                place = f"always_include, column {matrix.names[columns[0]]!r}"
+                raise DataError("is constant", place, "drop it")
+
+    def _partition(
+        self, matrix: Matrix, units: Columns, is_always: np.ndarray, notes: list[str]
+    ) -> tuple[Matrix, Subsets]:
         """Step 1: return the rows in an order whose consecutive parts are the subsets."""
         checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
-        subsets = self._subsets(DataShape.of(rows), units, n_values)
+        subsets = self._subsets(DataShape.of(rows), units, is_always, n_values)
         settings = replace(subsets.settings, **self._coding(rows))
         if self.n_subsets is None and self.subset_size is None:
             shape = subsets.data
@@ -500,15 +544,21 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return {"std_error": error, "lower": lower, "upper": coef + reach}
 
     def _set_model(
-        self, frequency: np.ndarray, is_kept: np.ndarray, units: Columns, columns: np.ndarray, average: Average
+        self,
+        frequency: np.ndarray,
+        rank: np.ndarray,
+        is_kept: np.ndarray,
+        units: Columns,
+        columns: np.ndarray,
+        average: Average,
     ) -> np.ndarray:
-        """Set what the averaged model of some columns says of all; return the units kept, most important first."""
+        """Set what the averaged model of some columns says of all; return the units kept, by `rank` and by size."""
         self.scores_ = units.of_columns(frequency)
         self.support_ = units.of_columns(is_kept)
         self.coef_ = np.zeros((*average.coef.shape[:-1], len(self.scores_)))
         self.coef_[..., columns] = average.coef
         self.intercept_ = average.intercept if average.coef.ndim > 1 else float(average.intercept)
-        kept, self.selected_ = units.ranked(is_kept, frequency, columns, average)
+        kept, self.selected_ = units.ranked(is_kept, rank, columns, average)
         return kept
 
 

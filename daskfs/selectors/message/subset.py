@@ -58,16 +58,19 @@ class SelectionSettings:
     """Of a path's coefficients, where the loss is not squared: smaller where they are the result, not refitted."""
     groups: ColumnGroups | None = None
     """Of columns that enter a model together; the candidates are these, and not the columns."""
+    always: tuple[int, ...] = ()
+    """Columns, or where there are `groups` these, that are in every model and are no candidates; ascending."""
 
     def n_candidates(self, n_features: int) -> int:
         """Return how many features, or groups of them, there are to choose from."""
         return n_features if self.groups is None else len(self.groups.bounds) - 1
 
     def penalty(self, total: float, n_features: int) -> float:
-        """Return λ of the criterion on rows of this total weight, for so many candidates."""
+        """Return λ of the criterion on rows of this total weight, for so many candidates and those always included."""
         if self.gic_penalty is not None:
             return self.gic_penalty
-        return feature_penalty(self.criterion, total, n_features, self.gamma, self.n_subsets)
+        n_candidates = n_features - len(self.always)
+        return feature_penalty(self.criterion, total, n_candidates, self.gamma, self.n_subsets)
 
     def least_penalty(self, total: float, n_features: int) -> float:
         """Return λ where any number of subsets may join those that vote."""
@@ -88,7 +91,8 @@ class SelectionSettings:
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
         names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
-        return {"penalty": self.penalty(total, n_features), **{name: getattr(self, name) for name in names}}
+        common = {"penalty": self.penalty(total, n_features), "free": np.array(self.always, dtype=np.int64)}
+        return common | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,15 @@ class Columns:
         """Return the columns of some units, ascending."""
         return np.flatnonzero(is_kept)
 
+    def have(self, columns: np.ndarray) -> np.ndarray:
+        """Return which units have any of some columns, shape (n_units,), bool."""
+        return np.isin(np.arange(self.n_units), columns)
+
+    def on_path(self, is_unit: np.ndarray) -> tuple[int, ...]:
+        """Return some units by the numbers that a path knows: groups only where it keeps any together."""
+        numbers = self.columns(is_unit) if self.of_path is None else np.flatnonzero(is_unit)
+        return tuple(numbers.tolist())
+
     def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
         """Return which of some columns belong to the units that are voted on again, where these are not columns."""
         return None
@@ -113,6 +122,10 @@ class Groups(Columns):
     def columns(self, is_kept: np.ndarray) -> np.ndarray:
         """Return the columns of some groups, ascending."""
         return np.flatnonzero(is_kept[self._group_of])
+
+    def have(self, columns: np.ndarray) -> np.ndarray:
+        """Return which groups have any of some columns, shape (n_units,), bool."""
+        return np.isin(np.arange(self.n_units), self._group_of[columns])
 
     def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
         """Return where the columns of some groups stand among others."""

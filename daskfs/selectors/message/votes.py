@@ -45,6 +45,11 @@ class Vote(NamedTuple):
     is_contender: np.ndarray
     """Shape (n_features,), bool: not selected, but with more votes than noise gets."""
 
+    def with_always(self, is_always: np.ndarray) -> Vote:
+        """Return the vote with some features in every model, which nobody votes on."""
+        frequency = np.where(is_always, 1.0, self.frequency)
+        return Vote(self.is_selected | is_always, frequency, self.is_contender & ~is_always)
+
 
 def count_votes(choices: Choices, n_features: int, tie: str) -> Vote:
     """Count the votes: a feature is selected for which more than half of the subsets vote.

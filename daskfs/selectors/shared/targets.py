@@ -88,7 +88,7 @@ def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> n
         raise DataError(
             f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes",
             "y",
-            "use message, online_substitution, mission or fgm, which take several classes",
+            "use message, online_substitution, async_online_substitution, mission or fgm, which take several classes",
         )  # the words scikit-learn's examination looks for
     if len(found) < 2:
         raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")
