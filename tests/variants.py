@@ -357,11 +357,15 @@ def _mission() -> Iterator[Variant]:
         "by-weight": {"n_candidates": None},
         "candidates": {"n_candidates": 10},
         "candidates-multinomial": {"n_candidates": 10, "loss": "multinomial"},
+        "always-include": {"always_include": [1, 7]},
+        **{f"always-include-{loss}": {"always_include": [1, 7], "loss": loss} for loss in losses[1:]},
+        "always-include-by-weight": {"always_include": [1, 7], "n_candidates": None, "n_replicas": 2, "sync_every": 50},
     }
     yield from _variants("mission", common, variants)
     yield from _variants("mission", common, {"weighted": {}}, weighted=True)
     of_rows = {f"partial-fit-{loss}": {"loss": loss} for loss in ("squared", "logistic", "multinomial")}
-    yield from _variants("mission", common, of_rows | {"partial-fit-heap": heap}, arrives="rows")
+    of_rows |= {"partial-fit-heap": heap, "partial-fit-always-include": {"always_include": [1, 7]}}
+    yield from _variants("mission", common, of_rows, arrives="rows")
     no_refit = {"no-refit": {"refit": None}}
     yield from _variants("iht_sgd", common, {"": {}, **_losses(*losses[1:4]), **no_refit})
     gathered = common | {"n_gathered": 16}

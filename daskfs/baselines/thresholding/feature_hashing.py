@@ -31,7 +31,7 @@ class FeatureHashing(
     fixed={
         "n_features_to_select": None, "variant": "active", "heap": False, "tail": "sketch", "n_hashes": 1,
         "tail_half_life": None, "intercept_rate": 0.01, "block_rows": 4096, "n_replicas": 1, "sync_every": 1000,
-        "refit": None, "n_candidates": None, "per_class": False,
+        "refit": None, "n_candidates": None, "per_class": False, "always_include": None,
     },
 ):  # fmt: skip
     """Predict with hashed features. It has the face of a selector, but selects every feature.

@@ -31,7 +31,7 @@ class _Forgetful(
     fixed={
         "variant": "active", "heap": False, "tail": "sketch", "n_buckets": 1, "n_hashes": 1, "tail_half_life": None,
         "intercept_rate": 0.01, "block_rows": 4096, "n_replicas": 1, "sync_every": 1000, "n_candidates": None,
-        "per_class": False,
+        "per_class": False, "always_include": None,
     },
 ):  # fmt: skip
     """Mission without a sketch.

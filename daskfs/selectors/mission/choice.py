@@ -29,7 +29,13 @@ other powers of s.
 
 
 def choose(
-    run: Run, columns: np.ndarray, n_keep: int, positives: Sequence[float | None], *, standardize: bool
+    run: Run,
+    columns: np.ndarray,
+    n_keep: int,
+    positives: Sequence[float | None],
+    *,
+    standardize: bool,
+    always: Sequence[int] = (),
 ) -> np.ndarray:
     """Return the positions of the columns to keep, ascending; without those that are constant.
 
@@ -45,6 +51,8 @@ def choose(
     standardize : bool
         Whether columns are compared as if their standard deviations were 1. Where they are not, the ridge keeps back
         what few rows have.
+    always : sequence of int
+        Columns that are kept whatever else; the others are compared by what these leave of them and of the target.
     """
     with run.timed("choice"):
         blocks = SelectedBlocks(run, columns)
@@ -59,4 +67,13 @@ def choose(
     cross = np.array([-one.gradient[1:][varies] for one in terms])
     share = min(1.0, n_keep * math.log(run.matrix.shape[1]) / total)
     ridge = RIDGE_OF_STANDARDISED * share**2 if standardize else RIDGE_OF_RAW * share
-    return np.sort(varies[forward_selection(gram, cross, ridge * float(np.diag(gram).mean()), n_keep)])
+    ridge *= float(np.diag(gram).mean())
+    is_held = np.isin(columns[varies], np.array(always, dtype=np.int64))
+    if not is_held.any():
+        return np.sort(varies[forward_selection(gram, cross, ridge, n_keep)])
+    by_held = np.linalg.pinv(gram[np.ix_(is_held, is_held)], hermitian=True) @ gram[is_held]
+    cross -= cross[:, is_held] @ by_held  # Frisch, Waugh and Lovell: without a ridge on these
+    gram -= gram[:, is_held] @ by_held
+    held, others = varies[is_held], varies[~is_held]
+    left = np.ascontiguousarray(gram[np.ix_(~is_held, ~is_held)]), np.ascontiguousarray(cross[:, ~is_held])
+    return np.sort(np.concatenate([held, others[forward_selection(*left, ridge, n_keep - len(held))]]))

@@ -19,7 +19,7 @@ from daskfs.matrix.blocks import Rows, packed
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, settled
+from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, norms, settled
 from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
 from daskfs.selectors.mission.reading import Cuts, Scaling
 from daskfs.selectors.mission.rounds import Unit
@@ -81,6 +81,17 @@ class MissionFit:
     """After so many rows of a stream the mean loss of all of them, each before it was learnt from."""
     seconds: dict[str, float] = field(default_factory=dict)
     nbytes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_always(self) -> np.ndarray:
+        """Whether an active feature is always included, shape (n_active,)."""
+        return np.isin(self.state.keys, np.array(self.shape.model.always, dtype=np.uint64))
+
+    @property
+    def by_rank(self) -> np.ndarray:
+        """The active features' places, most important first: those always included, then by the size of the weight."""
+        sizes = norms(self.state.weights).astype(np.float64)
+        return np.lexsort((self.state.keys, -sizes, ~self.is_always))
 
     @property
     def are_ids(self) -> bool:
@@ -174,7 +185,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     """
     is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
     n_classes = 0 if target.classes is None else len(target.classes)
-    shape = MissionShape.of(run.shape, settings, n_classes if n_classes > 2 else 1)
+    shape = MissionShape.of(run.shape, settings, n_classes if n_classes > 2 else 1).with_always(run.matrix.names)
     if not is_sparse:
         plan_mission(shape, run.task_limit)
     survey = _survey(run, shape, target, is_sparse)
@@ -197,7 +208,9 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
         scaling=survey.scaling,
         stretches=cuts.stretches,
     )
-    return MissionFit(shape, sgd, survey, MissionModel(shape.model, intercept).state(), n_rows)
+    model = MissionModel(shape.model, intercept)
+    model.hold()
+    return MissionFit(shape, sgd, survey, model.state(), n_rows)
 
 
 def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constant: bool) -> tuple[float, float]:
@@ -397,7 +410,8 @@ class Passes:
             return
         run, columns = self._with_class_weights(), keys.astype(np.int64)
         standardize = self.sgd.scaling is not None
-        keep = choose(run, columns, shape.n_selected, self._positives, standardize=standardize)
+        always = self.sgd.shape.always
+        keep = choose(run, columns, shape.n_selected, self._positives, standardize=standardize, always=always)
         weights, touches = self.state.weights[keep], self.state.touches[keep]
         self.state = replace(self.state, keys=keys[keep], weights=weights, touches=touches)
 

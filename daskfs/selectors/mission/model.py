@@ -55,6 +55,8 @@ class ModelShape:
     """Of "batch_iht": features between two selections."""
     per_class: bool = False
     """Of "active" with several outputs: whether each has K active features of its own."""
+    always: tuple[int, ...] = ()
+    """Features that are active from the first row on and stay it, K of all; of "active" without classes of its own."""
 
     @property
     def is_in_sketch(self) -> bool:
@@ -238,6 +240,14 @@ class MissionModel:
         kernel = train_rows if is_single else train_classes
         return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
 
+    def hold(self) -> None:
+        """Let the features be active that always are, before the first row."""
+        n = len(self.shape.always)
+        if not n:
+            return
+        keys = np.array(self.shape.always, dtype=np.uint64)
+        self._fill(keys, np.zeros((n, self.shape.n_outputs), np.float32), np.zeros(n, np.int64))
+
     def select(self) -> None:
         """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
         if self.shape.per_class:
@@ -255,12 +265,13 @@ class MissionModel:
     def _selected(
         self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the K largest of these, and put what the others weigh into the sketch."""
+        """Return the K largest of these, those always active first, and put what the others weigh into the sketch."""
         self._check_finite(weights)
         sizes = norms(weights)
         if len(keys) <= self.shape.n_selected:
             return keys, weights, touches
-        keep = largest(sizes, keys, self.shape.n_selected)
+        compete = ~np.isin(keys, np.array(self.shape.always, dtype=np.uint64))
+        keep = largest(np.where(compete, sizes, np.inf), keys, self.shape.n_selected)
         if self.shape.forgets:
             return keys[keep], weights[keep], touches[keep]
         is_dropped = np.ones(len(keys), dtype=bool)
@@ -268,7 +279,8 @@ class MissionModel:
         dropped = np.flatnonzero(is_dropped)
         order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
         self.sketch.add(keys[order], weights[order])
-        self.scalars["threshold"] = sizes[keep].min()
+        kept = sizes[keep][compete[keep]]  # none, where as many are always active as are wanted
+        self.scalars["threshold"] = kept.min() if len(kept) else sizes[dropped].max()
         return keys[keep], weights[keep], touches[keep]
 
     def _select_of_each_class(self) -> None:

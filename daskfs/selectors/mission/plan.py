@@ -8,8 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from daskfs.errors import ConfigError
+from daskfs.matrix.names import Names
 from daskfs.matrix.stretches import Stretches
 from daskfs.parameters import n_to_select
+from daskfs.selectors.inputs import columns_of
+from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.mission.reading import Cuts
 from daskfs.selectors.mission.rounds import REPORTS, PassOrder
@@ -79,6 +83,8 @@ class Settings:
     """"auto": as many as the rows' second moments cost little."""
     n_gathered: int = 0
     """As of `ModelShape`."""
+    always_include: Any = None
+    """Columns by number or name, as the parameter has them."""
     per_class: bool = False
     """Whether each of several classes has features of its own."""
     is_stream: bool = False
@@ -162,6 +168,26 @@ class MissionShape:
         refit = chosen_refit(settings.refit, model.loss, n_outputs, data.n_samples, n_selected)
         return cls(data, settings, model, n_selected, refit, nnz_per_row)
 
+    def with_always(self, names: Names) -> Self:
+        """Return the shape with the columns that are always included, which are now known by number.
+
+        Raises
+        ------
+        ConfigError, DataError
+            Ids of which nobody knows the names; no such column; more of them than are selected.
+        """
+        asked, n_features = self.settings.always_include, self.data.n_features
+        if asked is None:
+            return self
+        if n_features >= MOST_IDS:
+            problem = "features that are 64-bit ids are not known before they come"
+            raise ConfigError(problem, "always_include", "leave it out, or make a store of the source")
+        always = np.sort(columns_of(asked, n_features, names, "always_include"))
+        if len(always) > self.n_selected:
+            problem = f"expected at most {self.n_selected} columns, found {len(always)}"
+            raise ConfigError(problem, "always_include", "raise n_features_to_select")
+        return replace(self, model=replace(self.model, always=tuple(always.tolist())))
+
     @property
     def has_choice(self) -> bool:
         """Whether what is selected is chosen by exact statistics, if only to leave constant columns out."""
@@ -244,7 +270,8 @@ class MissionShape:
             return Budget()
         budget = Budget().add("selected columns", min(n_values * max(self.data.itemsize, 4), PIECE_NBYTES))
         budget.add("copies of a block of them", 3 * 8 * min(REFIT_VALUES, n_values))
-        return budget.add("matrices of K x K", 4 * 8 * (k + 1) ** 2)
+        n_matrices = 4 if self.settings.always_include is None else 6
+        return budget.add("matrices of K x K", n_matrices * 8 * (k + 1) ** 2)
 
 
 BLOCKS_ALIVE = 4  # of a source: one learnt from, one looked at with it, one read ahead, one on its way

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ def arrays_of(
     notes = dict(more) | {
         "data": {"n_samples": data.n_samples, "n_features": data.n_features, "dtype": str(data.dtype)},
         "n_outputs": fit.shape.model.n_outputs,
+        "always": list(fit.shape.model.always),
         "nnz_per_row": fit.shape.nnz_per_row,
         "sgd": {name: getattr(fit.sgd, name) for name in _OF_SGD},
         "mean_weight": target.mean_weight,
@@ -84,6 +85,7 @@ def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings:
     given = notes["data"]
     data = DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
     shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
+    shape = replace(shape, model=replace(shape.model, always=tuple(notes.get("always", ()))))
     survey = Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")})
     state = ModelState.unpack({name[6:]: array for name, array in arrays.items() if name.startswith("state.")})
     target = TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"])

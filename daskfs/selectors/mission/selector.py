@@ -38,6 +38,8 @@ With the default variant:
   predict, all that reached the threshold.
 * With several classes the k features are the same for all, by the norm of their weights; the paper has k of each, as
   `per_class` has.
+* Features of ``always_include`` are active from the first row on, are never put back into the sketch, and are taken out
+  of target and candidates in step 6.
 * The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:
   features outside the active set are pushed by residuals that they never lower.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
@@ -56,10 +58,10 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.errors import Caution, ConfigError
+from daskfs.errors import Caution, ConfigError, DataError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.parameters import ClassWeights, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
+from daskfs.parameters import ClassWeights, Columns, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.mission.capacity import check_capacity, check_noise
 from daskfs.selectors.mission.entries import MOST_IDS
@@ -159,13 +161,19 @@ class Mission(LearnsFromStreams, PredictsSources):
         With more than two classes, whether `n_features_to_select` are selected for each class, by the size of its
         weight, as the paper's variant does in any case; otherwise the features are the same for all. There is no choice
         by second moments then, and a refit is of the classes' features together.
+    always_include : array of int or str, optional
+        Columns, by number or name, that are selected whatever else: their weights are exact from the first row on, and
+        never in the sketch, and the others are chosen by what they add. They count among `n_features_to_select`. The
+        refit has the same small ridge for them as for the others. Not with the paper's variant or `per_class`, which
+        rank all features, and not where features are 64-bit ids.
     random_state : int, RandomState or None
         Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: by the size of the weight with which they were selected.
+        Columns, most important first: those always included, then by the size of the weight with which they were
+        selected.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
         On the scale of the data, 0 where not selected.
@@ -231,8 +239,13 @@ class Mission(LearnsFromStreams, PredictsSources):
     refit: Literal["auto", "exact", "sgd", "none", "ols", "ridge", "elastic"] | None = "auto"  # type: ignore[assignment]
     n_candidates: Count | Literal["auto"] | None = "auto"
     per_class: bool = False
+    always_include: Columns = None
 
     def _check_combination(self) -> None:
+        if self.always_include is not None and (self.variant == "paper" or self.per_class):
+            what = "the paper's variant" if self.variant == "paper" else "per_class"
+            problem = f"{what} ranks all features: none can be kept whatever it weighs"
+            raise ConfigError(problem, "always_include", "leave one of them out")
         if self.heap and self.variant != "paper":
             raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
 
@@ -274,6 +287,7 @@ class Mission(LearnsFromStreams, PredictsSources):
             seed=seed_of(self.random_state) or 0,
             n_candidates=None if is_paper or self.per_class else self.n_candidates,
             per_class=self.per_class and not is_paper,
+            always_include=self.always_include,
         )
 
     @property
@@ -362,6 +376,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         fit = passes.learnt().selected()
         notes += [*_notes_before(fit), *_notes_after(fit)]
         refit = passes.refit()  # step 7
+        _check_always(fit, refit, run.matrix)
         self._stream = None
         self._take(run, fit, refit, passes.history, notes)
 
@@ -380,7 +395,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         n_features, model = int(run.matrix.shape[1]), fit.state
         keys, sizes = model.keys, norms(model.weights).astype(np.float64)
         coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
-        order = np.lexsort((keys, -sizes))
+        order = fit.by_rank
         if n_features >= MOST_IDS:  # of what is selected alone, in this order
             self.selected_, columns, n_features = keys[order], np.argsort(order), len(keys)
         else:
@@ -437,7 +452,7 @@ class Mission(LearnsFromStreams, PredictsSources):
 def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Return the coefficients of the selected features, most important first, and further columns of the table."""
     model = fit.state
-    order = np.lexsort((model.keys, -norms(model.weights).astype(np.float64)))
+    order = fit.by_rank
     weights = on_scale_of_data(fit.sgd.scaling, model)[0][order]
     leading = np.argmax(np.abs(weights), axis=1)  # the class with the largest weight
     place = (np.arange(len(order)), leading)
@@ -451,6 +466,16 @@ def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, 
     if weights.shape[1] > 1:
         columns["class"] = leading
     return (weights if refit is None else refit.coef[order])[place], columns
+
+
+def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
+    """Refuse a column that is always included and does not vary, as far as somebody has looked at all its rows."""
+    keys, varies = fit.state.keys, np.ones(len(fit.state.keys), dtype=bool)
+    if refit is not None:
+        varies = refit.deviation > 0.0
+    missing = np.setdiff1d(np.array(fit.shape.model.always, dtype=np.int64), keys[varies].astype(np.int64))
+    if len(missing):
+        raise DataError("is constant", f"always_include, column {matrix.names[missing[0]]!r}", "drop it")
 
 
 def _notes_before(fit: MissionFit) -> list[str]:
@@ -502,6 +527,8 @@ def _notes_on_selection(fit: MissionFit) -> list[str]:
             f"selected: {n_selected:,} features {how}, out of {fit.shape.model.n_selected:,} of largest {chosen} after "
             f"{settings.n_epochs} pass(es)"
         ]
+    if fit.shape.model.always:
+        notes.append(f"{len(fit.shape.model.always)} of them were always included")
     if n_outputs > 1:
         notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
     if settings.n_replicas > 1:
