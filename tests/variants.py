@@ -383,6 +383,7 @@ def _around_selectors() -> Iterator[Variant]:
     six: Options = {"n_features_to_select": 6}
     three: dict[str, Any] = {"target": "three classes", **NOT_GOLDEN}
     yield from _variants("auto", {}, {"": six, "compared": {"loss": "squared"}}, **NOT_GOLDEN)
+    yield from _variants("auto", six | {"always_include": [1, 7]}, {"always-include": {}}, **NOT_GOLDEN)
     yield from _variants("auto", six, {"classes": {}}, target="classes", **NOT_GOLDEN)
     yield from _variants("auto", six, {"three-classes": {"loss": "logistic"}}, **three)
     pursuit = daskfs.baselines.OrthogonalMatchingPursuit(6, loss="squared")

@@ -39,6 +39,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
+
 from daskfs.baselines.linear.ridge_elimination import RidgeElimination
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso
 from daskfs.errors import ConfigError, PlanError
@@ -61,7 +63,7 @@ from daskfs.model_selection.comparing import (
     ranked,
     repeated_folds,
 )
-from daskfs.parameters import CV, CountOrCV, LossOf
+from daskfs.parameters import CV, Columns, CountOrCV, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
@@ -151,6 +153,10 @@ class Auto(BaseSelector):
         Whether effects that are no straight line are compared too, without a number: what splines make of columns is
         selected where it predicts better by more than a standard error, and `made_` says what it is. False: columns as
         they are.
+    always_include : array of int or str, optional
+        Columns, by number or name, that are selected whatever else, handed on to the methods. Those that cannot keep
+        columns take no part, nor do curves, which a note says. They count among the number of features, which is no
+        smaller than theirs.
     random_state : int, RandomState or None
         Of the folds, and of what a method draws.
     memory_limit : int or str, optional
@@ -200,6 +206,7 @@ class Auto(BaseSelector):
     loss: Annotated[str, LossOf(among=("squared", "logistic"), several=True)] = "auto"
     curves: bool = True
     goal: Literal["selection", "prediction"] = "selection"
+    always_include: Columns = None
 
     @property
     def _chooses_size(self) -> bool:
@@ -221,6 +228,8 @@ class Auto(BaseSelector):
 
     def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
         """Return the selector of a method, not fitted, whose loss is settled."""
+        if self.always_include is not None:
+            more["always_include"] = self.always_include
         made = find_method(method)(
             n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
         )
@@ -231,16 +240,35 @@ class Auto(BaseSelector):
         return choose(shape.n_samples, shape.n_features, self._n_classes, shape.n_entries is not None)
 
     def _takes(self, method: str) -> bool:
-        """Whether a method takes the target."""
+        """Whether a method takes the target, and keeps the columns that are always included."""
+        if self.always_include is not None and "always_include" not in find_method(method)().get_params(deep=False):
+            return False
         return method != "online_substitution" or self._n_classes <= 2
+
+    def _sizes(self, shape: DataShape) -> list[int]:
+        """Return the numbers of features that are compared: none without those always included."""
+        n_always = 0 if self.always_include is None else np.size(self.always_include)
+        sizes = default_sizes(shape.n_samples, shape.n_features)
+        return sorted({min(max(size, n_always), shape.n_features) for size in sizes})
+
+    def _notes_on_always(self) -> list[str]:
+        """Return in words what cannot keep columns, and so takes no part."""
+        if self.always_include is None:
+            return []
+        kept = [name for name in METHODS if not self._takes(name)]
+        others = [*kept, "the Lassos", "the ridges", "the curves"] if self._compares else kept
+        return [f"always_include is not for {listed(others)}: they took no part"] if others else []
 
     def _recommended(self, shape: DataShape, limits: Limits) -> tuple[BaseSelector, Choice, SelectorPlan]:
         """Return the selector for data of this shape, why it is taken, and its plan; asked for a number one alone."""
         choice = self._choice(shape)
-        others = [other for other in METHODS if other != choice.method and self._takes(other) and self._compares]
+        others = [other for other in METHODS if other != choice.method and self._takes(other)]
         why = f"{choice.method}, which would be the best, does not keep the memory limit"
+        first = [choice]
+        if not self._takes(choice.method):
+            first, why = [], f"{choice.method}, which would be the best, has no always_include"
         refused: PlanError | None = None
-        for one in (choice, *(Choice(other, why) for other in others)):
+        for one in (*first, *(Choice(other, why) for other in others if self._compares or not first)):
             made = self._made(one.method, CV if self._compares else self.n_features_to_select)  # type: ignore[arg-type]
             try:
                 return made, one, made._planned(shape, limits)
@@ -254,8 +282,10 @@ class Auto(BaseSelector):
         n_values = shape.n_samples * shape.n_features if shape.n_entries is None else shape.n_entries
         if not self._compares or shape.n_features > MOST_COLUMNS or n_values > MOST_VALUES:
             return []
-        sizes = default_sizes(shape.n_samples, shape.n_features)
+        sizes = self._sizes(shape)
         made = [Contender(self._made(name, sizes[-1]), sizes) for name in METHODS if self._takes(name)]
+        if self.always_include is not None:
+            return made
         if self._has_curves(shape):
             few = sorted({min(size, MOST_CURVES) for size in sizes})
             made.append(Contender(self._made("fgm", few[-1], feature_map=CURVES), few))
@@ -291,13 +321,13 @@ class Auto(BaseSelector):
         made, choice, _ = self._recommended(run.shape, run.limits)
         said = f"{choice.method} was chosen: {choice.why}"
         if self._compares:
-            sizes = default_sizes(shape.n_samples, shape.n_features)
+            sizes = self._sizes(shape)
             self._fit_best(run, [Contender(self._made(choice.method, sizes[-1]), sizes)], 1, said)
             return
         self._take(made.fit_run(run))
         if not self.is_silent:
             result = made.result_
-            result.method, result.notes = self.method, [said, *result.notes]
+            result.method, result.notes = self.method, [said, *self._notes_on_always(), *result.notes]
             result.parameters = {"method": choice.method, **result.parameters}
             self.result_ = result
 
@@ -320,6 +350,7 @@ class Auto(BaseSelector):
         self._take(fitted)
         self.n_features_to_select_, self.cv_results_ = taken.size, Compared.results(found)
         notes = [*said, *comparison_notes(found, sizes, taken, best, self.goal, n_features)]
+        notes += self._notes_on_always()
         if left_out := [one.name for one in contenders if one not in kept]:
             notes.append(f"{listed(left_out)} took no part: the memory limit is too small")
         self.result_ = self._result_of(
