@@ -383,21 +383,21 @@ def _around_selectors() -> Iterator[Variant]:
     six: Options = {"n_features_to_select": 6}
     three: dict[str, Any] = {"target": "three classes", **NOT_GOLDEN}
     yield from _variants("auto", {}, {"": six, "compared": {"loss": "squared"}}, **NOT_GOLDEN)
-    yield from _variants("auto", six | {"always_include": [1, 7]}, {"always-include": {}}, **NOT_GOLDEN)
-    yield from _variants("auto", six, {"classes": {}}, target="classes", **NOT_GOLDEN)
+    of_classes: dict[str, Options] = {"classes": {}, "classes-always-include": {"always_include": [1, 7]}}
+    yield from _variants("auto", six, of_classes, target="classes", **NOT_GOLDEN)
     yield from _variants("auto", six, {"three-classes": {"loss": "logistic"}}, **three)
     pursuit = daskfs.baselines.OrthogonalMatchingPursuit(6, loss="squared")
     votes = {"selector": daskfs.Message(n_subsets=6, loss="squared"), "subsamples": "own", "threshold": 0.8}
     pairs = {"selector": pursuit, "n_pairs": 3}
     variants = {"": pairs, "weakness": pairs | {"weakness": 0.5}, "votes": votes}
     yield from _variants("stability", {}, variants, **NOT_GOLDEN)
-    of_classes = {"selector": daskfs.FGM(6, loss="logistic")}
-    yield from _variants("stability", of_classes, {"classes": {"n_pairs": 2}}, **three)
+    of_several = {"selector": daskfs.FGM(6, loss="logistic")}
+    yield from _variants("stability", of_several, {"classes": {"n_pairs": 2}}, **three)
     groups = {"one": [0, 7, 8], "two": [2, 5, 4, 9], "three": [11, 16]}
     variants = {"": {}, "lasso": {"statistic": "lasso"}, "groups": {"feature_groups": groups}}
     knockoffs = {"selector": daskfs.OnlineSubstitution(10, loss="squared"), "fdr": 0.5}
     yield from _variants("knockoffs", knockoffs, variants, **NOT_GOLDEN)
-    yield from _variants("knockoffs", of_classes, {"draws": {"fdr": 0.6, "n_draws": 3, "block_columns": 20}}, **three)
+    yield from _variants("knockoffs", of_several, {"draws": {"fdr": 0.6, "n_draws": 3, "block_columns": 20}}, **three)
     sizes: Options = {"sizes": [2, 6], "cv": 3}
     each = {"selector": daskfs.baselines.LassoCut(loss="squared")}
     variants = {"": {"selector": daskfs.OnlineSubstitution(loss="squared")}, "each": each}

@@ -17,7 +17,7 @@ from tests.variants import VARIANTS, Options, Variant
 WAYS = {
     "message": [
         *("prediction", "estimator-lasso", "logistic", "poisson", "huber", "multinomial"),
-        *("groups-squared", "groups-logistic"),
+        *("groups-squared", "groups-logistic", "always-include", "always-include-logistic"),
     ],
     "online_substitution": [
         *("exchange-logistic", "os-squared", "os-squared_hinge", "exchange-engine-lazy", "paper-engine-naive"),
@@ -29,7 +29,15 @@ WAYS = {
         *("certified", "three-squared_hinge", "three-logistic", "groups", "groups-counted-in-columns"),
         *("pairs", "pairs-three-classes", "always-include", "weighted-always-include"),
     ],
-    "mission": ["multinomial", "few-buckets", "sgd-refit", "replicas", "paper-squared", "paper-multinomial"],
+    "mission": [
+        "multinomial",
+        "few-buckets",
+        "sgd-refit",
+        "replicas",
+        "paper-squared",
+        "paper-multinomial",
+        "always-include",
+    ],
     "group_lasso": ["bcd-squared_hinge", "fista-squared", "single-columns"],
 }
 """Golden variants that take a way of their own through the code."""
