@@ -238,7 +238,7 @@ def test_every_parameter_of_a_method_can_be_written_with_its_default_and_its_mea
         ("{method: fgm, C: validate}", "select.C: expected 'validation', found 'validate'"),
         ("{method: mission, class_weight: {1: x}}", "select.class_weight.1: expected a valid number, found 'x'"),
         ("{method: online_substitution, order: 3}", "select.order: "),
-        ("{method: message, n_subset: 3}", "select.n_subset: unknown key (did you mean 'n_subsets'?); known keys: app"),
+        ("{method: message, n_subset: 3}", "select.n_subset: unknown key (did you mean 'n_subsets'?); known keys: alw"),
         ("[{method: message}, {method: fgm, tol: 1}]", "select.1.tol: expected less than 1, found 1"),
         ("[{method: message}, {methd: fgm}]", "select.1.method: this key is required; add it"),
         ("{method: fgm, tol: .nan}", "select.tol: "),

@@ -91,8 +91,7 @@ class SelectionSettings:
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
         """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
         names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
-        common = {"penalty": self.penalty(total, n_features), "free": np.array(self.always, dtype=np.int64)}
-        return common | {name: getattr(self, name) for name in names}
+        return {"penalty": self.penalty(total, n_features)} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +314,8 @@ def _path(
     column_weight: np.ndarray | None,
 ) -> AnyPath:
     total = float(weight.sum())
-    options = {**settings.of_path(total, X.shape[1]), "penalty": penalty}
+    free = np.array(settings.always, dtype=np.int64)
+    options = {**settings.of_path(total, X.shape[1]), "penalty": penalty, "free": free}
     if settings.groups is not None:
         del options["penalty"]
         of_column, max_columns = settings.per_column(total), options.pop("max_features")
