@@ -71,7 +71,7 @@ def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_g
         WAYS[way](OnDask(client))
     assert told == ["no worker is left; waiting for another for at most 0.5 s (jobs 12, 13 pending (Priority))"]
     assert "no worker is left, and none has come in 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
-    assert "daskfs run --resume" in str(found.value)
+    assert "resume the run" in str(found.value)
     assert "cluster.lost_timeout_s" in str(found.value)
 
 
@@ -190,7 +190,7 @@ def test_a_scheduler_that_stands_still_too_long_is_an_error_that_says_how_to_go_
     client, _ = standing_still
     told = []
     presence_of(client, tell=told.append, lost_timeout_s=0.3)
-    with refused(RunError, "clusters", at="cluster", naming=["0.3", "daskfs run", "--resume"]):
+    with refused(RunError, "clusters", at="cluster", naming=["0.3", "resume the run"]):
         WAYS["map"](OnDask(client))
     assert told == ["the scheduler does not answer; waiting at most 0.3 s"]
 

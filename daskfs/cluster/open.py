@@ -363,7 +363,7 @@ def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: 
         time.sleep(0.1)
     if not n_up:
         after = f" after {timeout_s:g} s" if timeout_s else ""
-        remedy = f"start one with  dask worker {address}, or wait for it (cluster.wait_timeout_s)"
+        remedy = f"start one with `dask worker {address}`, or wait for it (cluster.wait_timeout_s)"
         raise RunError(f"the scheduler has no workers{after}", address, remedy)
 
 

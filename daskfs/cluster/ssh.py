@@ -75,7 +75,7 @@ def ssh_cluster(
                     silence_logs=logging.CRITICAL,
                 )
         except Exception as fault:
-            remedy = "see that  ssh HOST python -c 'import daskfs'  works for each, and cluster.python"
+            remedy = "see that `ssh HOST python -c 'import daskfs'` works for each, and cluster.python"
             raise RunError(
                 f"the cluster does not start ({fault or type(fault).__name__})", "cluster.hosts", remedy
             ) from fault

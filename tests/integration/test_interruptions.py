@@ -184,7 +184,7 @@ def test_an_address_where_nobody_answers_is_named(at_work, address):
     before = at_work.contents()
     with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
         ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
-    refused(ended, f"{address}: no scheduler answers", "start one with  dask scheduler")
+    refused(ended, f"{address}: no scheduler answers", "start one with `dask scheduler`")
     assert at_work.contents() == before
 
 

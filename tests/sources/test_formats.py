@@ -74,7 +74,7 @@ def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, en
     write(path, ending)
     with refused(SourceError, "formats") as caught:
         look_at(path)
-    command = shlex.split(caught.value.remedy.partition(": ")[2].partition("; X stands")[0])
+    command = shlex.split(caught.value.remedy.split("`")[1])
     assert command[:2] == ["python", "-c"]
     subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, check=True)
     made = tmp_path / "my table's"
@@ -89,7 +89,7 @@ def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, en
 
 def run_command(text, folder):
     """Run the command that a remedy names."""
-    command = shlex.split("python -c " + text.partition("python -c ")[2].partition("; then")[0])
+    (command,) = [shlex.split(one) for one in text.split("`") if one.startswith("python -c")]
     subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True)
 
 
@@ -115,7 +115,7 @@ def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_t
 def test_each_format_that_is_not_read_says_so_before_it_is_opened(ending):
     with refused(SourceError, "formats", naming=["python"]) as caught:
         kind_of(f"data/table{ending}")
-    compile(shlex.split(caught.value.remedy.partition(": ")[2].partition("; X stands")[0])[2], "remedy", "exec")
+    compile(shlex.split(caught.value.remedy.split("`")[1])[2], "remedy", "exec")
     with refused(SourceError, "formats"):
         kind_of(f"TABLE{ending.upper()}")
 

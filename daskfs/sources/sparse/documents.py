@@ -203,7 +203,7 @@ class Documents:
                     where = f"{file}:{count_lines(file, part.start) + number}"
                     remedy = "fix or remove the line, or name other fields"
                     if number == 1 and not part.start:
-                        remedy = f"{remedy}; a table of numbers and categories: {command_of_json_lines(file)}"
+                        remedy = f"{remedy}; a table of numbers and categories: `{command_of_json_lines(file)}`"
                     raise SourceError(fault.problem, where, remedy) from None
                 yield Document(texts, label, "" if part.start else f"{file}:{number}")
 

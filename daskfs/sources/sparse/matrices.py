@@ -181,7 +181,7 @@ def _of_dense(path: Location) -> str:
         saved = "; ".join(f"numpy.save({f'{path.stem}.{name}.npy'!r}, a[{name!r}])" for name in (matrix, *targets))
         command = shlex.join(["python", "-c", f"import numpy; a = numpy.load({path.name!r}); {saved}"])
         y = f", y: {path.stem}.{targets[0]}.npy" if targets else ""
-        return f"its arrays are dense: {command}; then source: {{kind: npy, path: {path.stem}.{matrix}.npy{y}}}"
+        return f"its arrays are dense: `{command}`; then source: {{kind: npy, path: {path.stem}.{matrix}.npy{y}}}"
     return ""
 
 
