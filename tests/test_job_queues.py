@@ -298,7 +298,7 @@ def test_a_scheduler_that_speaks_tls_is_found_by_its_file_and_opened_with_its_ce
             dashboard_address="127.0.0.1:0",
         ) as own,
     ):  # fmt: skip
-        with refused(RunError, "clusters", naming=["cluster.tls"]):
+        with refused(ConfigError, "clusters", at="cluster.tls", naming=["ca_file"]):
             open_cluster("address", address=own.scheduler_address, connect_timeout_s=0.5).__enter__()
         with open_cluster("address", address=own.scheduler_address, tls=files) as workers:
             workers.client.write_scheduler_file(there)
