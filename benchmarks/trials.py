@@ -234,7 +234,7 @@ def stored(folder: Path) -> None:
 def clone(folder: Path) -> None:
     """Clone the project, with a change."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder / "clone")], check=True)
-    leaf = folder / "clone" / "daskfs" / "metrics.py"
+    leaf = folder / "clone" / "daskfs" / "applied" / "export.py"
     leaf.write_text(leaf.read_text() + "\n")
 
 

@@ -194,7 +194,8 @@ def test_a_million_levels_are_a_store_that_a_dense_one_refuses(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"user": rng.permutation(10**6)[:n].astype(str), "y": rng.integers(0, 2, n)})
     with refused(SchemaError, "table-schemas", at="column 'user'", naming=["one_hot"]):
-        ingest(frame, tmp_path / "dense.zarr", target="y")
+        declared = {"columns": {"user": {"dtype": "string"}, "y": {"role": "target"}}}
+        ingest(frame, tmp_path / "dense.zarr", schema=declared)
     store = ingest(frame, tmp_path / "store.zarr", target="y", one_hot="sparse", shuffle=False)
     assert store.shape == (n, n)
     users = store.read(slice(0, 3)).argmax(axis=1)
