@@ -135,6 +135,9 @@ TOPICS: dict[str, Topic] = {
         "Rows, columns and blocks that do not fit together",
         (
             "selectors.inputs",
+            "selectors.fgm.candidates:DataError",
+            "selectors.message.selector:DataError",
+            "selectors.mission.selector:DataError",
             "selectors.transforming",
             "matrix.incoming",
             "matrix.passing",

@@ -63,7 +63,7 @@ def in_whole_groups(groups: np.ndarray, n_wanted: int, rng: np.random.Generator)
     Examples
     --------
     >>> in_whole_groups(np.array([0, 0, 1, 1, 2, 2]), 3, np.random.default_rng(0)).tolist()
-    [False, False, True, True, True, True]
+    [True, True, False, False, True, True]
     """
     numbers, of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     drawn = rng.permutation(len(numbers))

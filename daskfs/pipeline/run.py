@@ -158,12 +158,12 @@ def _in_folder(
         with interrupts.held():
             kept = pipeline.checkpoint.place
             folder = RunFolder.resume(output, **kept) if resume else RunFolder.start(output, force=force, **kept)
-        if not resume:
-            _write_pipeline(folder, pipeline)
         watching = watched(folder.path, pipeline.name, progress)
         with interrupts.guard(), _explained(folder.path), watching as steps:
             for line in filter(None, jobs.splitlines()):
                 steps.say(line)
+            if not resume:
+                _write_pipeline(folder, pipeline)
             results = write(folder, steps)
             if resume:  # with what may be changed: the cluster, the report
                 _write_pipeline(folder, pipeline)
