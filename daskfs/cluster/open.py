@@ -277,20 +277,16 @@ def _answering(address: str | None, scheduler_file: str | None, security: Any, t
     where = address or _written(str(scheduler_file), timeout_s)
     try:
         found: str = address or json.loads(Path(where).read_text(encoding="utf-8"))["address"]
-        if (
-            found.startswith("tls://")
-            and security is None
-            and not dask.config.get("distributed.comm.tls.ca-file", None)
-        ):
-            raise ConfigError(
-                f"expected certificates for {found}, found none",
-                "cluster.tls",
-                "name ca_file, cert and key: the files that the scheduler was started with",
-            )
-        interrupts.call_aside(asyncio.run, _answer(found, security, timeout_s))
-    except ConfigError:
-        raise
     except (OSError, ValueError, TypeError, KeyError) as fault:
+        raise _no_answer(fault, where) from None
+    has_certificates = security is not None or dask.config.get("distributed.comm.tls.ca-file", None)
+    if found.startswith("tls://") and not has_certificates:
+        problem = f"expected certificates for {found}, found none"
+        remedy = "name ca_file, cert and key: the files that the scheduler was started with"
+        raise ConfigError(problem, "cluster.tls", remedy)
+    try:
+        interrupts.call_aside(asyncio.run, _answer(found, security, timeout_s))
+    except (OSError, ValueError, TypeError) as fault:
         raise _no_answer(fault, where) from None
     return found
 

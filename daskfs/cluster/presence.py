@@ -126,7 +126,7 @@ class Presence:
             problem = f"no worker is left, and none has come in {limit:g} s{known}"
             remedy = (
                 "start workers and resume the run, which goes on from its checkpoint; or wait longer "
-                " (cluster.lost_timeout_s)"
+                "(cluster.lost_timeout_s)"
             )
             raise RunError(problem, "cluster", remedy)
         if waited_s - self._told_at >= _TELL_AGAIN_S:

@@ -88,6 +88,8 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str, progress:
     finally:
         for process in running:
             process.terminate()  # where it still runs, there was an interrupt
+            if process.stdout is not None:
+                process.stdout.close()
     if not any(codes):
         with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
             for mark in new:
@@ -147,9 +149,9 @@ def rehearse(jobs: str, dtype: str) -> None:
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what noise lacks: with PYTHONWARNINGS=error nothing came after them
         for number, (options, shapes) in enumerate(json.loads(jobs)):
-            print(flush=True)  # one before has ended
             if "text" in options:
                 _read_text(Path(folder) / f"{number}.{options['text']}", dtype)
+                print(flush=True)  # a line for whoever waits: `_tell_of_each`
                 continue
             method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
@@ -161,6 +163,7 @@ def rehearse(jobs: str, dtype: str) -> None:
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
                         refit_beside(selector, Run(open_store(path), method), "ridge")
+            print(flush=True)
         _read_large_tiles(Path(folder), dtype)
 
 

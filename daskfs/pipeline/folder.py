@@ -205,11 +205,15 @@ def pipeline_of(resume: Path | None) -> Path:
     """
     if resume is None:
         raise ConfigError("expected a pipeline file, found none", "PIPELINE.yaml", "`daskfs init FILE` writes one")
-    output = resume.with_name(resume.name.removesuffix(UNFINISHED))
+    output = resume.resolve()
+    output = output.with_name(output.name.removesuffix(UNFINISHED))
     path = output.with_name(output.name + UNFINISHED) / PIPELINE
     if not path.is_file():
         done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
         raise RunError(f"nothing to resume: {done}", str(output), "name the folder of a run that was interrupted")
+    if "***" in path.read_text(encoding="utf-8"):
+        problem = "a password or a signed address stood in the pipeline file, and is not kept"
+        raise RunError(problem, str(path), "name the file too: `daskfs run PIPELINE.yaml --resume RUN_DIR`")
     return path
 
 

@@ -166,7 +166,7 @@ class Opens(Transforms, SettlesLoss):
                 kind = TargetKind(len(labels), is_declared=True)
             elif are_texts(y) if has_texts is None else has_texts:
                 texts = unique(np.asarray(y).ravel())
-                if isinstance(texts[0], str):
+                if len(texts) and isinstance(texts[0], str):
                     from daskfs.sources.sniffing import refuse_numbers_as_classes
 
                     refuse_numbers_as_classes(texts.tolist(), len(y), "y")

@@ -16,6 +16,15 @@ def is_table(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
 
 
+def read_once(X: Any) -> Any:
+    """Return X, or a table of what a stream of Arrow's holds: such a stream may be read only once."""
+    if not hasattr(X, "__arrow_c_stream__") or hasattr(X, "columns"):
+        return X
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_stream(X).read_all()
+
+
 def has_more_than_numbers(X: Any) -> bool:
     """Whether a table has a column that is neither of numbers nor of truth."""
     if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask

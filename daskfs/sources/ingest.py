@@ -29,7 +29,7 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import located
-from daskfs.sources.in_memory import JUDGED, is_table
+from daskfs.sources.in_memory import JUDGED, is_table, read_once
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
@@ -158,6 +158,7 @@ def ingest(
     options = {"missing": missing, **layout}
     if storage_options:
         source = located(source, storage_options)
+    source = read_once(source)
     schema, notes = _declared(source, target, schema, y, weight, missing, layout)
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
     rows.notes.extend(notes)

@@ -492,7 +492,7 @@ def _category(one: Facts, why: str) -> Judged:
     if n_levels > MAX_CATEGORIES:
         entry |= {"max_categories": 200, "unseen": "other"}
         why += "; the 200 most frequent, the rest pooled (or one_hot: sparse of the source, for all)"
-    elif n_levels > MANY_LEVELS and n_rare:
+    elif n_levels > MANY_LEVELS and 0 < n_rare < n_levels:  # or nothing would be left but the pool
         entry |= {"min_count": RARE, "unseen": "other"}
         why += f"; {n_rare:,} with fewer than {RARE} rows pooled"
     return Judged(one.name, entry, why, _of_levels(one))

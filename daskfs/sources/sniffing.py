@@ -244,7 +244,7 @@ def refuse_numbers_as_classes(texts: Sequence[str], n_rows: int, where: str) -> 
     """
     if len(texts) <= max(MOST_NUMBERED_CLASSES, n_rows // 2):
         return
-    if sum(map(looks_like_number, texts)) >= _MOSTLY * len(texts):
+    if sum(looks_like_number(str(text)) for text in texts) >= _MOSTLY * len(texts):
         found = f"{len(texts):,} texts that are numbers, such as {str(texts[0])!r}"
         remedy = "turn them into numbers, or have amounts read: daskfs.ingest(frame, STORE, target=..., schema='judge')"
         raise DataError(f"expected numbers or the names of classes, found {found}", where, remedy)

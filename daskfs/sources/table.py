@@ -240,8 +240,8 @@ class TableSource(Source):
             encoder = encoders.get(name)
             if isinstance(encoder, CategoryEncoder):
                 coded = ", ".join(f"{text!r} is {code}" for code, text in enumerate(encoder.categories))
-                if self.schema is None and encoder.categories:
-                    refuse_numbers_as_classes(encoder.categories, self.n_samples or 0, f"{self.place}, column '{name}'")
+                if self.schema is None and self.n_samples is not None:
+                    refuse_numbers_as_classes(encoder.categories, self.n_samples, f"{self.place}, column '{name}'")
                 notes.append(f"target '{name}' is coded: {coded}")
         return encoders
 

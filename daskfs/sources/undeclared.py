@@ -17,7 +17,9 @@ from daskfs.errors import DataError, SelectionWarning, warn
 from daskfs.sources.in_memory import JUDGED
 from daskfs.sources.judging import Judgement, judge
 from daskfs.sources.looking import head_of_table, read_typed
+from daskfs.sources.sniffing import refuse_numbers_as_classes
 from daskfs.sources.table_schema import MissingPolicy, TableSchema, load_table_schema
+from daskfs.sources.typed_batches import is_text
 
 if TYPE_CHECKING:
     from daskfs.sources.table import TableSource
@@ -59,11 +61,23 @@ def schema_of(
     layout, columns = read_typed(head_of_table(source), [])
     judgement = judge(columns, layout, target)
     layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
-    if schema != JUDGED and missing is None:
-        used = [one.name for one in judgement.columns if one.entry.get("role", "feature") in ("feature", "target")]
-        _refuse_missing({name: columns[name] for name in used}, judgement.missing_texts, source.place)
+    if schema != JUDGED:
+        if missing is None:
+            used = [one.name for one in judgement.columns if one.entry.get("role", "feature") in ("feature", "target")]
+            _refuse_missing({name: columns[name] for name in used}, judgement.missing_texts, source.place)
+        _keep_classes(judgement, columns[target], source.place)
     entries = {one.name: _entry(one.entry, schema == JUDGED, missing) for one in judgement.columns}
     return load_table_schema({"format": layout.model_dump(), "columns": entries}), judgement
+
+
+def _keep_classes(judgement: Judgement, values: pa.Array, place: str) -> None:
+    """Let texts of the target be names of classes, as they are to a fit, digits among them; refuse amounts."""
+    if not is_text(values.type):
+        return
+    texts = [str(text) for text in pc.drop_null(pc.unique(values)).to_pylist()]
+    refuse_numbers_as_classes(texts, len(values), f"{place}, column '{judgement.target}'")
+    (judged,) = [one for one in judgement.columns if one.name == judgement.target]
+    judged.entry, judged.suspicions = {"role": "target", "dtype": "string"}, []
 
 
 def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: str) -> None:

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from daskfs.documents import dump_yaml
 from daskfs.errors import RunError
 from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.folder import pipeline_of
 from daskfs.pipeline.run import run_pipeline
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
@@ -110,6 +112,20 @@ def test_a_stopped_run_is_resumed_to_the_same_bits(whole, pipeline, how, code):
             assert (runs / "stopped" / path.relative_to(whole / "whole")).read_bytes() == path.read_bytes()
     results = [json.loads((folder / "result.json").read_text()) for folder in (runs / "stopped", whole / "whole")]
     assert results[0]["intercept"] == results[1]["intercept"]
+
+
+def test_the_pipeline_of_an_interrupted_run_is_found_from_inside_its_folder(tmp_path, monkeypatch):
+    unfinished = tmp_path / "my run.unfinished"
+    unfinished.mkdir()
+    (unfinished / "pipeline.yaml").touch()
+    monkeypatch.chdir(unfinished)
+    for resume in (Path(), unfinished, tmp_path / "my run"):
+        assert pipeline_of(resume) == unfinished / "pipeline.yaml"
+    with refused(RunError, "run-folders", naming=["no interrupted run"]):
+        pipeline_of(tmp_path)
+    (unfinished / "pipeline.yaml").write_text("source: {path: 's3://***@bucket/a.csv'}\n")
+    with refused(RunError, "run-folders", at="pipeline.yaml", naming=["PIPELINE.yaml", "--resume"]):
+        pipeline_of(unfinished)
 
 
 def test_a_run_interrupted_before_anything_was_computed_leaves_nothing(document, write, tmp_path, monkeypatch):

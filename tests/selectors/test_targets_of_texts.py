@@ -34,3 +34,10 @@ def test_amounts_are_not_taken_for_classes_by_ingest_which_reads_them_as_the_err
 def test_digits_are_names_of_classes():
     y = np.where(X["a"] > 0, "8", "3")
     assert list(OnlineSubstitution(1).fit(X, y).classes_) == ["3", "8"]
+
+
+def test_digits_are_names_of_classes_in_a_store_too_whatever_else_the_frame_holds(tmp_path):
+    y = RNG.integers(0, 3, 200).astype(str)
+    for number, frame in enumerate((X, X.assign(city=RNG.choice(["oslo", "rome", "lima"], 200)))):
+        store = ingest(frame.assign(kind=y), tmp_path / f"{number}.zarr", target="kind")
+        assert store.target_classes == ("0", "1", "2")

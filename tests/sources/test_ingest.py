@@ -195,7 +195,10 @@ def arrow():
     return pa.table(columns | {"kind": pa.array(["u", "v"] * 25).dictionary_encode()})
 
 
-@pytest.mark.parametrize("make", [lambda table: table, OfAnotherLibrary, lambda table: table.to_batches()[0]])
+@pytest.mark.parametrize(
+    "make",
+    [lambda table: table, OfAnotherLibrary, lambda table: table.to_batches()[0], pa.Table.to_reader],
+)
 def test_arrow_tables_and_their_like_keep_names_and_target(arrow, make, tmp_path):
     store = ingest(make(arrow), tmp_path / "s.zarr", target="y", dtype="float64", shuffle=False)
     assert list(store.feature_names) == ["a", "b", "kind=v"]  # of two levels one says all

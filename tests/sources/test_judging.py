@@ -32,6 +32,7 @@ def drawn(*values: Any) -> list[Any]:
 
 NOISE = [f"{value:.4f}" for value in RNG.normal(size=N)]
 OTHER = {"z": NOISE}
+POOLED = {"dtype": "string", "min_count": 10, "unseen": "other"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,10 @@ OTHER = {"z": NOISE}
         ([str(k) for k in range(N)], {"role": "id"}),
         ([f"id-{k}" for k in range(N)], {"role": "id"}),
         ([f"a b c d {k} {k % 7}" for k in range(N)], {"role": "ignore"}),
-        (drawn(*[f"level {k}" for k in range(100)]), {"dtype": "string", "min_count": 10, "unseen": "other"}),
+        (
+            drawn(*["often"] * 20, *[f"level {k}" for k in range(100)]),
+            {"dtype": "string", "min_count": 10, "unseen": "other"},
+        ),
         (pa.array(drawn(True, False)).to_pylist(), {"dtype": "string", "drop_first": True}),
         (drawn(1.5, 2.5), {}),
     ],
@@ -115,6 +119,11 @@ def test_a_name_like_the_targets_is_suspicious() -> None:
         {name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "ArrDelay"
     )
     assert [bool(one.suspicions) for one in found.columns] == [True, False, False]
+
+
+def test_levels_that_are_all_rare_are_not_pooled_into_one() -> None:
+    assert "min_count" not in judged([f"v{k % 100}" for k in range(N)], **OTHER).entry
+    assert judged([f"v{min(k % 100, 60)}" for k in range(N)], **OTHER).entry["min_count"] == 10
 
 
 def test_dates_whose_days_and_months_may_be_swapped_are_not_mixed() -> None:
