@@ -121,6 +121,9 @@ TOPICS: dict[str, Topic] = {
             "matrix.arrays",
             "sources.arrow_table:DataError",
             "sources.undeclared",
+            "selectors.fgm.candidates:DataError",
+            "selectors.message.selector:DataError",
+            "selectors.mission.selector:DataError",
         ),
         """
         NaN, infinity, text where numbers were expected, or numbers so large that their squares overflow. The
@@ -135,9 +138,6 @@ TOPICS: dict[str, Topic] = {
         "Rows, columns and blocks that do not fit together",
         (
             "selectors.inputs",
-            "selectors.fgm.candidates:DataError",
-            "selectors.message.selector:DataError",
-            "selectors.mission.selector:DataError",
             "selectors.transforming",
             "matrix.incoming",
             "matrix.passing",
