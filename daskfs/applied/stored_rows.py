@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from daskfs.applied.rows import BLOCK_NBYTES, ROW, Columns, Entries, RowBlock, lacking_columns
 from daskfs.files import location
+from daskfs.sources.applied_genotypes import copies, matched, notes_on, other_names
+from daskfs.sources.genotype_matrix import Alleles
 from daskfs.sources.registry import is_path
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
@@ -49,9 +51,43 @@ class StoredRows:
 
     def __init__(self, encoder: Mapping[str, Any], columns: Columns, labels: Any, store: FeatureStore) -> None:
         self._columns, self._store, self._labels = columns, store, labels
-        self._numbers, self._is_there = _places(store, columns)
         is_other = store.encoder is not None and _without_variants(store.encoder) != _without_variants(encoder)
         self.notes = ["the store's rows were encoded for themselves: its means and levels are not the fit's"] * is_other
+        self._fills, self._copies = np.zeros(len(columns.numbers)), np.full(len(columns.numbers), np.nan)
+        if (variants := encoder.get("variants")) is None:
+            self._numbers, self._is_there = _places(store, columns)
+        else:
+            self._numbers, self._is_there = self._find_variants(variants)
+
+    def _find_variants(self, variants: Mapping[str, Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `_places` does, variants by name and alleles; note those that are swapped or not there."""
+        store, names = self._store, self._columns.names
+        is_variant = np.array([allele is not None for allele in variants["counted"]], bool)
+        wanted = np.flatnonzero(is_variant)
+        wanted_names = [names[k] for k in wanted]
+        covariates = [names[k] for k in np.flatnonzero(~is_variant)]
+        ours = Alleles(*([variants[side][k] for k in wanted] for side in ("counted", "other")))
+        elsewhere = {one for variant in zip(wanted_names, *ours, strict=True) for one in other_names(*variant)}
+        place = dict(sorted(store.names.places(elsewhere | {*covariates}).items(), key=lambda found: found[1]))
+        if lacking := [name for name in covariates if name not in place]:
+            raise lacking_columns(lacking, store.names[:AT_ONCE], str(store.path))
+        known, there = list(place), np.array(list(place.values()), np.int64)
+        alleles = store.annotations(there)
+        sides = [alleles.get(side, [""] * len(known)) for side in ("effect_allele", "other_allele")]
+        theirs = Alleles(*([str(allele).upper() for allele in side] for side in sides))
+        found = matched(wanted_names, ours, known, theirs)
+        self.notes += notes_on(found, wanted_names, str(store.path))
+        if "effect_allele" not in alleles:
+            self.notes.append("the store has no alleles: variants are matched by name alone, dosages are not flipped")
+        columns = np.array([place.get(name, -1) for name in names], np.int64)
+        columns[wanted] = np.where(found.places < 0, -1, there[found.places])
+        self._fills = np.array(variants["mean"], np.float32).astype(np.float64)
+        swapped = wanted[found.is_swapped]
+        encoded = store.encoder or {}
+        self._copies[swapped] = copies(encoded)[columns[swapped]] if "ploidy" in encoded else 2
+        if len(swapped) and encoded.get("options", {}).get("missing") not in (None, "error", "drop", "mean"):
+            self.notes.append("missing dosages became a number in the store: swapped alleles turn it around, too")
+        return columns[columns >= 0], columns >= 0
 
     def estimate_n_samples(self) -> int:
         """Return how many rows there are."""
@@ -64,11 +100,13 @@ class StoredRows:
         if store.source_rows is not None:
             handed_on[ROW] = store.source_rows
         codes = self._codes()
-        width = max(1, len(self._numbers))
+        width, is_swapped = max(1, len(self._numbers)), np.isfinite(self._copies)
         for block in store.row_blocks(columns=self._numbers[order], block_rows=max(1, BLOCK_NBYTES // (8 * width))):
-            n_rows, X = block.stop - block.start, np.zeros((block.stop - block.start, len(self._columns.numbers)))
+            n_rows = block.stop - block.start
+            X = np.tile(self._fills, (n_rows, 1))
             values = block.X.toarray() if hasattr(block.X, "toarray") else block.X
             X[:, np.flatnonzero(self._is_there)[order]] = values
+            X[:, is_swapped] = self._copies[is_swapped] - X[:, is_swapped]
             y = block.y if block.y is not None and block.y.ndim == 1 else np.full(n_rows, np.nan)
             here = slice(block.start, block.stop)
             made: Any = X

@@ -10,6 +10,7 @@ import numpy as np
 from daskfs.applied.model import Model
 from daskfs.applied.rows import Columns
 from daskfs.selectors.base import BaseSelector
+from daskfs.sources.applied_genotypes import copies
 from daskfs.sources.sparse.base import SparseSource
 
 
@@ -58,12 +59,10 @@ def model_of_stream(selector: BaseSelector, source: SparseSource) -> Model | Non
 def _variants(encoder: Mapping[str, Any], matrix: Any, numbers: np.ndarray) -> dict[str, list[Any]]:
     """Return of some features the alleles, None of covariates, and the mean dosage: what other samples need."""
     known, n_covariates = matrix.annotations(numbers), int(encoder["n_covariates"])
-    lengths, copies = np.array(encoder["ploidy"], np.int64).T
-    ploidy = np.concatenate([np.zeros(n_covariates), np.repeat(copies, lengths)])[numbers]
     is_variant, none = (numbers >= n_covariates).tolist(), [""] * len(numbers)
     found: dict[str, list[Any]] = {}
     for key, name in (("counted", "effect_allele"), ("other", "other_allele")):
         alleles = known.get(name, none)
         found[key] = [str(one).upper() if has else None for one, has in zip(alleles, is_variant, strict=True)]
     frequency = known.get("allele_frequency", np.zeros(len(numbers)))
-    return found | {"mean": np.nan_to_num(frequency * ploidy).tolist()}
+    return found | {"mean": np.nan_to_num(frequency * copies(encoder)[numbers]).tolist()}

@@ -57,8 +57,7 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
     absent, contradictory = [], []
     for k, (name, counted, other) in enumerate(zip(names, *alleles, strict=True)):
         # a name that was made of both alleles has them in the order of its file
-        turned = next((name.removesuffix(end) + back for end, back in _ends(counted, other) if name.endswith(end)), "")
-        j = place.get(name, place.get(turned, -1))
+        j = next((place[one] for one in other_names(name, counted, other) if one in place), -1)
         if j < 0:
             absent.append(name)
             continue
@@ -69,6 +68,47 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
             continue
         places[k], is_swapped[k] = j, is_turned
     return Matched(places, is_swapped, absent, contradictory)
+
+
+def copies(encoder: Mapping[str, Any]) -> np.ndarray:
+    """Return how many copies a dosage of each feature counts at most, 0 of covariates; see `GenotypeSource.encoder`."""
+    lengths, of_each = np.array(encoder["ploidy"], np.int64).T
+    return np.concatenate([np.zeros(int(encoder["n_covariates"])), np.repeat(of_each, lengths)])
+
+
+def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
+    """Return what is to be told of the variants of a fit that were looked for in other data.
+
+    Raises
+    ------
+    SchemaError
+        None of them is there.
+    """
+    if names and not (found.places >= 0).any():
+        problem = f"none of the {len(names):,} variants of the model is there with its alleles"
+        raise SchemaError(problem, place, f"it reads {', '.join(names[:_NAMED])}")
+    notes = []
+    for words, those in (
+        ("are not in the data, and count as the run's mean", found.absent),
+        ("have contradictory or ambiguous alleles, and count as the run's mean", found.contradictory),
+    ):
+        if those:
+            more = f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else ""
+            notes.append(f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}")
+    if n_swapped := int(found.is_swapped.sum()):
+        notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: dosages are 2 - d")
+    return notes
+
+
+def other_names(name: str, counted: str, other: str) -> list[str]:
+    """Return the names that a variant may have elsewhere: its own, and where it was made of both alleles, in turn.
+
+    Examples
+    --------
+    >>> other_names("1:10:A:G", "A", "G"), other_names("rs1", "A", "G")
+    (['1:10:A:G', '1:10:G:A'], ['rs1'])
+    """
+    return [name, *(name.removesuffix(end) + back for end, back in _ends(counted, other) if name.endswith(end))]
 
 
 def _ends(counted: str, other: str) -> list[tuple[str, str]]:
@@ -139,8 +179,9 @@ class AppliedGenotypes(Source):
         self.void_columns = np.flatnonzero(~is_variant | (missing == "drop"))
         wanted = np.flatnonzero(is_variant)
         ours = Alleles(*([variants[which][k] for k in wanted.tolist()] for which in ("counted", "other")))
-        found = matched([names[k] for k in wanted.tolist()], ours, source.feature_names, source.alleles)
-        self._note(found, len(wanted))
+        wanted_names = [names[k] for k in wanted.tolist()]
+        found = matched(wanted_names, ours, source.feature_names, source.alleles)
+        self.notes += notes_on(found, wanted_names, source.place)
         is_there = found.places >= 0
         self._columns, self._places = wanted[is_there], found.places[is_there]
         counts_first = np.full(len(source.feature_names), source.counts_first)
@@ -166,21 +207,6 @@ class AppliedGenotypes(Source):
             raise SchemaError(problem, str(path), "give it the covariates of the fit")
         self.notes += notes
         return {k: values[:, known.index(name)] for k, name in zip(columns.tolist(), names, strict=True)}
-
-    def _note(self, found: Matched, n_wanted: int) -> None:
-        if n_wanted and not (found.places >= 0).any():
-            problem = f"none of the {n_wanted:,} variants of the model is there with its alleles"
-            raise SchemaError(problem, self._source.place, f"it reads {', '.join(self.feature_names[:_NAMED])}")
-        for words, names in (
-            ("are not in the files, and count as the run's mean", found.absent),
-            ("have contradictory or ambiguous alleles, and count as the run's mean", found.contradictory),
-        ):
-            if names:
-                more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                shown = ", ".join(names[:_NAMED])
-                self.notes.append(f"{len(names):,} of {n_wanted:,} variants {words}: {shown}{more}")
-        if n_swapped := int(found.is_swapped.sum()):
-            self.notes.append(f"{n_swapped:,} of {n_wanted:,} variants have their alleles swapped: dosages are 2 - d")
 
     @property
     def target_classes(self) -> list[str] | None:

@@ -267,13 +267,51 @@ def test_variants_that_are_absent_or_have_other_alleles_are_named_and_count_as_t
     rewritten(folder / "new.bed", lambda c, name, *more: change.get(name, lambda *line: line)(c, name, *more))
     found, told = applied(folder, folder / "new.bed", "--features")
     words = " ".join(told.split())
-    assert f"1 of 3 variants are not in the files, and count as the run's mean: {first}" in words
+    assert f"1 of 3 variants are not in the data, and count as the run's mean: {first}" in words
     assert f"1 of 3 variants have contradictory or ambiguous alleles, and count as the run's mean: {second}" in words
     for name in (first, second):
         assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
     rewritten(folder / "new.bed", lambda c, name, *more: (c, f"{name}x", *more))
     with refused(SchemaError, "new-rows", at="new.bed", naming=["3", first]):
         model.predict(folder / "new.bed")
+
+
+def ingested(bed, X, change):
+    """The store of genotypes whose variants were changed, and the rows of X in it."""
+    write_plink(bed, X)
+    rewritten(bed, change)
+    write_phenotypes(bed.with_suffix(".txt"), {"score": np.arange(len(X))})
+    store = daskfs.ingest(bed, bed.with_suffix(".zarr"), phenotypes=str(bed.with_suffix(".txt")), missing="mean")
+    return store, store.source_rows if store.source_rows is not None else np.arange(len(X))
+
+
+def test_variants_of_a_store_are_matched_by_alleles_and_flipped(genotypes):
+    folder, filled, X = genotypes
+    model = daskfs.load(folder / "run")
+    expected = model.predict(folder / "train.bed")
+    turned = np.where(X == 9, 9, 2 - X)
+    store, rows = ingested(folder / "turned.bed", turned, lambda *line: (*line[:4], line[5], line[4]))
+    assert_close(model.predict(store), expected[rows])
+    assert "3 of 3 variants have their alleles swapped" in applied(folder, store.path)[1]
+
+    first, second, third = model.features
+    change = {
+        first: lambda c, name, *more: (c, "rs99", *more),
+        second: lambda c, name, m, p, a1, a2: (c, name, m, p, "A", "C"),
+    }
+    some = lambda c, name, *more: change.get(name, lambda *line: line)(c, name, *more)  # noqa: E731
+    store, rows = ingested(folder / "some.bed", X, some)
+    found, told = applied(folder, store.path, "--features")
+    words = " ".join(told.split())
+    assert f"1 of 3 variants are not in the data, and count as the run's mean: {first}" in words
+    assert f"1 of 3 variants have contradictory or ambiguous alleles, and count as the run's mean: {second}" in words
+    for name in (first, second):
+        assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
+    assert_close(found[third].to_numpy(), filled[rows, int(third[2:])].astype(np.float32))
+
+    store, _ = ingested(folder / "none.bed", X, lambda c, name, *more: (c, f"{name}x", *more))
+    with refused(SchemaError, "new-rows", at="none.zarr", naming=["3", first]):
+        model.predict(store)
 
 
 @pytest.mark.parametrize("missing", ["drop", "error"])
