@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from daskfs.applied.rows import AppliedRows, Columns, RowBlock
 from daskfs.applied.stored_rows import StoredRows, store_given
-from daskfs.errors import DataError, RunError
+from daskfs.errors import Caution, DataError, RunError, SelectionWarning, warn
 from daskfs.feature_maps.registry import made_of
 from daskfs.files import read_document, written_whole
 from daskfs.losses import find_loss
@@ -255,6 +255,14 @@ class Model:
         labels = self.document["target"]["labels"]
         return AppliedRows(self.document["encoder"], self.columns, data, labels=labels, **how)
 
+    def _blocks(self, data: Any) -> Iterator[RowBlock]:
+        """Yield other rows, and warn of what was otherwise than in the fit: levels and variants that are not known."""
+        rows = self.rows(data)
+        yield from rows.blocks()
+        for note in rows.notes:
+            if isinstance(note, Caution):
+                warn(note, SelectionWarning)
+
     def linear_predictor(self, block: RowBlock) -> np.ndarray:
         """Return ``X @ coef + intercept`` of a block of rows."""
         if isinstance(block.X, np.ndarray):
@@ -300,7 +308,7 @@ class Model:
         DataFrame, Table or ndarray of shape (n_rows, n_features)
             As `X` came; NaN in rows that the fit would have dropped.
         """
-        parts = [_voided(self.features_of(block), block.is_void) for block in self.rows(X).blocks()]
+        parts = [_voided(self.features_of(block), block.is_void) for block in self._blocks(X)]
         return _as_given(X, np.concatenate([np.empty((0, len(self.features))), *parts]), self.features)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -315,7 +323,7 @@ class Model:
         ndarray of shape (n_rows,)
             NaN, or None among labels that are texts, in rows that the fit would have dropped.
         """
-        parts = [_voided(self.answers(self.linear_predictor(block)), block.is_void) for block in self.rows(X).blocks()]
+        parts = [_voided(self.answers(self.linear_predictor(block)), block.is_void) for block in self._blocks(X)]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -332,9 +340,7 @@ class Model:
         """
         if not self._has_probabilities:
             raise DataError(f"the {self.loss} loss has no probabilities", "predict_proba", "use predict")
-        parts = [
-            _voided(self.probabilities(self.linear_predictor(block)), block.is_void) for block in self.rows(X).blocks()
-        ]
+        parts = [_voided(self.probabilities(self.linear_predictor(block)), block.is_void) for block in self._blocks(X)]
         return np.concatenate([np.empty((0, len(self._codes))), *parts])  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

@@ -279,7 +279,9 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
             options["unlabelled"] = "keep"
         source = make_source(kind, path=data, **options)
         if isinstance(source, GenotypeSource) and "variants" in encoder:
-            return AppliedGenotypes(source, columns.names, encoder["variants"], missing, covariates)
+            return AppliedGenotypes(
+                source, columns.names, encoder["variants"], missing, covariates, encoder.get("levels")
+            )
     else:
         source = as_source(data)
     source.check()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.applied.rows import BLOCK_NBYTES, ROW, Columns, Entries, RowBlock, lacking_columns
+from daskfs.errors import Caution
 from daskfs.files import location
 from daskfs.sources.applied_genotypes import copies, matched, notes_on, other_names
 from daskfs.sources.genotype_matrix import Alleles
@@ -52,7 +53,9 @@ class StoredRows:
     def __init__(self, encoder: Mapping[str, Any], columns: Columns, labels: Any, store: FeatureStore) -> None:
         self._columns, self._store, self._labels = columns, store, labels
         is_other = store.encoder is not None and _without_variants(store.encoder) != _without_variants(encoder)
-        self.notes = ["the store's rows were encoded for themselves: its means and levels are not the fit's"] * is_other
+        self.notes: list[str] = [
+            "the store's rows were encoded for themselves: its means and levels are not the fit's"
+        ] * is_other
         self._fills, self._copies = np.zeros(len(columns.numbers)), np.full(len(columns.numbers), np.nan)
         if (variants := encoder.get("variants")) is None:
             self._numbers, self._is_there = _places(store, columns)
@@ -63,10 +66,10 @@ class StoredRows:
         """Return what `_places` does, variants by name and alleles; note those that are swapped or not there."""
         store, names = self._store, self._columns.names
         is_variant = np.array([allele is not None for allele in variants["counted"]], bool)
-        wanted = np.flatnonzero(is_variant)
-        wanted_names = [names[k] for k in wanted]
-        covariates = [names[k] for k in np.flatnonzero(~is_variant)]
-        ours = Alleles(*([variants[side][k] for k in wanted] for side in ("counted", "other")))
+        wanted: np.ndarray = np.flatnonzero(is_variant)
+        wanted_names = [names[k] for k in wanted.tolist()]
+        covariates = [names[k] for k in np.flatnonzero(~is_variant).tolist()]
+        ours = Alleles(*([variants[side][k] for k in wanted.tolist()] for side in ("counted", "other")))
         elsewhere = {one for variant in zip(wanted_names, *ours, strict=True) for one in other_names(*variant)}
         place = dict(sorted(store.names.places(elsewhere | {*covariates}).items(), key=lambda found: found[1]))
         if lacking := [name for name in covariates if name not in place]:
@@ -78,7 +81,7 @@ class StoredRows:
         found = matched(wanted_names, ours, known, theirs)
         self.notes += notes_on(found, wanted_names, str(store.path))
         if "effect_allele" not in alleles:
-            self.notes.append("the store has no alleles: variants are matched by name alone, dosages are not flipped")
+            self.notes.append(Caution("the store has no alleles: variants are found by name, dosages are not flipped"))
         columns = np.array([place.get(name, -1) for name in names], np.int64)
         columns[wanted] = np.where(found.places < 0, -1, there[found.places])
         self._fills = np.array(variants["mean"], np.float32).astype(np.float64)
@@ -86,7 +89,8 @@ class StoredRows:
         encoded = store.encoder or {}
         self._copies[swapped] = copies(encoded)[columns[swapped]] if "ploidy" in encoded else 2
         if len(swapped) and encoded.get("options", {}).get("missing") not in (None, "error", "drop", "mean"):
-            self.notes.append("missing dosages became a number in the store: swapped alleles turn it around, too")
+            told = "missing dosages became a number in the store: swapped alleles turn it around, too"
+            self.notes.append(Caution(told))
         return columns[columns >= 0], columns >= 0
 
     def estimate_n_samples(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.errors import SchemaError, SourceError
+from daskfs.errors import Caution, SchemaError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import PathLike
 from daskfs.sources.genotype_matrix import Alleles
@@ -87,14 +87,15 @@ def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
     if names and not (found.places >= 0).any():
         problem = f"none of the {len(names):,} variants of the model is there with its alleles"
         raise SchemaError(problem, place, f"it reads {', '.join(names[:_NAMED])}")
-    notes = []
+    notes: list[str] = []
     for words, those in (
         ("are not in the data, and count as the run's mean", found.absent),
         ("have contradictory or ambiguous alleles, and count as the run's mean", found.contradictory),
     ):
         if those:
             more = f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else ""
-            notes.append(f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}")
+            told = f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}"
+            notes.append(Caution(told))
     if n_swapped := int(found.is_swapped.sum()):
         notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: dosages are 2 - d")
     return notes
@@ -148,6 +149,8 @@ class AppliedGenotypes(Source):
         What missing dosages became in the fit. Those of "error" and "drop" are NaN here.
     covariates : path-like, optional
         Table of covariates of these samples.
+    levels : mapping of str to sequence of str, optional
+        All words of the fit's covariates, the reference first.
 
     Attributes
     ----------
@@ -169,13 +172,14 @@ class AppliedGenotypes(Source):
         variants: Mapping[str, Sequence[Any]],
         missing: Any,
         covariates: PathLike | None,
+        levels: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._source, self.feature_names = source, list(names)
         self.target_names, self.label_names = source.target_names, source.label_names
         self.notes = source.notes
         self._means = np.array(variants["mean"], np.float32)
         is_variant = np.array([allele is not None for allele in variants["counted"]], bool)
-        self._covariates = self._read_covariates(np.flatnonzero(~is_variant), covariates)
+        self._covariates = self._read_covariates(np.flatnonzero(~is_variant), covariates, levels)
         self.void_columns = np.flatnonzero(~is_variant | (missing == "drop"))
         wanted = np.flatnonzero(is_variant)
         ours = Alleles(*([variants[which][k] for k in wanted.tolist()] for which in ("counted", "other")))
@@ -193,7 +197,9 @@ class AppliedGenotypes(Source):
         self._matrix = source.matrix_of(values)
         self.n_samples = self._matrix.shape[0]
 
-    def _read_covariates(self, columns: np.ndarray, path: PathLike | None) -> dict[int, np.ndarray]:
+    def _read_covariates(
+        self, columns: np.ndarray, path: PathLike | None, levels: Mapping[str, Sequence[str]] | None
+    ) -> dict[int, np.ndarray]:
         """Return the covariates that are wanted, by the number of the feature."""
         names = [self.feature_names[k] for k in columns.tolist()]
         if not names:
@@ -201,7 +207,7 @@ class AppliedGenotypes(Source):
         if path is None:
             problem = f"the model reads covariates: {', '.join(map(repr, names[:_NAMED]))}"
             raise SchemaError(problem, self._source.place, "name the table of these samples: --covariates FILE")
-        known, values, notes = read_covariates(path, self._source.samples, features=names)
+        known, values, notes, _ = read_covariates(path, self._source.samples, features=names, levels=levels)
         if lacking := [name for name in names if name not in known]:
             problem = f"the table lacks {', '.join(map(repr, lacking[:_NAMED]))}"
             raise SchemaError(problem, str(path), "give it the covariates of the fit")

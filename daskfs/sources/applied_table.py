@@ -269,11 +269,11 @@ def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -
     }
     changes = passing[type(encoder)] if lets else {}  # type: ignore[index]
     changed: Any = dataclasses.replace(encoder, **changes)  # type: ignore[type-var, arg-type]
-    if isinstance(changed, CategoryEncoder):
-        changed.n_unseen = 0
-        if unseen is not None and changed.unseen == "error":
-            has_other = bool(changed.pooled)  # else there is no feature of this name
-            changed = dataclasses.replace(changed, unseen="other" if has_other and unseen == "other" else "zero")
+    if isinstance(changed, (CategoryEncoder, CountEncoder, DateEncoder)):
+        changed.n_unseen, changed.unseen_levels = 0, {}
+    if isinstance(changed, CategoryEncoder) and unseen is not None and changed.unseen == "error":
+        has_other = bool(changed.pooled)  # else there is no feature of this name
+        changed = dataclasses.replace(changed, unseen="other" if has_other and unseen == "other" else "zero")
     return changed
 
 

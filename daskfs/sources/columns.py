@@ -7,7 +7,7 @@ file and line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,6 +26,40 @@ class BadValue(Exception):
     def __init__(self, column: str, row: int, problem: str, remedy: str) -> None:
         super().__init__(column, row, problem, remedy)
         self.column, self.row, self.problem, self.remedy = column, row, problem, remedy
+
+
+_LISTED = 8
+"""Levels that nobody had seen, of which rows are counted one by one."""
+
+
+def counted_levels(known: Mapping[str, int], rows: Mapping[str, int]) -> dict[str, int]:
+    """Return rows by level, of the first few levels, with those of more rows added.
+
+    Examples
+    --------
+    >>> counted_levels({"a": 2}, {"a": 1, "b": 4})
+    {'a': 3, 'b': 4}
+    """
+    found = {**known}
+    for level, count in rows.items():
+        if level in found or len(found) < _LISTED:
+            found[level] = found.get(level, 0) + count
+    return found
+
+
+def listed_levels(rows: Mapping[str, int], n_rows: int | None = None) -> str:
+    """Return levels with their rows as text, the most frequent first; `n_rows`: those of all levels.
+
+    Examples
+    --------
+    >>> listed_levels({"Oslo": 1, "Rome": 1200}, 1300)
+    "'Rome' (1,200 rows), 'Oslo' (1 row), others (99 rows)"
+    """
+    first = sorted(rows.items(), key=lambda level: (-level[1], level[0]))[:_LISTED]
+    counts = [(repr(level), count) for level, count in first]
+    rest = (sum(rows.values()) if n_rows is None else n_rows) - sum(count for _, count in first)
+    counts += [("others", rest)] if rest else []
+    return ", ".join(f"{level} ({count:,} row{'' if count == 1 else 's'})" for level, count in counts)
 
 
 class Encoder(Protocol):
@@ -214,6 +248,7 @@ class CategoryEncoder:
     missing: str = "error"
     drop_first: bool = False
     n_unseen: int = field(default=0, compare=False)
+    unseen_levels: dict[str, int] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         self.levels = list(self.categories)
@@ -260,6 +295,10 @@ class CategoryEncoder:
             )
         codes[unseen] = self._other if self.unseen == "other" else -1
         self.n_unseen += n_unseen
+        if n_unseen:
+            places, counts = np.unique(indices[unseen], return_counts=True)
+            rows = zip(texts.take(pa.array(places)).to_pylist(), counts.tolist(), strict=True)
+            self.unseen_levels = counted_levels(self.unseen_levels, dict(rows))
 
     def _settle_missing(self, codes: np.ndarray, null: np.ndarray) -> None:
         refuse_missing(self.name, self.missing, np.where(null, -1, 0))
@@ -287,6 +326,9 @@ class CountEncoder:
     counts: dict[str, int]
     n_missing: int = 0
     missing: str = "error"
+    n_unseen: int = field(default=0, compare=False)
+    unseen_levels: dict[str, int] = field(default_factory=dict, compare=False)
+    unseen = "zero"
 
     @property
     def feature_names(self) -> list[str]:
@@ -297,7 +339,13 @@ class CountEncoder:
         """Write the number of rows."""
         texts, level_of_row = _levels(values)
         refuse_missing(self.name, self.missing, level_of_row)
-        found = [self.counts.get(text, 0) for text in texts.to_pylist()]
+        levels = texts.to_pylist()
+        found = [self.counts.get(text, 0) for text in levels]
+        if unseen := {k: text for k, text in enumerate(levels) if text is not None and text not in self.counts}:
+            rows = np.bincount(level_of_row[level_of_row >= 0], minlength=len(levels))
+            counted = {text: int(rows[k]) for k, text in unseen.items() if rows[k]}
+            self.n_unseen += sum(counted.values())
+            self.unseen_levels = counted_levels(self.unseen_levels, counted)
         out[:, 0] = np.array([*found, self.n_missing], dtype=np.float64)[level_of_row]  # -1 is the last
 
 
@@ -348,6 +396,7 @@ class DateEncoder:
     has_indicator: bool = False
     unseen: str = "error"
     n_unseen: int = field(default=0, compare=False)
+    unseen_levels: dict[str, int] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         self._values = {part: list(self.years if part == "year" else RANGES[part]) for part in self.parts}
@@ -393,6 +442,10 @@ class DateEncoder:
             problem = f"expected a {part} among {known.tolist()}, found {numbers[k]}"
             raise BadValue(self.name, int(rows[k]), problem, "add it to years, or set unseen: zero")
         self.n_unseen += int(wrong.sum())
+        if wrong.any():
+            years, counts = np.unique(numbers[wrong], return_counts=True)
+            rows_of = dict(zip(map(str, years.tolist()), counts.tolist(), strict=True))
+            self.unseen_levels = counted_levels(self.unseen_levels, rows_of)
         codes[wrong] = -1
         return codes
 

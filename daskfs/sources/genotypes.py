@@ -93,7 +93,7 @@ class GenotypeSource(OfFiles, Source):
         self._y_is_given = y is not None
         self._take_target(target, y, phenotypes)
         first: list[str] = []
-        self._covariates = np.empty((len(samples), 0))
+        self._covariates, self._levels = np.empty((len(samples), 0)), dict[str, list[str]]()
         if covariate_names is not None and covariates is None and phenotypes is None:
             problem, remedy = "expected the table that has the covariates, found none", "add covariates or phenotypes"
             raise ConfigError(problem, "source.covariate_names", remedy)
@@ -101,10 +101,9 @@ class GenotypeSource(OfFiles, Source):
             chosen = [covariate_names] if isinstance(covariate_names, str) else covariate_names
             table: Any = phenotypes if covariates is None else covariates
             is_same = phenotypes is not None and location(table) == location(phenotypes)
-            first, self._covariates, notes = read_covariates(
-                table, samples, chosen, self.target_names if is_same else ()
-            )
-            self.notes += [note for note in notes if not is_same]
+            found = read_covariates(table, samples, chosen, self.target_names if is_same else ())
+            first, self._covariates, self._levels = found.names, found.values, found.levels
+            self.notes += [note for note in found.notes if not is_same]
             self.files += [] if is_same else [location(table)]
         self.feature_names = [*first, *variants]
 
@@ -211,13 +210,14 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """What missing dosages became, how many features are covariates, and the ploidy of so many variants each.
+        """What missing dosages became, how many features are covariates with which words, and the ploidy of variants.
 
         `daskfs.pipeline.applying.model_of` adds the alleles and means of those that are selected.
         """
         options = (self.made_with or {}) | {"missing": self._missing, "target": list(self.target_names)}
         ploidy = [[one.n_variants, one.ploidy] for one in self._sets]
-        return {"kind": self.kind, "options": options, "n_covariates": self.n_covariates, "ploidy": ploidy}
+        found = {"kind": self.kind, "options": options, "n_covariates": self.n_covariates, "ploidy": ploidy}
+        return found | ({"levels": self._levels} if self._levels else {})
 
     @property
     def alleles(self) -> Alleles:

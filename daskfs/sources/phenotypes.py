@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs.errors import Caution, ConfigError, SourceError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
+from daskfs.sources.columns import listed_levels
 from daskfs.sources.files import PathLike, as_file
 
 MISSING_WORDS = ("-9", "NA", "nan", "NaN", ".", "")
@@ -172,14 +173,26 @@ def _joined(columns: Sequence[pd.Series]) -> pd.Series:
     return first
 
 
+class Covariates(NamedTuple):
+    """Covariates of samples, as features."""
+
+    names: list[str]
+    values: np.ndarray
+    """Shape (n_samples, n_covariates); NaN: missing."""
+    notes: list[str]
+    levels: dict[str, list[str]]
+    """Of columns of words all of them, the reference first."""
+
+
 def read_covariates(
     path: PathLike,
     samples: pd.DataFrame,
     chosen: Sequence[str] | None = None,
     targets: Sequence[str] = (),
     features: Sequence[str] | None = None,
-) -> tuple[list[str], np.ndarray, list[str]]:
-    """Return the names of covariates, their values of shape (n_samples, n_covariates), and notes; NaN: missing.
+    levels: Mapping[str, Sequence[str]] | None = None,
+) -> Covariates:
+    """Return the covariates of samples.
 
     Columns of words become a column for each word but the first: sites, batches.
 
@@ -193,6 +206,8 @@ def read_covariates(
         Columns of this table that are to be predicted.
     features : sequence of str, optional
         Those of a fit: of columns of words these words are theirs, whatever words the table has.
+    levels : mapping of str to sequence of str, optional
+        All words of the fit's columns, the reference first. Others are noted.
 
     Raises
     ------
@@ -208,6 +223,8 @@ def read_covariates(
     words, told = table.of(samples, wanted)
     names: list[str] = []
     columns: list[np.ndarray] = []
+    found: dict[str, list[str]] = {}
+    notes = [told] if told else []
     for name in wanted:
         of_one = words[name]
         is_missing = of_one.isin(MISSING_WORDS)
@@ -217,11 +234,28 @@ def read_covariates(
             names.append(name)
             columns.append(_numbers(of_one, name, str(path)))
             continue
-        for word in sorted(set(of_one[~is_missing]))[1:] if own is None else own:
+        known = [*((levels or {}).get(name, ()))]
+        if own is not None and known:
+            notes += _unseen(name, of_one[~is_missing], known)
+        found[name] = known or sorted(set(of_one[~is_missing]))
+        for word in found[name][1:] if own is None else own:
             names.append(f"{name}={word}")
             columns.append(np.where(is_missing, np.nan, of_one == word).astype(np.float64))
     values = np.stack(columns, axis=1) if columns else np.empty((len(samples), 0))
-    return names, values, [told] if told else []
+    return Covariates(names, values, notes, found)
+
+
+def _unseen(name: str, words: pd.Series, known: Sequence[str]) -> list[Caution]:
+    """Return the note on words that a column of the fit did not have."""
+    rows = {str(word): int(n) for word, n in words[~words.isin(known)].value_counts().items()}
+    if not rows:
+        return []
+    return [
+        Caution(
+            f"covariate {name!r}: {sum(rows.values()):,} rows have levels that the fit did not have, and count as "
+            f"{known[0]!r}: {listed_levels(rows)}"
+        )
+    ]
 
 
 def _compression(path: Location) -> Any:

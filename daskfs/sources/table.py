@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pydantic import Discriminator, Field, Tag
 
 from daskfs.documents import PATH, Words
-from daskfs.errors import DataError, SourceError
+from daskfs.errors import Caution, DataError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
@@ -24,10 +24,13 @@ from daskfs.sources.columns import (
     OTHER,
     BadValue,
     CategoryEncoder,
+    CountEncoder,
     DateEncoder,
     Encoder,
     NumberEncoder,
     checked_numbers,
+    counted_levels,
+    listed_levels,
     name_beside,
 )
 from daskfs.sources.encoded_block import BlockT, EncodedBlock, Filling
@@ -49,6 +52,8 @@ class TableBatch:
     first_row: int
 
 
+PartFacts: TypeAlias = tuple[dict[str, int], dict[str, tuple[int, dict[str, int]]]]
+"""Missing values by column, and by column the rows with unseen levels: of all, and of the first few levels."""
 Fill: TypeAlias = Annotated[
     Annotated[Literal["error", "drop", "mean", "zero", "category"], Tag("word")] | Annotated[float, Tag("number")],
     Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
@@ -388,24 +393,26 @@ class TableSource(Source):
         """Yield blocks of a part, behind `begin_part`."""
         yield from self._filled(self.part_batches(part), block_rows, new_block, self._dropped)
 
-    def part_facts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how many values were missing in which column, and how many categories nobody had seen."""
-        return self._dropped, {encoder.name: encoder.n_unseen for encoder in self._counting}
+    def part_facts(self) -> PartFacts:
+        """Return how many values were missing in which column, and how many rows had which unseen levels."""
+        return self._dropped, {one.name: (one.n_unseen, one.unseen_levels) for one in self._counting}
 
-    def conclude(self, facts: Sequence[tuple[dict[str, int], dict[str, int]]], n_samples: int) -> None:
+    def conclude(self, facts: Sequence[PartFacts], n_samples: int) -> None:
         """Note what the parts have shown."""
         dropped: dict[str, int] = {}
         for of_part, n_unseen in facts:
             for name, count in of_part.items():
                 dropped[name] = dropped.get(name, 0) + count
             for encoder in self._counting:
-                encoder.n_unseen += n_unseen[encoder.name]
+                n_rows, levels = n_unseen[encoder.name]
+                encoder.n_unseen += n_rows
+                encoder.unseen_levels = counted_levels(encoder.unseen_levels, levels)
         self._note(dropped, n_samples)
 
     @property
-    def _counting(self) -> list[CategoryEncoder | DateEncoder]:
+    def _counting(self) -> list[CategoryEncoder | CountEncoder | DateEncoder]:
         """Encoders that count what nobody had seen."""
-        return [one for one in self.encoders.values() if isinstance(one, (CategoryEncoder, DateEncoder))]
+        return [one for one in self.encoders.values() if isinstance(one, (CategoryEncoder, CountEncoder, DateEncoder))]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Return the rows that are kept, and their numbers in the batch."""
@@ -444,9 +451,13 @@ class TableSource(Source):
             if encoder.n_unseen:
                 other = name_beside(OTHER, encoder.categories) if isinstance(encoder, CategoryEncoder) else OTHER
                 became = f"'{encoder.name}={other}'" if encoder.unseen == "other" else "zeros"
-                what = "categories" if isinstance(encoder, CategoryEncoder) else "years"
-                notes.append(f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}")
-                encoder.n_unseen = 0
+                what = "years" if isinstance(encoder, DateEncoder) else "categories"
+                levels = listed_levels(encoder.unseen_levels, encoder.n_unseen)
+                told = (
+                    f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}: {levels}"
+                )
+                notes.append(Caution(told))
+                encoder.n_unseen, encoder.unseen_levels = 0, {}
         self.notes[:] = notes
         self.missing[:] = [self._replaced(name, missing[name]) for name in self.columns if name in missing]
 

@@ -159,7 +159,7 @@ def _encoder_document(encoder: Encoder | None) -> dict[str, Any] | None:
     found: dict[str, Any] = {"kind": kind}
     for one in dataclasses.fields(encoder):  # type: ignore[arg-type]
         value = getattr(encoder, one.name)
-        if one.name not in ("name", "n_unseen") and value != one.default:
+        if one.name not in ("name", "n_unseen", "unseen_levels") and value != one.default:
             found[one.name] = sorted(value) if isinstance(value, frozenset) else _plain(value)
     return found
 

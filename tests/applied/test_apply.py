@@ -15,7 +15,7 @@ from daskfs.applied.apply import apply
 from daskfs.applied.model import Model
 from daskfs.cli import app
 from daskfs.cluster.workers import Here
-from daskfs.errors import DataError, RunError, SchemaError, SourceError
+from daskfs.errors import DataError, RunError, SchemaError, SelectionWarning, SourceError
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.evaluate import linear_predictor
 from daskfs.pipeline.run import run_pipeline
@@ -159,16 +159,34 @@ def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_pa
     other.loc[3, "city"] = "Paris"
     applied = apply(model, other, tmp_path / "o.csv")
     assert "columns that the fit did not have are not used: 'extra'" in applied.notes
-    assert any("1 rows with unseen categories became 'city=other'" in note for note in applied.notes)
+    assert "column 'city': 1 rows with unseen categories became 'city=other': 'Paris' (1 row)" in applied.notes
+    with pytest.warns(SelectionWarning, match="'Paris'"):
+        model.predict(other)
     other.loc[5, "code"] = 9
     with refused(SourceError, "frames", at="DataFrame, row 5, column 'code'", naming=["3"]):
         apply(model, other, tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
     applied = apply(model, other, tmp_path / "p.csv", unseen="zero")
-    assert any("column 'code': 1 rows with unseen categories became zeros" in note for note in applied.notes)
+    assert "column 'code': 1 rows with unseen categories became zeros: '9' (1 row)" in applied.notes
     other.loc[8, "a"] = np.inf
     with refused(SourceError, "frames", at="DataFrame, row 8, column 'a'", naming=["finite"]):
         model.predict(other)
+
+
+def test_levels_that_the_fit_did_not_have_are_named_where_levels_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": rng.choice(["Rome", "Oslo", "Bern"], 300, p=[0.6, 0.3, 0.1])})
+    frame["y"] = frame.city.map({"Rome": 3.0, "Oslo": 1.0, "Bern": 0.0}) + 0.1 * rng.normal(size=300)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    schema = {"version": 1, "columns": {"city": {"encoding": "counts"}, "y": {"role": "target"}}}
+    (tmp_path / "schema.yaml").write_text(json.dumps(schema))
+    select = {"method": "online_substitution", "n_features_to_select": 1}
+    run_of(tmp_path, {"kind": "csv", "path": "t.csv", "schema": "schema.yaml"}, select)
+    new = pd.DataFrame({"city": ["Rome", "Paris", "Nuuk", "Paris"]})
+    applied = apply(daskfs.load(tmp_path / "run"), new, tmp_path / "o.csv")
+    assert applied.notes == [
+        "column 'city': 3 rows with unseen categories became zeros: 'Paris' (2 rows), 'Nuuk' (1 row)"
+    ]
 
 
 def test_columns_that_no_selected_feature_is_made_of_need_not_be_there(tmp_path):

@@ -350,7 +350,13 @@ def test_covariates_of_other_samples_are_a_table_of_their_own(tmp_path):
     sites[sites == "east"] = "north"
     found, told = applied(tmp_path, tmp_path / "train.bed", "--covariates", str(tmp_path / "new.cov"))
     assert "60 rows have no prediction" in told
+    assert "levels" not in told
     assert_close(found["prediction"].to_numpy()[60:], expected["prediction"].to_numpy()[60:])
+    sites[60:63] = "south", "inner", "south"
+    write_sites("odd.cov", 60)
+    found, told = applied(tmp_path, tmp_path / "train.bed", "--covariates", str(tmp_path / "odd.cov"))
+    words = "covariate 'site': 3 rows have levels that the fit did not have, and count as 'east'"
+    assert f"{words}: 'south' (2 rows), 'inner' (1 row)" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("first", [0, 1, 40])
