@@ -26,8 +26,8 @@ def store_given(data: Any, kind: str | None = None) -> FeatureStore | None:
     if kind is not None or not is_path(data):
         return None
     path = location(data)
-    is_store = (path / MANIFEST).is_file() if isinstance(path, Path) else path.suffix == ".zarr"
-    return open_store(path) if is_store else None
+    may_be_store = isinstance(path, Path) or path.suffix == ".zarr"  # of other objects nothing is asked
+    return open_store(path) if may_be_store and (path / MANIFEST).is_file() else None
 
 
 class StoredRows:

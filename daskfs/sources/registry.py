@@ -48,6 +48,7 @@ ENDINGS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".zarr": "zarr",
+    ".vcz": "vcf_zarr",
     **dict.fromkeys((".feather", ".arrow", ".ipc", ".orc"), "feather"),
     ".npz": "npz",
     ".npy": "npy",
@@ -329,7 +330,7 @@ def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
     refuse_other_formats(folder)
     name = folder.with_suffix("") if folder.suffix in COMPRESSED else folder
     if isinstance(folder, ObjectPath) and name.suffix:
-        return ENDINGS.get(name.suffix, "csv")
+        return _kind_of_zarr(folder) if name.suffix == ".zarr" else ENDINGS.get(name.suffix, "csv")
     if folder.is_dir():
         if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
             return _kind_of_zarr(folder)

@@ -108,6 +108,21 @@ def cells(folder, name, X, y):
     return {"kind": "anndata", "path": f"{name}.zarr", "target": "score"}
 
 
+def h5ad(folder, name, X, y):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / f"{name}.h5ad", "w") as root:
+        root.attrs["encoding-type"] = "anndata"
+        root.create_dataset("X", data=X.astype(np.float32)).attrs["encoding-type"] = "array"
+        obs = {} if y is None else {"score": y}
+        for table, columns, index in (("var", {}, WORDS), ("obs", obs, [f"c{i}" for i in range(len(X))])):
+            group = root.create_group(table)
+            group.attrs["_index"] = "_index"
+            group.create_dataset("_index", data=[*index], dtype=h5py.string_dtype())
+            for column, values in columns.items():
+                group.create_dataset(column, data=values)
+    return {"kind": "anndata", "path": f"{name}.h5ad", "target": "score"}
+
+
 def fasta(folder, name, X, y):
     kmers = ("AAC", "AAG", "AAT", "ACC", "ACG", "AGG", "AGT", "CCG")
     rows = [
@@ -146,8 +161,24 @@ IDS = {
     plink: ("iid", "s"),
     vcf_zarr: ("iid", "s"),
     cells: ("cell", "c"),
+    h5ad: ("cell", "c"),
 }
-FORMATS = [jsonl, text_csv, vw, libsvm, clicks, headerless_clicks, plink, vcf_zarr, cells, fasta, parquet, csv, npz]
+FORMATS = [
+    jsonl,
+    text_csv,
+    vw,
+    libsvm,
+    clicks,
+    headerless_clicks,
+    plink,
+    vcf_zarr,
+    cells,
+    h5ad,
+    fasta,
+    parquet,
+    csv,
+    npz,
+]
 
 
 def applied(folder, path, *options):
