@@ -145,6 +145,16 @@ class Matrix(ABC):
     of_table: Any = None
     """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
 
+    @property
+    def rows_together(self) -> Any:
+        """Which rows belong together, as a split in whole groups was told: see `row_groups`; None: nobody said."""
+        return None
+
+    @property
+    def declared_groups(self) -> np.ndarray | None:
+        """The number of each row's group, where `rows_together` says which belong together."""
+        return None if self.rows_together is None else self.row_groups(self.rows_together)
+
     def exists(self) -> bool:
         """Return whether it can still be read; a store may have been removed."""
         return True
@@ -272,7 +282,7 @@ class Matrix(ABC):
             Seed of the random split.
         groups : str or array of shape (n_source_rows,), optional
             Rows that belong together lie on one side: see `row_groups`. With "random"; groups are drawn until they have
-            a share of `test` of the rows, or more.
+            a share of `test` of the rows, or more. Folds and rows held out of either side keep them whole, too.
 
         Returns
         -------
@@ -284,7 +294,11 @@ class Matrix(ABC):
             A share outside (0, 1), an unknown column, or a split that leaves one side empty.
         """
         is_test = rows_to_test(self.shape[0], self.source_rows, self.labels, test, by, random_state, groups)
-        return self.take(~is_test), self.take(is_test)
+        sides = self.take(~is_test), self.take(is_test)
+        if groups is not None:
+            for side in sides:
+                side.keep_together(groups)
+        return sides
 
     def row_blocks(
         self,
@@ -414,6 +428,16 @@ class _View(Matrix):
         self._matrix = matrix
         self.shape = (n_samples, matrix.shape[1])
         self.dtype = matrix.dtype
+        self._rows_together = matrix.rows_together
+
+    @property
+    def rows_together(self) -> Any:
+        """Those that belong together."""
+        return self._rows_together
+
+    def keep_together(self, groups: Any) -> None:
+        """Say which rows belong together: see `Matrix.row_groups`."""
+        self._rows_together = groups
 
     def _located(self, rows: Rows) -> Rows:
         return rows
@@ -552,6 +576,7 @@ class RowView(_View):
 
     def __init__(self, matrix: Matrix, rows: np.ndarray) -> None:
         super().__init__(matrix.base, len(rows))
+        self.keep_together(matrix.rows_together)
         self.rows: np.ndarray = matrix._of_base(rows)
 
     @property

@@ -72,6 +72,27 @@ def in_whole_groups(groups: np.ndarray, n_wanted: int, rng: np.random.Generator)
     return is_drawn[of_row.ravel()]
 
 
+def folds_of_groups(groups: np.ndarray, n_folds: int) -> np.ndarray:
+    """Return of each row the number of its fold, from 1 on: whole groups, drawn, in folds of about as many rows.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_samples,), int64
+    n_folds : int
+
+    Examples
+    --------
+    >>> folds_of_groups(np.array([0, 0, 1, 1, 2, 2]), 3).tolist()
+    [2, 2, 3, 3, 1, 1]
+    """
+    numbers, of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    drawn = np.random.default_rng(0).permutation(len(numbers))
+    ends = np.cumsum(sizes[drawn])
+    fold = np.empty(len(numbers), np.int64)
+    fold[drawn] = np.minimum(n_folds, 1 + (ends - sizes[drawn]) * n_folds // max(1, len(groups)))
+    return fold[of_row.ravel()]  # type: ignore[no-any-return]
+
+
 def rows_to_test(
     n_samples: int,
     source_rows: np.ndarray | None,

@@ -118,6 +118,20 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
         return LossOf() if self.selector is None else self.selector.loss_choice
 
     @property
+    def n_included(self) -> int:
+        """How many columns the selector inside is told to include."""
+        return super().n_included if self.selector is None else self.selector.n_included
+
+    def included_columns(self, matrix: Matrix) -> np.ndarray:
+        """Return the columns that the selector inside always includes."""
+        return super().included_columns(matrix) if self.selector is None else self.selector.included_columns(matrix)
+
+    @property
+    def groups_are_cut_by(self) -> str:
+        """What cuts groups of rows inside."""
+        return self.cuts_groups if self.selector is None else self.selector.groups_are_cut_by
+
+    @property
     def weighs_columns(self) -> bool:
         """Whether weights of columns mean something to the selector inside, and it sees them."""
         return self._weighs_columns and bool(self.selector.weighs_columns)

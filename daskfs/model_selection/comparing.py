@@ -222,15 +222,21 @@ def ridges_on_fold(
 
 def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, n_draws: int, seed: int | None) -> list[Fold]:
     """Return folds of the rows, of several draws those of one after those of the other."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-    found = folds_of(matrix, is_classifier, n_folds, None, "random", seed)
-    splitter, n_samples = (StratifiedKFold if is_classifier else KFold)(len(found)), matrix.shape[0]
-    order, y = drawn_order(matrix, seed), np.asarray(matrix.read_target())
+    groups, n_samples = matrix.declared_groups, matrix.shape[0]
+    found = folds_of(matrix, is_classifier, n_folds, groups, "random", seed)
+    order, y, n_first = drawn_order(matrix, seed), np.asarray(matrix.read_target()), len(found)
     rng = np.random.default_rng(seed)
     for _ in range(1, n_draws):
         at = order[rng.permutation(n_samples)]
-        for train, test in splitter.split(np.zeros((n_samples, 1)), y[at] if is_classifier else None):
+        labels, rows = y[at] if is_classifier else None, np.zeros((n_samples, 1))
+        if groups is None:
+            pieces = (StratifiedKFold if is_classifier else KFold)(n_first).split(rows, labels)
+        else:
+            whole = StratifiedGroupKFold if is_classifier else GroupKFold
+            pieces = whole(n_first, shuffle=True, random_state=int(rng.integers(2**31))).split(rows, labels, groups[at])
+        for train, test in pieces:
             found.append(Fold(len(found) + 1, np.sort(at[train]), np.sort(at[test])))
     return found
 

@@ -188,6 +188,10 @@ class Knockoffs(MetaSelector, SelectsGroups):
     refused_inside = MappingProxyType(
         {
             "feature_map": ("columns are paired with knockoffs, what a map makes of them is not", "leave it out"),
+            "always_include": (
+                "every column is compared with its knockoff, and none is selected without",
+                "leave it out: covariates are tested as other columns; StabilitySelection and SplitInference keep them",
+            ),
             "feature_groups": ("columns are paired with knockoffs here", "give feature_groups to Knockoffs"),
         }
     )
@@ -215,6 +219,11 @@ class Knockoffs(MetaSelector, SelectsGroups):
         if n_features <= WHOLE_COLUMNS:
             return n_features
         return int(min(MOST_COLUMNS, max(2, LAW_VALUES // n_features)))
+
+    @property
+    def groups_are_cut_by(self) -> str:
+        """What cuts groups of rows: the folds of the Lasso, or what the selector inside draws."""
+        return "folds of the Lasso's penalty" if self.statistic == "lasso" else super().groups_are_cut_by
 
     def _blocks(self, n_features: int, groups: FeatureGroups | None) -> list[ColumnGroups]:
         alone = np.arange(n_features)[:, None]

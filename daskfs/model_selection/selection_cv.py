@@ -100,14 +100,15 @@ class SelectionCV(MetaSelector):
 
     def _check_combination(self) -> None:
         super()._check_combination()
-        self._search.check()
+        counts_columns = getattr(self.selector, "feature_groups", None) is None
+        self._search.check(self.n_included if counts_columns else 0)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         return self._search.plan(self._recipe_of(shape.n_samples, shape.n_features), shape, limits)
 
     def _recipe_of(self, n_samples: int, n_features: int) -> Recipe:
-        is_asked, included = SIZE in self.selector_._parameter_owners, getattr(self.selector_, "always_include", None)
-        largest = self._search.sizes_of(n_samples, n_features, included)[-1]
+        is_asked = SIZE in self.selector_._parameter_owners
+        largest = self._search.sizes_of(n_samples, n_features, self.selector_.n_included)[-1]
         return Recipe.of(self.selector_, **({SIZE: largest} if is_asked else {}))
 
     def _fit(self, run: Run) -> None:

@@ -98,10 +98,11 @@ class SplitInference(MetaSelector):
         n_samples = matrix.shape[0]
         n_select = min(max(2, round(self.share * n_samples)), n_samples - 2)
         rng = np.random.default_rng(seed_of(self.random_state))
-        if self.groups is None:
+        groups = matrix.declared_groups if self.groups is None else matrix.row_groups(self.groups)
+        if groups is None:
             drawn = rng.permutation(n_samples)
         else:
-            selects = in_whole_groups(matrix.row_groups(self.groups), n_select, rng)
+            selects = in_whole_groups(groups, n_select, rng)
             drawn, n_select = np.argsort(~selects, kind="stable"), int(selects.sum())
             if n_select > n_samples - 2:
                 problem = f"expected groups of rows on both sides, found {n_samples - n_select} rows to estimate from"

@@ -291,7 +291,7 @@ class StabilitySelection(MetaSelector):
         """Steps 1 and 2."""
         seed, by_class = seed_of(self.random_state) or 0, find_loss(self.loss_).is_classifier
         pairs = range(self.n_pairs)
-        how = by_class, self.weakness, self.groups
+        how = by_class, self.weakness, run.matrix.rows_together if self.groups is None else self.groups
         halves = [Half(seed, pair, second, *how) for pair in pairs for second in (False, True)]
         p = run.matrix.shape[1]
         answers = on_samples(run, "halves", selected_on, self._recipe(p), halves)

@@ -474,6 +474,9 @@ class Pipeline(Section):
         about = getattr(self, named[0]) if named else None
         if about is not None and self.is_stream:
             raise ValueError(f"{named[0]} reads rows more than once, store: none reads them once; make a store")
+        groups = self.split.groups if self.split is not None else None
+        if groups is not None and getattr(about, "groups", "") is None and getattr(about, "subsamples", "") != "own":
+            about.groups = groups  # type: ignore[union-attr]
         for selection in self._listed():
             selection._about = about
         return self

@@ -202,6 +202,8 @@ def check_pipeline(pipeline: Pipeline) -> Source | None:
     if wanted & {*SELECTION_METRICS} and not knows_truth:
         problem = "selection_recall and selection_precision need a source that knows its true features"
         raise ConfigError(problem, "evaluate.metrics", "use a synthetic source, or drop them")
+    for selection in pipeline.selections.values():
+        selection.make_selector(1 << 62).check_parameters()
     source = open_source(pipeline)
     if pipeline.has_stored:
         store = open_store(pipeline.store_path)
@@ -647,6 +649,7 @@ class Plan:
     is_fetched_anew : bool
         Whether each pass fetches the store over the network, nothing of it being kept on this machine.
     rereadings : tuple of Rereading
+    groups_cut : tuple of str
     """
 
     data: DataFacts
@@ -656,6 +659,8 @@ class Plan:
     is_fetched_anew: bool = False
     rereadings: tuple[Rereading, ...] = ()
     """Steps that decode much of the store again and again."""
+    groups_cut: tuple[str, ...] = ()
+    """What does not keep the split's groups of rows whole, in words."""
 
     @property
     def promised_nbytes(self) -> dict[str, int]:
@@ -678,6 +683,7 @@ class Plan:
             "limits_nbytes": self.limits.by_process,
             "promised_nbytes": self.promised_nbytes,
             "rereadings": [one._asdict() for one in self.rereadings],
+            "groups_cut": [*self.groups_cut],
         }
 
     def to_text(self) -> str:
@@ -701,6 +707,7 @@ class Plan:
             keeps = "DASKFS_CACHE=FOLDER keeps it on the local disk"
             lines.append(f"network  fetches the store {n_passes:,} times; {keeps}")
         lines += [f"again    {one.to_text()}" for one in self.rereadings]
+        lines += [f"groups   {words}" for words in self.groups_cut]
         where = {"none": "in this process", "threads": f"on {limits.n_workers} threads"}
         runs = where.get(limits.kind, f"on {limits.n_workers} workers ({limits.kind})")
         peaks = ", ".join(
@@ -774,7 +781,8 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
     check_losses(pipeline, facts.target)
     try:
         plan = _planned(pipeline, facts, limits_of(pipeline.cluster, n_workers))
-        return replace(plan, rereadings=tuple(_rereadings(pipeline, plan, n_workers)))
+        again, cut = tuple(_rereadings(pipeline, plan, n_workers)), tuple(_groups_cut(pipeline, plan))
+        return replace(plan, rereadings=again, groups_cut=cut)
     except PlanError as fault:
         sizes = _least_limits(pipeline, facts, n_workers, fault)
         if not sizes:
@@ -814,6 +822,16 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
             store = pipeline.store_path
             return replace(whole, is_fetched_anew=isinstance(store, ObjectPath) and not store.has_cache)
         available -= -(-excess // limits.n_tasks_in_process)
+
+
+def _groups_cut(pipeline: Pipeline, plan: Plan) -> Iterator[str]:
+    """Yield what does not keep the groups of rows whole that the split does."""
+    if pipeline.split is None or pipeline.split.groups is None:
+        return
+    for label, selection in pipeline.selections.items():
+        words = selection.make_selector(plan.available_nbytes).groups_are_cut_by
+        if words:
+            yield f"{label}: {words} do not keep groups of {pipeline.split.groups!r} whole"
 
 
 def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterator[Rereading]:

@@ -96,7 +96,7 @@ class BaseSelector(Asked, Predicts, FitsSizes, TransformsInMemory, BaseEstimator
         """Refuse what a parameter, or several together, cannot be; see `Parameters.check_parameters`."""
         super().check_parameters()
         if self._chooses_size:
-            SizeSearch.of(getattr(self, SIZE)).check()
+            SizeSearch.of(getattr(self, SIZE)).check(self.n_included)
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
         for name in ("feature_groups", "feature_map"):

@@ -21,6 +21,14 @@ class Fitted:
     score_kind: ClassVar[str] = "coefficient"
     """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
     history_kind: ClassVar[str] = ""
+    cuts_groups: ClassVar[str] = ""
+    """Rows that the method draws without regard to those that belong together, in words: "bootstrap samples"."""
+
+    @property
+    def groups_are_cut_by(self) -> str:
+        """The same of this selector with its parameters; of one about another that of the other."""
+        return self.cuts_groups
+
     """What the result's history is of: a key of `daskfs.figures.HISTORIES`, or nothing that is drawn."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""

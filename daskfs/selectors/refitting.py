@@ -10,13 +10,17 @@ import numpy as np
 
 from daskfs.errors import Caution, ConfigError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeMatrix
+from daskfs.feature_maps.groups import FeatureGroups
+from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.result import coefficient_norm
+from daskfs.selectors.inputs import columns_of
 from daskfs.selectors.resulting import Results
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits
 from daskfs.selectors.shared.refit import ClassFits, fit_each_class
 from daskfs.selectors.shared.run import Run
 
+INCLUDED = "always_include"
 PENALTIES: dict[str, dict[str, Any]] = {
     "ols": {"ridge": 0.0},
     "ridge": {"ridge": None},
@@ -29,6 +33,27 @@ class Refits(Results):
     """Takes the coefficients of a refit, where one is asked for, in the place of the method's own."""
 
     refit: Any
+
+    @property
+    def n_included(self) -> int:
+        """How many columns are named that are always included."""
+        asked = getattr(self, INCLUDED) if INCLUDED in self._parameter_owners else None
+        return 0 if asked is None else int(np.asarray(asked, dtype=object).size)
+
+    def included_columns(self, matrix: Matrix) -> np.ndarray:
+        """Return the columns of a matrix that are always included, with their groups: no refit penalizes them."""
+        if not self.n_included:
+            return np.empty(0, np.int64)
+        columns = columns_of(getattr(self, INCLUDED), matrix.shape[1], matrix.names, INCLUDED)
+        groups = None if getattr(self, "feature_groups", None) is None else self._groups_of(matrix)
+        if groups is None:
+            return columns
+        held = [groups[g] for g in range(groups.n_groups) if np.isin(groups[g], columns).any()]
+        return np.unique(np.concatenate(held))
+
+    def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
+        """Return the groups of a matrix's columns; None where each column is selected alone."""
+        return None
 
     @property
     def _refits(self) -> bool:
@@ -56,6 +81,8 @@ class Refits(Results):
         if made is not None:
             run, columns = run.over(MadeMatrix(run.matrix, made)), np.argsort(np.argsort(columns))
         penalty = PENALTIES[by] if ridge is None else PENALTIES[by] | {"ridge": ridge}
+        if made is None:
+            penalty = penalty | {"free": self.included_columns(run.matrix)}
         found = fit_each_class(run, columns, self.loss_, classes=getattr(self, "classes_", None), **penalty)
         coef = found.coef
         if made is None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.errors import Caution, SelectionWarning, warn
+from daskfs.errors import Caution, SelectionWarning, Suspicion, warn
 from daskfs.result import SelectionResult, annotated, coefficient_norm, selection_table
 from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.remarks import remarks_on
@@ -83,6 +83,9 @@ class Results(SettlesLoss):
             if coef.ndim > 1:
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
+        if self.groups_are_cut_by and run.matrix.rows_together is not None:
+            told = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows whole")
+            notes = [*(note for note in notes if note != told), told]
         notes = [
             *self._shortfall(),
             *self._table_notes,

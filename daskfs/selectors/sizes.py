@@ -82,6 +82,7 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         order, is_asked = largest._path_order(run), "n_features_to_select" in self._parameter_owners
         smaller = sorted({min(size, len(order)) for size in sizes if size < len(order) or not is_asked} - {0})
         penalty = PENALTIES[self.refit] if self._refits else {"ridge": self.ridge_of_path}
+        penalty = penalty | {"free": largest.included_columns(run.matrix)}
         fits = []
         if smaller:
             fits = fit_each_size(run, order[: max(smaller)], smaller, self.loss_, tolerance=tolerance, **penalty)
@@ -117,13 +118,13 @@ class FitsSizes(Refits, metaclass=ABCMeta):
     def _fit_chosen_size(self, run: Run) -> None:
         """Select as many features as cross-validation says."""
         search, rows, seed = SizeSearch.of(getattr(self, SIZE)), run.over(weighted_rows(run.matrix)), self._seed
-        largest = search.sizes_of(*rows.matrix.shape, getattr(self, "always_include", None))[-1]
+        largest = search.sizes_of(*rows.matrix.shape, self.n_included)[-1]
         recipe = Recipe.of(self, n_features_to_select=largest, random_state=seed)
         found = search.fit(rows, recipe, self.loss_, seed)
         kept = {*self._parameter_owners, "is_silent"}
         self.__dict__.update({name: value for name, value in vars(found.selector).items() if name not in kept})
         self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
-        chosen = {SIZE: found.size, "metric": found.curve.metric, **search.words()}
+        chosen = {SIZE: found.size, "metric": found.curve.metric, **found.search.words()}
         told = found.told
         if self._refits:
             told["notes"].append(
@@ -139,8 +140,7 @@ class FitsSizes(Refits, metaclass=ABCMeta):
         """Return the plan of a fit, of the size that is asked for or of the choice of one, and of a refit."""
         if self._chooses_size:
             search = SizeSearch.of(getattr(self, SIZE))
-            included = getattr(self, "always_include", None)
-            largest = search.sizes_of(shape.n_samples, shape.n_features, included)[-1]
+            largest = search.sizes_of(shape.n_samples, shape.n_features, self.n_included)[-1]
             found = search.plan(Recipe.of(self, n_features_to_select=largest), shape, limits)
         else:
             found, largest = self._plan(shape, limits), self._n_asked or 0

@@ -97,6 +97,7 @@ class Bolasso(LassoBaseline):
     """
 
     method = "bolasso"
+    cuts_groups = "bootstrap samples"
     score_kind = "inclusion frequency"
 
     n_bootstraps: Count = 32

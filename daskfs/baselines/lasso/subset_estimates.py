@@ -153,6 +153,7 @@ class Averaging(SubsetEstimates):
     """
 
     method = "averaging"
+    cuts_groups = "subsets of the rows"
 
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Step 3."""
@@ -177,6 +178,7 @@ class Median(SubsetEstimates):
     """
 
     method = "median"
+    cuts_groups = "subsets of the rows"
 
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
         """Step 3."""

@@ -176,7 +176,9 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         losses = [MeanLoss(self.loss_, positive, settings.threshold, self.ridge) for positive in self._positives()]
         while_selecting = [replace(one, ridge=settings.rule.ridge) for one in losses]
         kept, n_new, why = self._union(run, workers, shape.n_selected, while_selecting)
-        fit = ClassFits(self.loss_, [refit_selected(run, kept.columns, one) for one in losses], target.classes)
+        free = np.isin(kept.columns, always)
+        fits = [refit_selected(run, kept.columns, one, free=free) for one in losses]
+        fit = ClassFits(self.loss_, fits, target.classes)
         self._set_selection(kept.columns, kept.costs, fit.coef, fit.intercept, others=np.nan)
         self.selected_ = kept.columns
         self.n_workers_ = shape.n_workers

@@ -55,6 +55,7 @@ from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
+from daskfs.matrix.split import in_whole_groups
 from daskfs.matrix.streaming import pieces_of
 from daskfs.parameters import Columns, Count, CountOrCV, LossOf, Positive, Tolerance, n_to_select
 from daskfs.result import Parent, columns_of_parents
@@ -338,8 +339,8 @@ class FGM(SelectsGroups):
         run = run.over(run.matrix, by="columns")
         y, weight = self._problems(run.matrix)
         candidates = self._candidates(run, weight, len(y))
-        held_out = self._held_out(weight, self.validation)
-        self.C_ = self._chosen_C(candidates, y, weight)
+        held_out = self._held_out(run.matrix, weight, self.validation)
+        self.C_ = self._chosen_C(run.matrix, candidates, y, weight)
         passes = self._passes(candidates, y, weight, held_out, self.C_)
         at_first = passes.problem.unit_dual()
         passes.run()
@@ -398,24 +399,30 @@ class FGM(SelectsGroups):
             return StoredColumns(run, cut, scaling(), included)
         return StoredGroups(run, cut, scaling(), groups, self.group_score, included)
 
-    def _held_out(self, weight: np.ndarray, share: float | None) -> np.ndarray:
-        """Return a mask of the rows held out."""
+    def _held_out(self, matrix: Matrix, weight: np.ndarray, share: float | None) -> np.ndarray:
+        """Return a mask of the rows held out, whole groups of them where the rows come in such."""
         held_out = np.zeros(len(weight), dtype=bool)
         if share is not None:
             n_held = max(1, int(np.ceil(share * len(weight))))
-            order = np.random.default_rng(seed_of(self.random_state)).permutation(len(weight))
-            held_out[order[:n_held]] = True
+            rng = np.random.default_rng(seed_of(self.random_state))
+            if (groups := matrix.declared_groups) is not None:
+                held_out = in_whole_groups(groups, n_held, rng)
+                if held_out.all():
+                    problem = "expected several groups of rows, of which some are held out, found one"
+                    raise ConfigError(problem, "validation", "give C a number; or leave split.groups out")
+            else:
+                held_out[rng.permutation(len(weight))[:n_held]] = True
             held_out &= weight > 0.0
         return held_out
 
-    def _chosen_C(self, candidates: Candidates, y: np.ndarray, weight: np.ndarray) -> float:
+    def _chosen_C(self, matrix: Matrix, candidates: Candidates, y: np.ndarray, weight: np.ndarray) -> float:
         """Return C: as given, from the rows and columns, or by the loss of rows held out."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
         start = default_C(float(weight.sum()), self.loss_, candidates.variance)
         if self.C is None:
             return start
-        held_out = self._held_out(weight, self.validation or VALIDATION_SHARE)
+        held_out = self._held_out(matrix, weight, self.validation or VALIDATION_SHARE)
         self.C_losses_ = {}
         for factor in C_FACTORS:
             passes = self._passes(candidates, y, weight, held_out, factor * start, f"C-{factor:g}")
@@ -524,9 +531,10 @@ class FGM(SelectsGroups):
         if passes.candidates.makes_several:
             inverse = problem.scaling_of(features)[1]
             of_map = 1.0 / np.where(inverse > 0.0, inverse, 1.0)
+        free = np.isin(features, self.included_columns(run.matrix)) if self.made_ is None else None
         for target in y:
             held = Run(ArrayMatrix(columns.T, target, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(held, kept, mean_loss, run.matrix.shape[1], of_map))
+            fits.append(refit_selected(held, kept, mean_loss, run.matrix.shape[1], of_map, free))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         places = features if self.made_ is None else np.argsort(self.selected_)
         self.coef_[..., places] = coef if len(y) > 1 else coef[0]

@@ -246,6 +246,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     """
 
     method = "message"
+    cuts_groups = "subsets of the rows"
     _weighs_columns = True
     score_kind = "inclusion frequency"
     history_kind = "criterion path"
@@ -293,7 +294,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
         if not len(columns):
             return columns
-        fits = fit_each_class(run, columns, self.loss_)
+        fits = fit_each_class(run, columns, self.loss_, free=self.included_columns(matrix))
         size = coefficient_norm(fits.coef) * fits.fits[0].scale
         return columns[np.lexsort((columns, -size, -frequency[columns]))]
 

@@ -481,9 +481,10 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             return coef, target.location + offset + finished.intercept, fits
         loss, weight = target.loss.loss, target.weight if len(target.weight) else None
         mean_loss = MeanLoss(loss.name, 1.0 if loss.is_two_class else None, target.loss.threshold, self.ridge)
+        free = np.arange(k) < members.n_fixed
         for y in np.atleast_2d(target.y):
             here = Run(ArrayMatrix(members.held.T, y, weight), self.method, task_limit=run.task_limit)
-            fits.append(refit_selected(here, np.arange(k), mean_loss, n_candidates=run.matrix.shape[1]))
+            fits.append(refit_selected(here, np.arange(k), mean_loss, run.matrix.shape[1], free=free))
         coef, intercept = np.array([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         if not members.columns.is_int8:
             coef /= members.scale[:k]

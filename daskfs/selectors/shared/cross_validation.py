@@ -200,8 +200,8 @@ class SizeSearch:
         """Return what is asked for in the place of a number: "cv", or a mapping with what differs from it."""
         return cls(**asked) if isinstance(asked, Mapping) else cls()
 
-    def check(self) -> None:
-        """Refuse options that have no effect together.
+    def check(self, n_included: int = 0) -> None:
+        """Refuse options that have no effect together, and sizes below the columns that are always included.
 
         Raises
         ------
@@ -209,15 +209,17 @@ class SizeSearch:
         """
         if self.groups is not None and self.order == "time":
             raise ConfigError("has no effect with order='time'", "groups", "leave one of them out, or pass a splitter")
+        if self.sizes is not None and (least := min(map(int, self.sizes), default=n_included)) < n_included:
+            problem = f"expected sizes of at least {n_included}, the columns that are always included, found {least}"
+            raise ConfigError(problem, "sizes", f"leave out sizes below {n_included}, or name fewer in always_include")
 
-    def sizes_of(self, n_samples: int, n_features: int, always_include: Any = None) -> list[int]:
+    def sizes_of(self, n_samples: int, n_features: int, n_included: int = 0) -> list[int]:
         """Return the sizes, of which no more can be selected than there are features.
 
         Those by default begin with the columns that are always included, where a selector has such.
         """
         if self.sizes is None:
-            least = 0 if always_include is None else np.asarray(always_include, dtype=object).size
-            return sorted({max(size, least) for size in default_sizes(n_samples, n_features)})
+            return sorted({max(size, n_included) for size in default_sizes(n_samples, n_features)})
         return sorted({min(int(size), n_features) for size in self.sizes})
 
     @property
@@ -227,7 +229,7 @@ class SizeSearch:
 
     def plan(self, recipe: Recipe, shape: DataShape, limits: Limits) -> SelectorPlan:
         """Return what cross-validation of a path will read and hold: see `fit`."""
-        sizes = self.sizes_of(shape.n_samples, shape.n_features, recipe.parameters.get("always_include"))
+        sizes = self.sizes_of(shape.n_samples, shape.n_features, recipe.make().n_included)
         return plan_sizes(recipe, shape, limits, sizes, self.n_folds, self._whose)
 
     @property
@@ -249,15 +251,18 @@ class SizeSearch:
         """
         metric = self.metric or default_metric(loss)
         check_metric(metric, loss)
-        sizes = self.sizes_of(*run.matrix.shape, recipe.parameters.get("always_include"))
+        sizes = self.sizes_of(*run.matrix.shape, recipe.make().n_included)
         is_classifier = find_loss(loss).is_classifier
         groups = None if self.groups is None else run.matrix.row_groups(self.groups)
+        if groups is None and self.order == "random" and not hasattr(self.cv, "split"):
+            groups = run.matrix.declared_groups
         folds = folds_of(run.matrix, is_classifier, self.cv, groups, self.order, seed)
         curve = size_curve(run, recipe, sizes, folds, metric)
         place = curve.chosen(self.rule)
         selector = recipe.make()
         path = [sizes[place], sizes[-1]] if selector.is_nested else [sizes[place]]
-        return Found(selector.fit_path(run.within("all"), path)[0], curve, place, self)
+        search = self if groups is None or self.groups is not None else replace(self, groups=run.matrix.rows_together)
+        return Found(selector.fit_path(run.within("all"), path)[0], curve, place, search)
 
     def words(self) -> dict[str, Any]:
         """Return it as a result has it: of groups and a splitter what they are, not every row."""

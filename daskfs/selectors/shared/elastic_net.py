@@ -20,21 +20,24 @@ TOLERANCE = 1e-8  # of that penalty
 
 
 class Parabola(NamedTuple):
-    """The mean loss near a point, of the coefficients alone: the intercept is the best for them."""
+    """The mean loss near a point, of penalised coefficients alone: the intercept, and others, are the best for them."""
 
     curvature: np.ndarray
     linear: np.ndarray
     gradient: np.ndarray
     hessian: np.ndarray
     point: np.ndarray
+    is_free: np.ndarray
+    """Of intercept and coefficients, whether they have no penalty."""
 
     @classmethod
-    def at(cls, point: np.ndarray, gradient: np.ndarray, hessian: np.ndarray) -> Self:
+    def at(cls, point: np.ndarray, gradient: np.ndarray, hessian: np.ndarray, is_free: np.ndarray) -> Self:
         """Return it from the terms at a point, of the intercept and then of the coefficients."""
-        slope = hessian[1:, 0] / hessian[0, 0]
-        curvature = np.ascontiguousarray(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
-        linear = curvature @ point[1:] - (gradient[1:] - slope * gradient[0])
-        return cls(curvature, linear, gradient, hessian, point)
+        rest = ~is_free
+        slope = hessian[np.ix_(rest, is_free)] @ _inverse(hessian, is_free)
+        curvature = np.ascontiguousarray(hessian[np.ix_(rest, rest)] - slope @ hessian[np.ix_(is_free, rest)])
+        linear = curvature @ point[rest] - (gradient[rest] - slope @ gradient[is_free])
+        return cls(curvature, linear, gradient, hessian, point, is_free)
 
     @property
     def largest(self) -> float:
@@ -42,15 +45,22 @@ class Parabola(NamedTuple):
         return float(np.abs(self.linear).max(initial=0.0))
 
     def minimum(self, ridge: float, l1: float, start: np.ndarray) -> np.ndarray:
-        """Return intercept and coefficients of the least penalised loss."""
+        """Return intercept and coefficients of the least penalised loss; `start`: those with a penalty."""
         coef = np.array(start, dtype=np.float64)
         elastic_net(self.curvature, self.linear, ridge, l1, TOLERANCE * self.largest, coef, np.empty(len(coef)))
-        moved = coef - self.point[1:]
-        intercept = self.point[0] - (self.gradient[0] + self.hessian[0, 1:] @ moved) / self.hessian[0, 0]
-        return np.concatenate([[intercept], coef])
+        found, free = np.array(self.point), self.is_free
+        moved = self.hessian[np.ix_(free, ~free)] @ (coef - self.point[~free])
+        found[free] -= _inverse(self.hessian, free) @ (self.gradient[free] + moved)
+        found[~free] = coef
+        return found
 
 
-def best_l1(folds: Sequence[RowTerms], point: np.ndarray, ridge: float) -> float:
+def _inverse(hessian: np.ndarray, is_free: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.linalg.pinv(hessian[np.ix_(is_free, is_free)], hermitian=True)
+    return found
+
+
+def best_l1(folds: Sequence[RowTerms], point: np.ndarray, ridge: float, is_free: np.ndarray) -> float:
     """Return the l1 penalty beside a ridge of least loss on the folds, each of a fit to the others; 0 where none helps.
 
     Parameters
@@ -60,21 +70,23 @@ def best_l1(folds: Sequence[RowTerms], point: np.ndarray, ridge: float) -> float
     point : ndarray of shape (n_columns + 1,)
     ridge : float
         Of the mean loss.
+    is_free : ndarray of shape (n_columns + 1,), bool
+        Of intercept and columns, whether they have no penalty.
     """
     gradient = np.sum([fold.gradient for fold in folds], axis=0)
     hessian = np.sum([fold.hessian for fold in folds], axis=0)
     total = sum(fold.weight for fold in folds)
-    penalties = np.append(Parabola.at(point, gradient / total, hessian / total).largest * SHARES, 0.0)
+    penalties = np.append(Parabola.at(point, gradient / total, hessian / total, is_free).largest * SHARES, 0.0)
     held_out = np.zeros(len(penalties))
     for fold in folds:
         left = total - fold.weight
         if not (fold.weight > 0.0 and left > 0.0 and hessian[0, 0] > fold.hessian[0, 0]):
             continue
-        others = Parabola.at(point, (gradient - fold.gradient) / left, (hessian - fold.hessian) / left)
-        coef = np.zeros(len(point) - 1)
+        others = Parabola.at(point, (gradient - fold.gradient) / left, (hessian - fold.hessian) / left, is_free)
+        coef = np.zeros(int((~is_free).sum()))
         for k, l1 in enumerate(penalties):
             solution = others.minimum(ridge, float(l1), coef)
-            coef, step = solution[1:], solution - point
+            coef, step = solution[~is_free], solution - point
             held_out[k] += float(fold.gradient @ step + 0.5 * step @ fold.hessian @ step)
     best = int(np.argmin(held_out))
     return float(penalties[best]) if held_out[best] < held_out[-1] else 0.0

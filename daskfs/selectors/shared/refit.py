@@ -26,6 +26,7 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
+from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.budget import Budget, DataShape
 from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
 from daskfs.selectors.shared.refit_on_block import (
@@ -100,6 +101,7 @@ def refit_selected(
     mean_loss: MeanLoss = MeanLoss(),
     n_candidates: int | None = None,
     scale_of_map: np.ndarray | None = None,
+    free: np.ndarray | None = None,
 ) -> SelectedFit:
     """Fit the target on some columns of a matrix, with an intercept.
 
@@ -116,6 +118,8 @@ def refit_selected(
     scale_of_map : ndarray of shape (n_columns,), optional
         Of several columns that a map makes of one the scale that they share: on it no coefficient is quite free, for a
         component that varies in a few rows alone says nothing of others there.
+    free : ndarray of shape (n_columns,), bool, optional
+        Columns that were not looked for, and have no penalty, as the intercept has none.
 
     Returns
     -------
@@ -126,7 +130,7 @@ def refit_selected(
     DataError
         NaN or infinity in a selected column.
     """
-    return refit_nested(run, columns, [len(columns)], mean_loss, n_candidates, scale_of_map)[0]
+    return refit_nested(run, columns, [len(columns)], mean_loss, n_candidates, scale_of_map, free)[0]
 
 
 def refit_nested(
@@ -136,13 +140,14 @@ def refit_nested(
     mean_loss: MeanLoss = MeanLoss(),
     n_candidates: int | None = None,
     scale_of_map: np.ndarray | None = None,
+    free: np.ndarray | None = None,
 ) -> list[SelectedFit]:
     """Fit the target on the first so many of some columns, for each of several sizes: see `refit_selected`.
 
     Of the squared loss the sums over the rows are those of all columns, made once.
     """
     with run.timed("refit"):
-        blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64))
+        blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64), free)
         n_candidates = run.matrix.shape[1] if n_candidates is None else n_candidates
         return refit_on_blocks(blocks, sizes, mean_loss, n_candidates, scale_of_map)
 
@@ -195,7 +200,8 @@ def refit_on_blocks(
         else:
             at = _moved(at, known)
             begin = _Start(at, some.terms(at, total), True, known.ridge)
-        fit = _refit_at(some, begin, null, Effort(total, k, n_candidates), mean_loss)
+        effort = Effort(total, k - some.n_free, n_candidates, n_free=some.n_free)
+        fit = _refit_at(some, begin, null, effort, mean_loss)
         fits.append(fit)
         if not is_squared:  # nearer than the model without columns
             known = None if fit.is_separable else Begun(fit.coef, fit.intercept, fit.ridge)
@@ -233,14 +239,16 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
     if is_chosen:
         most = effort.largest_ridge(float(null.hessian[0, 0]))
         if is_near and near is None:
-            near = effort.best_ridge(*terms, model.solution, most, model.loss)
+            near = effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
         begun = most if near is None else min(near, most)
         model, terms, ridge = _with_ridge(blocks, model, terms, effort, begun, most, null.value)
     least_gain = asked.tolerance * null.value
-    fit = _descend(blocks, model, terms, total, ridge, is_chosen and ridge > 0.0, null.value, least_gain)
+    is_bounded = is_chosen and ridge > 0.0 and not blocks.n_free
+    fit = _descend(blocks, model, terms, total, ridge, is_bounded, null.value, least_gain)
     is_separable = fit is None
     if fit is None:  # no finite minimum
-        ridge = max(ridge, weak_ridge(total))
+        ridge, blocks = max(ridge, weak_ridge(total)), blocks.bounded(weak_ridge(total))
+        terms = blocks.terms(model, total) if blocks.n_free else terms
         fit = _descend(blocks, model, terms, total, ridge, True, null.value, least_gain)
     assert fit is not None
     if asked.has_l1 and not is_separable:
@@ -256,10 +264,10 @@ def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, 
     """Return the fit with the l1 penalty beside its ridge that predicts rows held out best, and the penalty."""
     is_squared = find_loss(begun.loss).code == SQUARED
     model, terms = begun if is_squared else fit.model, fit.terms  # of the squared loss the terms where it began
-    l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge)
+    l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge, blocks.is_free)
     for _ in range(LOOKS if l1 else 0):
-        parabola = Parabola.at(model.solution, terms.gradient, terms.hessian)
-        solution = parabola.minimum(ridge, l1, fit.model.solution[1:])
+        parabola = Parabola.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
+        solution = parabola.minimum(ridge, l1, fit.model.solution[~blocks.is_free])
         step = solution - model.solution
         mean = terms.value + float(terms.gradient @ step + 0.5 * step @ terms.hessian @ step)
         model = replace(model, solution=solution)
@@ -325,9 +333,10 @@ def fit_each_class(
     ridge: float | None = None,
     classes: np.ndarray | None = None,
     has_l1: bool = False,
+    free: np.ndarray | None = None,
 ) -> ClassFits:
     """Fit a loss, of classes too, on some columns: see `fit_each_size`."""
-    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes, has_l1)[0]
+    return fit_each_size(run, columns, [len(columns)], loss, ridge, classes, has_l1, free=free)[0]
 
 
 def fit_each_size(
@@ -339,6 +348,7 @@ def fit_each_size(
     classes: np.ndarray | None = None,
     has_l1: bool = False,
     tolerance: float = TOLERANCE,
+    free: np.ndarray | None = None,
 ) -> list[ClassFits]:
     """Fit a loss, of classes too, on the first so many of some columns: see `refit_nested`.
 
@@ -355,6 +365,8 @@ def fit_each_size(
         Values that the target takes, where they are known.
     has_l1, tolerance : bool, float
         See `MeanLoss`.
+    free : ndarray of int64, optional
+        Those of the columns that have no penalty: see `refit_selected`.
     """
     positives: list[float | None] = [None]
     loss = FITTED_INSTEAD.get(loss, loss)
@@ -366,11 +378,11 @@ def fit_each_size(
             y = as_vector(y)
             classes = classes_of(y if weight is None else y[weight > 0.0], None, many=True)
         positives = [float(label) for label in (classes[1:] if len(classes) == 2 else classes)]
-    of_classes = []
+    of_classes, is_free = [], None if free is None or not len(free) else np.isin(columns, free)
     with run.reported("refit", len(positives)) as advance:
         for positive in positives:
             asked = MeanLoss(loss, positive, ridge=ridge, has_l1=has_l1, tolerance=tolerance)
-            of_classes.append(refit_nested(run, columns, sizes, asked))
+            of_classes.append(refit_nested(run, columns, sizes, asked, free=is_free))
             advance()
     return [ClassFits(loss, list(fits), classes) for fits in zip(*of_classes, strict=True)]
 
@@ -406,11 +418,11 @@ def _with_ridge(
 ) -> tuple[Model, Terms, float]:
     """Return the ridge, at most so large, that the data choose, and a point near its minimum with the terms there."""
     if find_loss(model.loss).code == SQUARED:  # its terms at one point say all
-        return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss)
+        return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
     ridge = begun
     for near in ROUGH:  # the nearer the point, the better the approximation
         model, terms = _approach(blocks, model, terms, effort.total, ridge, near * null)
-        before, ridge = ridge, effort.best_ridge(*terms, model.solution, most, model.loss)
+        before, ridge = ridge, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
         if ridge == before and near == ROUGH[-1]:
             break
     return model, terms, ridge
@@ -422,7 +434,7 @@ def _approach(
     """Take Newton's steps while they gain more than `least_gain`; return the point and the terms there."""
     factor, step = np.zeros_like(plain.hessian), np.zeros(len(plain.gradient))
     for _ in range(MAX_STEPS):
-        terms = plain.with_ridge(model.solution, ridge)
+        terms = plain.with_penalty(model.solution, blocks.penalties(ridge))
         factorise(terms.hessian, len(factor), 0.0, factor)
         if solve_cholesky(factor, len(factor), -terms.gradient, step) <= least_gain:
             break
@@ -459,7 +471,7 @@ def _descend(
     Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
     rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
     """
-    terms, code = plain.with_ridge(model.solution, ridge), find_loss(model.loss).code
+    terms, code = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss).code
     n_features = int((model.scale > 0.0).sum())
     factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
     n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
@@ -477,7 +489,7 @@ def _descend(
             break
         model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
         value = terms.value
-    penalty = 0.5 * float(((ridge + blocks.penalty[1:]) * model.solution[1:] ** 2).sum())
+    penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * model.solution[1:] ** 2).sum())
     return _Descent(model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
 
 
@@ -493,7 +505,7 @@ def _shortened(
     for _ in range(MAX_HALVINGS):
         moved = replace(model, solution=model.solution + length * step)
         plain = blocks.terms(moved, total)
-        terms = plain.with_ridge(moved.solution, ridge)
+        terms = plain.with_penalty(moved.solution, blocks.penalties(ridge))
         if terms.value <= value:
             break
         length *= 0.5
@@ -503,7 +515,12 @@ def _shortened(
 class SelectedBlocks:
     """Blocks of rows of the selected columns: kept in memory where they fit, or read by the tasks of the run."""
 
-    def __init__(self, run: Run, columns: np.ndarray) -> None:
+    def __init__(self, run: Run, columns: np.ndarray, free: np.ndarray | None = None) -> None:
+        self.is_free = np.zeros(len(columns) + 1, dtype=bool)
+        """Of intercept and columns, whether they have no ridge."""
+        self.is_free[0] = True
+        if free is not None:
+            self.is_free[1:] = free
         matrix, self.columns = run.matrix, cast(Rows, columns)
         n_samples = matrix.shape[0]
         length = max(1, BLOCK_VALUES // max(len(columns), 1))
@@ -513,6 +530,7 @@ class SelectedBlocks:
             y, weight = matrix.read_target(slice(None)), matrix.read_weight(slice(None))
             kept = ArrayMatrix(_gathered(matrix, columns, pieces), y, weight, matrix.names[columns])
             run, self.columns = Run(kept, run.name), slice(None)
+        self.groups = matrix.declared_groups
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
         self.length, self.can_order = length, matrix.is_resident and not matrix.rows_are_random
         self.penalty = np.zeros(len(columns) + 1)
@@ -525,7 +543,23 @@ class SelectedBlocks:
             return self
         found = copy(self)
         found.columns = slice(0, k) if isinstance(self.columns, slice) else self.columns[:k]
-        found.penalty = self.penalty[: k + 1]
+        found.penalty, found.is_free = self.penalty[: k + 1], self.is_free[: k + 1]
+        return found
+
+    @property
+    def n_free(self) -> int:
+        """How many columns have no ridge."""
+        return int(self.is_free.sum()) - 1
+
+    def penalties(self, ridge: float) -> np.ndarray:
+        """Return the ridge of each square of intercept and standardised coefficients, halved."""
+        return np.where(self.is_free, 0.0, ridge)
+
+    def bounded(self, ridge: float) -> Self:
+        """Return the blocks with a ridge on columns that otherwise have none: some loss has no finite minimum."""
+        found = copy(self)
+        found.penalty = self.penalty + np.where(self.is_free, ridge, 0.0)
+        found.penalty[0] = 0.0
         return found
 
     def lay_out(self, centre: np.ndarray, scale: np.ndarray) -> None:
@@ -565,11 +599,16 @@ class SelectedBlocks:
         return float(np.average(saturated_values(POISSON, y), weights=None if weight is None else as_vector(weight)))
 
     def terms_of_folds(self, model: Model) -> list[RowTerms]:
-        """Return the summed loss of each of a few folds of the rows, random as far as that is known."""
+        """Return the summed loss of each of a few folds of the rows: of whole groups, or random as far as is known."""
         matrix = self.run.matrix
-        if self.can_order:
+        ends = np.linspace(0, matrix.shape[0], N_FOLDS + 1).astype(int)
+        if self.groups is not None:
+            of_row = folds_of_groups(self.groups, N_FOLDS)
+            matrix = matrix.take(np.argsort(of_row, kind="stable"))
+            ends = np.cumsum(np.bincount(of_row, minlength=N_FOLDS + 1), dtype=int)
+        elif self.can_order:
             matrix = matrix.take(ingest_order(matrix.shape[0], 0))
-        run, ends = self.run.over(matrix), np.linspace(0, matrix.shape[0], N_FOLDS + 1).astype(int)
+        run = self.run.over(matrix)
         pieces = [
             (fold, start, min(start + self.length, stop))
             for fold, stop in enumerate(ends[1:])

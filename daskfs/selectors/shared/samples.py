@@ -116,7 +116,10 @@ def gathered(rows: Matrix, task_limit: int | None) -> Matrix:
         return rows
     random, table = rows.rows_are_random, rows.table_columns
     names = rows.names.given if rows.names.are_given else None
-    found = ArrayMatrix(rows.read(slice(None)), rows.read_target(), rows.read_weight(), names, random, table)
+    found: Any = ArrayMatrix(rows.read(slice(None)), rows.read_target(), rows.read_weight(), names, random, table)
+    if (groups := rows.declared_groups) is not None:  # rows of the copy, not of the source
+        found = found.weighted(rows.read_weight())
+        found.keep_together(groups)
     return found if rows.column_weights is None else found.with_column_weights(rows.column_weights)
 
 
