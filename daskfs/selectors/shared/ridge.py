@@ -39,13 +39,22 @@ class Effort(NamedTuple):
     """Out of which they are."""
     search: float = SEARCH
     """What a degree of freedom costs more, in parts of log(p / s)."""
+    n_free: int = 0
+    """Columns beside them that were not looked for, and have no ridge."""
 
     def largest_ridge(self, curvature: float) -> float:
         """Return κ min(1, s log p / n): with it, noise that was selected among p columns counts for little."""
         return curvature * min(1.0, self.n_columns * math.log(max(self.n_candidates, 2)) / self.total)
 
     def best_ridge(
-        self, value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, largest: float, loss: str
+        self,
+        value: float,
+        gradient: np.ndarray,
+        hessian: np.ndarray,
+        solution: np.ndarray,
+        largest: float,
+        loss: str,
+        is_free: np.ndarray | None = None,
     ) -> float:
         """Return the ridge, at most `largest`, of least cross-validated loss in the quadratic approximation at a point.
 
@@ -59,7 +68,11 @@ class Effort(NamedTuple):
             The point.
         largest : float
         loss : str
+        is_free : ndarray of shape (n_columns + 1,), bool, optional
+            Of intercept and columns, whether they have no ridge; by default the intercept alone.
         """
+        if self.n_free and is_free is not None:
+            value, gradient, hessian, solution = _without_free(value, gradient, hessian, solution, is_free)
         return self.shared_ridge([(value, gradient, hessian, solution)], largest, loss)
 
     def shared_ridge(
@@ -102,9 +115,22 @@ class Effort(NamedTuple):
         found = linear * inverse
         fitted: np.ndarray = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
         price = 1.0 + self.search * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
-        share = (1.0 + price * (curvatures * inverse).sum(axis=1)) / self.total
+        share = (1.0 + self.n_free + price * (curvatures * inverse).sum(axis=1)) / self.total
         if knows_dispersion:
             return fitted + share
         left = np.where(share < 1.0, 1.0 - share, 0.0)
         least = INTERPOLATED * max(at_zero, 0.0)  # below it rounding would decide
         return np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
+
+
+def _without_free(
+    value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, is_free: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the terms of the intercept and the columns with a ridge, where those without always have their best."""
+    free = np.flatnonzero(is_free)[1:]  # the intercept stays
+    kept = np.setdiff1d(np.arange(len(is_free)), free)
+    best = np.linalg.pinv(hessian[np.ix_(free, free)], hermitian=True)
+    across = hessian[np.ix_(kept, free)] @ best
+    value -= 0.5 * float(gradient[free] @ best @ gradient[free])
+    reduced = hessian[np.ix_(kept, kept)] - across @ hessian[np.ix_(free, kept)]
+    return value, gradient[kept] - across @ gradient[free], reduced, solution[kept]
