@@ -6,12 +6,13 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from daskfs.bundled import copied, editor_line
 from daskfs.documents import dump_line
 from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
+from daskfs.matrix.split import FAMILIES, NO_FAMILY
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.genotypes import GenotypeSource
@@ -116,6 +117,45 @@ def draft(
     return drafted
 
 
+class Families(NamedTuple):
+    """Family ids that several samples have."""
+
+    n_families: int
+    n_samples: int
+    largest: int
+    are_kept: bool
+    """Whether the largest is a small enough share of the samples for a family."""
+
+    @classmethod
+    def of(cls, source: GenotypeSource) -> Families | None:
+        """Return those of some files; None where all ids differ, or stand for none."""
+        if FAMILIES not in source.label_names:
+            return None
+        ids = source.samples[FAMILIES].astype(str)
+        counts = ids[~ids.isin(["", NO_FAMILY])].value_counts()
+        counts = counts[counts > 1]
+        if not len(counts):
+            return None
+        largest = int(counts.iloc[0])
+        return cls(len(counts), int(counts.sum()), largest, largest <= max(20, len(ids) // 20))
+
+    @property
+    def in_words(self) -> str:
+        """What a person should know."""
+        if not self.are_kept:
+            why = f"{self.largest:,} samples have one, and the split takes them for unrelated"
+            return f"family ids: {why}; add groups: {FAMILIES} to the split where they are relatives"
+        found = f"{self.n_families:,} families of {self.n_samples:,} samples, the largest of {self.largest:,}"
+        return f"{found}: each is on one side of the split (groups: {FAMILIES})"
+
+    @property
+    def split_line(self) -> str:
+        """The split in a pipeline file."""
+        groups = f", groups: {FAMILIES}" if self.are_kept else ""
+        said = f"families are on one side; leave out groups: {FAMILIES} if not" if groups else self.in_words
+        return f"split: {{test: 0.2, by: random, random_state: 0{groups}}}  # {said}"
+
+
 @dataclass
 class GenotypeDraft:
     """A pipeline of genotypes that was written, and what it says."""
@@ -124,6 +164,7 @@ class GenotypeDraft:
     source: GenotypeSource
     covariates: list[str]
     """Features that are always selected."""
+    families: Families | None = None
 
     def to_text(self) -> str:
         """Return what a person should know before a run."""
@@ -138,6 +179,7 @@ class GenotypeDraft:
             f"target: {self.source.target_names[0]!r} ({what}), known of {n_samples:,} samples",
         ]
         lines += [f"covariates, always selected: {', '.join(self.covariates)}"] if self.covariates else []
+        lines += [] if self.families is None else [self.families.in_words]
         return lines + [f"  {note}" for note in self.source.notes]
 
     def to_document(self) -> dict[str, Any]:
@@ -209,7 +251,7 @@ def draft_genotypes(
     source.check()
     always = source.feature_names[: source.n_covariates]
     wanted = {key: relative_to(value, file) if key in PLACES else value for key, value in options.items()}
-    n_variants = len(source.feature_names) - len(always)
+    n_variants, families = len(source.feature_names) - len(always), Families.of(source)
     select: dict[str, Any] = {
         "method": "online_substitution",
         "n_features_to_select": len(always) + min(20, n_variants),
@@ -224,13 +266,13 @@ def draft_genotypes(
         "# a missing dosage becomes its variant's mean; drop leaves its sample out",
         f"source: {dump_line({'kind': kind, **wanted})}",
         "store: none  # the files are read where they lie",
-        "split: {test: 0.2, by: random, random_state: 0}",
+        "split: {test: 0.2, by: random, random_state: 0}" if families is None else families.split_line,
         "# n_features_to_select counts the covariates, and is a first guess",
         f"select: {dump_line(select)}",
         "",
     ]
     _write({file: "\n".join(lines)}, force)
-    return GenotypeDraft(file, source, always)
+    return GenotypeDraft(file, source, always, families)
 
 
 def relative_to(path: str, file: Path) -> str:

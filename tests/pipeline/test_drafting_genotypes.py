@@ -55,6 +55,31 @@ def test_init_writes_a_pipeline_of_genotypes(cohort, file, covariates):
     assert (selection.always_include or []) == names
 
 
+def renamed(cohort, families):
+    """Write the ids of families into the .fam file, and into the table of phenotypes."""
+    lines = [line.split(" ", 1)[1] for line in (cohort / "cohort.fam").read_text().splitlines()]
+    (cohort / "cohort.fam").write_text("".join(f"{one} {line}\n" for one, line in zip(families, lines, strict=True)))
+    head, *rows = (cohort / "ph.txt").read_text().splitlines()
+    rows = [f"{one}\t{row.split(chr(9), 1)[1]}" for one, row in zip(families, rows, strict=True)]
+    (cohort / "ph.txt").write_text("\n".join([head, *rows]) + "\n")
+
+
+def test_families_that_repeat_are_kept_on_one_side_of_the_split(cohort):
+    made = ["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--force"]
+    said = init(*made)  # all are of the family f
+    assert "200 samples have one" in said
+    assert load_pipeline(cohort / "cohort.yaml").split.groups is None
+    renamed(cohort, [f"f{i}" for i in range(200)])
+    assert "famil" not in init(*made)
+    assert load_pipeline(cohort / "cohort.yaml").split.groups is None
+    renamed(cohort, [f"f{i // 4}" if i < 80 else "0" for i in range(200)])
+    assert "20 families of 80 samples, the largest of 4" in init(*made)
+    assert load_pipeline(cohort / "cohort.yaml").split.groups == "fid"
+    assert CliRunner().invoke(app, ["validate", "cohort.yaml"]).exit_code == 0
+    train, test = open_source(load_pipeline(cohort / "cohort.yaml")).as_matrix().split(0.2, groups="fid")
+    assert not {*train.labels("fid")[train.labels("fid") != "0"]} & {*test.labels("fid")}
+
+
 @pytest.mark.slow
 def test_the_pipeline_of_genotypes_runs(cohort):
     said = init("cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--covariates", "age,PC1-PC3")
