@@ -202,7 +202,7 @@ def _read_genotypes(path: Path) -> None:
 
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the sizes of a rehearsal, without lists: columns that are named are not among the noise's."""
+    """Return options with the sizes of a rehearsal, without lists: of columns that are named one of the noise is."""
     small = {
         name: min(value, SIZES[name]) if name in SIZES and isinstance(value, int) else value
         for name, value in selection.items()
@@ -210,6 +210,10 @@ def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
     }
     if selection.get("feature_groups") is not None:
         small["feature_groups"] = "schema"  # of the noise
+    if selection.get("always_include"):
+        small["always_include"] = [0]
+    if isinstance(selection.get("n_features_to_select"), dict):
+        small["n_features_to_select"] = "cv"
     if isinstance(selection.get("feature_map"), dict):
         small["feature_map"] = selection["feature_map"]["map"]
     return small
@@ -220,7 +224,7 @@ def _mark(options: dict[str, Any], dtype: str) -> Path:
     kind = {
         name: value
         for name, value in options.items()
-        if isinstance(value, (str, bool)) or value is None or name == "n_classes"
+        if isinstance(value, (str, bool)) or value is None or name in ("n_classes", "always_include")
     }
     digest = hashlib.sha256(json.dumps([kind, dtype], sort_keys=True).encode()).hexdigest()[:16]
     return CACHE_DIRECTORY / "rehearsed" / stamp_of_all() / digest

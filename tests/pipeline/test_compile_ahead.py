@@ -154,10 +154,31 @@ def test_classes_are_rehearsed_two_and_several_where_each_is_told_from_the_rest(
     assert seen == [0, 2, 3]
 
 
-def test_named_columns_are_left_out_for_noise_has_none_of_that_name():
+def test_for_named_columns_one_of_the_noise_is_included_which_has_none_of_that_name():
     """And a long list of them would be too long for a command line."""
     options = {"method": "online_substitution", "always_include": ["Höhe", "with space"], "n_features_to_select": 90}
-    assert compile_ahead._small(options) == {"method": "online_substitution", "n_features_to_select": 4}
+    small = {"method": "online_substitution", "always_include": [0], "n_features_to_select": 4}
+    assert compile_ahead._small(options) == small
+    assert compile_ahead._mark(small, "float32") != compile_ahead._mark(small | {"always_include": None}, "float32")
+
+
+@pytest.mark.parametrize("method", ["fgm", "message", "mission", "online_substitution", "async_online_substitution"])
+def test_a_fit_that_always_includes_columns_is_rehearsed_to_its_end(method, monkeypatch):
+    included = []
+    monkeypatch.setattr(
+        refit, "refit_beside", lambda selector, run, by: included.append(0 in selector.selected_.tolist())
+    )
+    pipeline = {
+        "method": method,
+        "loss": "squared",
+        "always_include": ["age", "sex"],
+        "n_features_to_select": {"cv": 2},
+    }
+    if method == "message":
+        del pipeline["n_features_to_select"]
+    options = compile_ahead._small(pipeline | {"then_refit": True})
+    compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
+    assert included == [True]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(calls, tmp_path, monkeypatch):
