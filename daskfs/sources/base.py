@@ -189,6 +189,10 @@ class Source(ABC):
         """Return what the target is taken for, as far as is known without reading the whole source."""
         return PLAIN_NUMBERS
 
+    def tell(self, notes: Sequence[str]) -> None:
+        """Add notes to those of reading."""
+        self.notes.extend(notes)
+
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
         """Tell whether a store made from `description` with `digest` holds this content."""
         return self.digest() == digest

@@ -336,7 +336,10 @@ class CsvSource(FileTable):
 
     def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
         """Return the error of a bad value, and of others in the file."""
-        known = csv_faults.Known(row, fault.column, super().refusal(fault, file, row, since))
+        error = SourceError(
+            fault.problem, self.locate(file, row, fault.column), fault.remedy
+        )  # of texts, not of frames
+        known = csv_faults.Known(row, fault.column, error)
         return csv_faults.find_faults(Path(file), self.layout, self._names, self.columns, since, known) or known.error
 
     def locate(self, file: str, row: int, column: str) -> str:

@@ -161,7 +161,7 @@ def ingest(
     source = read_once(source)
     schema, notes = _declared(source, target, schema, y, weight, missing, layout)
     rows = as_source(source, target=target, schema=schema, weight=weight, names=names, y=y, options=options)
-    rows.notes.extend(notes)
+    rows.tell(notes)
     rows.check()
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
@@ -243,6 +243,9 @@ def _declared(
         return None, []  # a target that is not there is refused when the source is made
     (name, *_) = named
     found, judgement = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
+    if layout.get("one_hot") == "sparse":  # which level is the first is not known before all are read
+        columns = {key: one.model_copy(update={"drop_first": False}) for key, one in found.columns.items()}
+        found = found.model_copy(update={"columns": columns})
     return found, said(judgement, "ingest")
 
 

@@ -340,15 +340,15 @@ def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
         if target not in names:
             raise SchemaError(
                 f"the target {target!r} is no column of the table{did_you_mean(target, names)}",
-                "--target",
+                "target",
                 f"the columns are {', '.join(map(repr, names[:12]))}",
             )
         return target, "as asked for"
     for wanted in TARGET_NAMES:
         for name in names:
             if name.strip().lower() == wanted:
-                return name, "by its name; another is set by --target"
-    return names[-1], "it is the last column; another is set by --target"
+                return name, "by its name; another is set by target (--target)"
+    return names[-1], "it is the last column; another is set by target (--target)"
 
 
 def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
@@ -358,14 +358,18 @@ def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
         entry["missing"] = "drop"
     lost = f"; rows without it are left out ({_share(one.n_missing, one.n)})" if one.n_missing else ""
     if one.n_present == 0 or len(one.distinct) < 2:
-        raise SchemaError("expected a target with two values or more", f"column '{one.name}'", "name another: --target")
+        raise SchemaError(
+            "expected a target with two values or more", f"column '{one.name}'", "name another as target (--target)"
+        )
     n_odd = one.n_present - round(one.share_of_numbers * one.n_present)
     is_mostly_number = one.share_of_numbers >= _MOSTLY and len(one.distinct) - len(one.odd) > FEW_CODES
     if n_odd > 0 and is_mostly_number:
         what = f"{n_odd:,} of {one.n_present:,} values of '{one.name}' {'is' if n_odd == 1 else 'are'} no number"
         if len(one.odd) > _MOST_ODD:
             raise SchemaError(
-                f"{what}: the first is {one.first_odd()}", f"column '{one.name}'", "fix them, or name another: --target"
+                f"{what}: the first is {one.first_odd()}",
+                f"column '{one.name}'",
+                "fix them, or name another as target (--target)",
             )
         missing_texts += [text for text in one.odd if text not in missing_texts]
         entry["missing"] = "drop"
@@ -390,7 +394,7 @@ def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
         raise SchemaError(
             f"expected numbers or classes as target, found {len(one.distinct):,} texts in {one.n_present:,} rows",
             f"column '{one.name}'",
-            "name another: --target",
+            "name another as target (--target)",
         )
     return Judged(one.name, entry, f"{len(one.distinct)} classes{lost}")
 

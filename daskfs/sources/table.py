@@ -140,6 +140,10 @@ class TableSource(Source):
         """Return the error of a bad value in a row of a file; rows before `since` are good."""
         return SourceError(fault.problem, self.locate(file, row, fault.column), fault.remedy)
 
+    def tell(self, notes: Sequence[str]) -> None:
+        """Add notes to those of every reading."""
+        self._plan_notes.extend(notes)
+
     def check(self) -> None:
         """Compare the header with the schema."""
         _ = self.columns

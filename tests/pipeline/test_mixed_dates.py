@@ -29,7 +29,7 @@ def test_dates_in_two_formats_are_one_date(tmp_path):
     with pytest.warns(SelectionWarning, match="'day': dates are written in two ways"):
         selector = FGM(2, loss="squared").fit(frame, y)
     assert set(selector.get_feature_names_out()) == {"day.month=7", "a"}
-    with refused(SourceError, "frames", naming=["2021/02/03"]):
+    with refused(SourceError, "text-tables", naming=["2021/02/03"]):
         bad = frame.assign(y=y, day=["2021/02/03", *written[1:]])
         bad.to_csv(tmp_path / "bad.csv", index=False)
         ingest(tmp_path / "bad.csv", tmp_path / "bad.zarr", schema=drafted.schema)

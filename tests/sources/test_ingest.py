@@ -15,6 +15,7 @@ from pyarrow import csv as arrow_csv
 from daskfs.errors import ConfigError, DataError, SchemaError, SourceError, StoreExistsError
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.ingest import ingest
+from daskfs.sources.looking import look_at
 from daskfs.sources.synthetic import SyntheticSource
 from tests.refusals import refused
 
@@ -286,3 +287,19 @@ def test_numbers_are_ingested_without_pandas(tmp_path, kind):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("one_hot", [None, "sparse"])
+def test_what_was_judged_is_noted_in_a_store_of_entries_too(one_hot, tmp_path):
+    frame = pd.DataFrame({"a": [1.5, None, 2.5, 7.0] * 10, "city": ["Rome", "Oslo"] * 20, "y": np.arange(40.0)})
+    options = {} if one_hot is None else {"one_hot": one_hot}
+    store = ingest(frame, tmp_path / "x.zarr", target="y", schema="judge", **options)
+    assert any("columns were judged as those of files" in note and "city" in note for note in store.notes)
+
+
+def test_a_target_that_is_no_column_is_refused_at_the_parameter_of_python(tmp_path):
+    frame = pd.DataFrame({"a": ["x", "y"] * 20, "amount": np.arange(40.0)})
+    (tmp_path / "t.csv").write_text(frame.to_csv(index=False))
+    with refused(SchemaError, "table-schemas", at="target", naming=["'amounts'", "'amount'"]) as found:
+        look_at(tmp_path / "t.csv", "amounts")
+    assert "--target" not in found.value.where

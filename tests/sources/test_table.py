@@ -91,7 +91,7 @@ def test_rows_are_dropped_and_counted(write):
 
 
 def test_the_line_of_a_bad_value_is_right_behind_dropped_rows(write):
-    with refused(SourceError, "frames", at="table.csv:4, column 'b', value 'inf'"):
+    with refused(SourceError, "text-tables", at="table.csv:4, column 'b', value 'inf'"):
         encode(write, "a,b,y\n,2,3\n1,1,1\n2,inf,3\n", {"a": {"missing": "drop"}, "b": {}})
 
 
@@ -108,12 +108,12 @@ def test_standardised_numbers_have_mean_zero_and_deviation_one(write):
 
 
 def test_integers_must_be_whole(write):
-    with refused(SourceError, "frames", at="table.csv:3, column 'a', value '1.5'", naming=["1.5"]):
+    with refused(SourceError, "text-tables", at="table.csv:3, column 'a', value '1.5'", naming=["1.5"]):
         encode(write, "a,y\n1,1\n1.5,2\n", {"a": {"dtype": "integer"}})
 
 
 def test_a_number_too_large_for_float32_is_named(write):
-    with refused(SourceError, "frames", at="table.csv:3, column 'a', value '1e39'", naming=["float32", "float64"]):
+    with refused(SourceError, "text-tables", at="table.csv:3, column 'a', value '1e39'", naming=["float32", "float64"]):
         encode(write, "a,y\n1,1\n1e39,2\n", {"a": {}}, dtype=np.float32)
 
 
@@ -132,7 +132,7 @@ def test_identifiers_and_splits_travel_beside_the_matrix(write):
 
 
 def test_a_negative_weight_is_refused(write):
-    with refused(SourceError, "frames", at="table.csv:3, column 'w', value '-1'", naming=["0"]):
+    with refused(SourceError, "text-tables", at="table.csv:3, column 'w', value '-1'", naming=["0"]):
         encode(write, "w,a,y\n1,2,3\n-1,2,3\n", {"w": {"role": "weight"}, "a": {}})
 
 
@@ -182,6 +182,7 @@ def test_what_is_no_date_is_named_with_its_line(write, bad):
     assert f"table.csv:3, column 'd', value '{bad}': expected a date like '%d/%m/%Y', found '{bad}'" in str(
         caught.value
     )
+    assert caught.value.topic == "text-tables"
 
 
 def test_every_day_of_four_years_parses_as_python_does():

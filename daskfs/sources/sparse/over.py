@@ -45,6 +45,10 @@ class OverSource(SparseSource, Generic[SourceT]):
         """Have the source return that waits for more rows."""
         self.source.leave_off()
 
+    def tell(self, notes: Sequence[str]) -> None:
+        """Add notes to those of the source."""
+        self.source.tell(notes)
+
     @property
     def kind(self) -> str:  # type: ignore[override]
         """That of the source."""
