@@ -155,7 +155,7 @@ def objective_path(history: DataFrame) -> Figure:
 
     text = (
         f"The objective fell from {digits(objective[0])} to {digits(objective[-1])} while {presented[-1]:,.0f} columns "
-        f"were presented; dashed lines end the {len(np.unique(epoch))} passes."
+        f"were presented; dashed lines end the {_passes(epoch)}."
     )
     return Figure("Objective as columns were presented", text, draw)
 
@@ -167,6 +167,7 @@ def passes(history: DataFrame) -> Figure:
     def draw(axes: Any) -> None:
         axes.set(xlabel="features in the model", ylabel="objective")
         axes.plot(features, objective, color=BLUE, marker=".", label="objective")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         gaps = _second(axes)
         gaps.plot(features, gap, color=RED, linestyle="--", marker="x", label="duality gap before the pass")
         gaps.set(ylabel="gap relative to the objective", ylim=(0.0, 1.05))
@@ -236,7 +237,7 @@ def learning_curve(history: DataFrame) -> Figure:
 
     text = (
         f"The mean loss of rows before they were learnt from went from {digits(loss[0])} to {digits(loss[-1])} over "
-        f"{rows[-1]:,.0f} rows in {len(np.unique(number))} passes."
+        f"{rows[-1]:,.0f} rows in {_passes(number)}."
     )
     return Figure("Progressive validation: mean loss of rows before training on them", text, draw)
 
@@ -393,7 +394,7 @@ def effects(found: Sequence[Effect], per: str, of: str = "the prediction") -> Fi
     text = (
         f"How much {of} changes where a feature grows by one {per}, the others being as they are"
         f"{', with 95 % intervals' if is_known.any() else ''}; {len(found)} features, the most important on top. "
-        f"Largest: {found[k].name} {digits(value[k])}{between}."
+        f"Largest: {digits(value[k])}{between}, of {found[k].name}."
     )
     return Figure("Effects", text, draw, len(found) - 6)
 
@@ -431,7 +432,8 @@ def scores(found: Sequence[Score], kind: str, threshold: float | None = None) ->
     line = "" if threshold is None else f"; the dashed line is at {digits(threshold)}"
     text = (
         f"The {len(found)} features with the greatest scores, {n_selected} of them selected (filled bars){line}. "
-        f"Greatest: {found[0].name} {digits(found[0].value)}; last shown: {found[-1].name} {digits(found[-1].value)}."
+        f"Greatest: {digits(found[0].value)}, of {found[0].name}; last shown: {digits(found[-1].value)}, of "
+        f"{found[-1].name}."
     )
     title = "Inclusion frequencies" if kind == "inclusion frequency" else "Scores"
     return Figure(title, text, draw, len(found) - 6)
@@ -490,6 +492,11 @@ def _sizes(axes: Any, sizes: Any) -> None:
     """Put a tick at each number of features; `keep_apart` leaves out what there is no room for."""
     axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
     axes.minorticks_off()
+
+
+def _passes(number: np.ndarray) -> str:
+    n_passes = len(np.unique(number))
+    return f"{n_passes} pass{'es' * (n_passes != 1)}"
 
 
 def _columns(history: DataFrame, *names: str) -> list[np.ndarray]:

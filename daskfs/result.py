@@ -614,8 +614,10 @@ class SelectionResult:
             ]
             return sorted((one for one in known if math.isfinite(one.value)), key=lambda one: -one.value)
         order, names = greatest_scores(self.scores, n_features), self.feature_names
-        named = [f"x{j}" for j in order] if names is None else [str(name) for name in names[order]]
-        chosen = set(self.table["index"]) if len(self.table) else set()
+        named = [] if names is None else [str(name) for name in names[order]]
+        chosen = dict(zip(self.table["index"], self.table["name"], strict=True)) if len(self.table) else {}
+        if names is None:  # the table knows those of what was selected
+            named = [str(chosen.get(j, f"x{j}")) for j in order.tolist()]
         values = np.asarray(self.scores[order], dtype=float).tolist()
         return [Score(name, value, j in chosen) for name, value, j in zip(named, values, order.tolist(), strict=True)]
 

@@ -40,7 +40,8 @@ def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
     told = "In brackets: the 95 % interval. " if any(_interval(r, m) for r in results.values() for m in metrics) else ""
     if len({result.store_digest for result in results.values()}) > 1:
         told += "These runs are of different data: their metrics are not comparable."
-    listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True)
+    seconds = range(len(head) - len(steps), len(head))
+    listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True, less=seconds)
     return section("Side by side", paragraph(told, "muted") if told else "", listed)
 
 

@@ -17,6 +17,8 @@ N_ROWS = 10_000
 N_OF_TABLE = 500
 """Lines of the further tables."""
 N_OF_CLASS = 20
+ANNOTATIONS = ("chromosome", "position", "effect_allele", "other_allele", "allele_frequency")
+"""Columns of a table that stay where there is little room: by them readers know a variant."""
 NUMBERS = (*TABLE_COLUMNS, "lower", "upper")
 """Columns of a table that may be NaN; others are empty where there is nothing."""
 
@@ -63,7 +65,9 @@ def selected(result: SelectionResult) -> Html:
         _row(column, of_column, head, more, has_effects, has_signs, has_intervals)
         for column, of_column in by_column.items()
     ]
-    less = [k for k, name in enumerate(head) if name in ("column", "direction") or k >= len(head) - len(more)]
+    first_more = len(head) - len(more)
+    less = [k for k, name in enumerate(head[:first_more]) if name in ("column", "direction")]
+    less += [first_more + k for k, name in enumerate(more) if name not in ANNOTATIONS]
     texts = {name.replace("_", " ") for name in more if result.table[name].dtype.kind not in "iufb"}
     numbers = [k for k in range(len(head)) if k != 1 and head[k] not in {"direction", *texts}]
     rest = len(result.table) - N_ROWS

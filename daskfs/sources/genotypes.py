@@ -381,7 +381,7 @@ class GenotypeSource(OfFiles, Source):
         kept = self._kept
         values = self._values(np.float32)
         labels = {name: self._samples[name].iloc[kept].to_numpy(dtype=object) for name in self.label_names}
-        return GenotypeMatrix(
+        found = GenotypeMatrix(
             self._sets,
             values,
             kept,
@@ -394,6 +394,8 @@ class GenotypeSource(OfFiles, Source):
             self.notes,
             self.annotations,
         )
+        found.target_names, found.description = tuple(self.target_names), str(self.place)
+        return found
 
     def matrix_of(self, values: np.ndarray) -> GenotypeMatrix:
         """Return all samples as a matrix of variants alone, without having read any.

@@ -33,7 +33,7 @@ from tests.genotype_files import write_plink
 
 N, P = 13, 7
 DERIVED = {"bad_column", "bad_value", "column_blocks", "row_blocks", "split", "take", "target", "weighted"}
-DERIVED |= {"row_groups", "to_dask_array", "weights_of_columns", "with_column_weights"}
+DERIVED |= {"row_groups", "to_dask_array", "weights_of_columns", "with_column_weights", "declared_groups"}
 CAPABILITIES = {name for name in vars(Matrix) if not name.startswith("_")} - DERIVED
 VIEWS = (RowView, Reweighted, WeighedColumns)
 
@@ -346,6 +346,16 @@ class Examination:
         expected = None if self.root.target_classes is None else [name for name in of_table for _ in range(n_of_each)]
         found = self.matrix.table_columns
         assert (None if found is None else found.tolist()) == expected
+
+    def rows_together(self):
+        labels = np.arange(1000) // 3
+        side = self.matrix.split(0.5, "random", 0, labels)[0] if len(self.known.X) > 6 else self.matrix
+        if side is self.matrix:
+            assert side.rows_together is None
+            return
+        assert side.rows_together is labels
+        assert side.weighted(None).take(np.arange(2)).rows_together is labels
+        np.testing.assert_array_equal(side.declared_groups, side.row_groups(labels))
 
     def encoder(self):
         assert self.matrix.encoder == self.root.encoder

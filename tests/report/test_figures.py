@@ -123,7 +123,7 @@ def test_effects_have_the_intervals_of_their_coefficients():
     assert [bar.get_width() for bar in axes.patches] == [4.0, 0.5]
     assert [segment[:, 0].tolist() for segment in error.get_segments()] == [[2.0, 5.0]]
     assert axes.get_xlabel() == "weight per standard deviation"
-    assert "Largest: x0 4 (2 to 5)." in result.figures()["effects"].text
+    assert "Largest: 4 (2 to 5), of x0." in result.figures()["effects"].text
     plt.close("all")
 
 

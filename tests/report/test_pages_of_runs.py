@@ -10,10 +10,11 @@ import pytest
 from daskfs import FGM, AsyncOnlineSubstitution, OnlineSubstitution, examine
 from daskfs.documents import dump_yaml, read_yaml
 from daskfs.errors import SchemaError
-from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.config import build_pipeline, load_pipeline
 from daskfs.pipeline.drafting import draft
 from daskfs.pipeline.run import run_pipeline
 from daskfs.report.html import render_report
+from tests.genotype_files import write_phenotypes, write_plink
 
 N_ROWS = 400
 
@@ -131,7 +132,64 @@ def test_a_python_fit_has_the_evidence_of_a_run(tmp_path):
     page = render_report("fit", {"fit": type(result).load(result.save(tmp_path))})
     assert [line[0] for line in cells_of(page, "Confusion matrix")] == ["no", "yes"]
     assert "Calibration" in page
+    assert dict(cells_of(page, "What was asked of which data"))["source"] == "arrays in memory"
     assert list(fitted.classes_) == ["no", "yes"], "the fit is as it was"
+
+
+def heads_of(page, name):
+    """The titles of a table's columns, each with the classes of its cell."""
+    found = re.search(rf'aria-label="{name}"><table[^>]*><thead><tr>(.*?)</tr>', page, flags=re.DOTALL)
+    return {html.unescape(re.sub("<[^>]*>", "", cell)): cell for cell in re.findall(r"<th.*?</th>", found[1])}
+
+
+def test_a_page_of_genotypes_knows_its_variants_target_and_files(tmp_path):
+    rng = np.random.default_rng(0)
+    dosages = rng.integers(0, 3, (200, 20))
+    write_plink(tmp_path / "cohort.bed", dosages)
+    write_phenotypes(tmp_path / "ph.txt", {"height": 2.0 * dosages[:, 3] - dosages[:, 7] + rng.normal(size=200)})
+    source = {"kind": "plink", "path": "cohort.bed", "phenotypes": "ph.txt", "target": "height"}
+    select = {"method": "online_substitution", "n_features_to_select": 3}
+    document = {"version": 1, "name": "cohort", "source": source, "store": "none", "select": select, "output": "run"}
+    page = run_pipeline(build_pipeline(document, "test", tmp_path)).report.read_text(encoding="utf-8")
+    asked = dict(cells_of(page, "What was asked of which data"))
+    assert (asked["target"], asked["source"]) == ("height", "cohort.bed")
+    heads = heads_of(page, "Selected features")
+    for name in ("chromosome", "position", "effect allele", "other allele", "allele frequency"):
+        assert "less" not in heads[name], "it is printed, too"
+    lines = {line[1]: dict(zip(heads, line, strict=True)) for line in cells_of(page, "Selected features")}
+    assert {"rs3", "rs7"} <= {*lines}
+    assert (lines["rs3"]["chromosome"], lines["rs3"]["position"]) == ("1", "3")
+    assert (lines["rs3"]["effect allele"], lines["rs3"]["other allele"]) == ("A", "G")
+    assert float(lines["rs3"]["allele frequency"]) == pytest.approx(dosages[:, 3].mean() / 2, abs=1e-3)
+    assert page.index("<h3>Effects</h3>") < page.index("<h2>How good it is")
+    assert "height per standard deviation" in page
+
+
+def test_a_page_of_a_stream_has_effects_errors_calibration_and_the_names_of_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 8)).round(3)
+    y = np.where(2.0 * X[:, 1] - X[:, 4] + rng.logistic(size=600) > 0, 1, -1)
+    rows = [f"{y[i]} " + " ".join(f"{40 + j}:{x}" for j, x in enumerate(row)) for i, row in enumerate(X)]
+    (tmp_path / "s.svm").write_text("\n".join(rows) + "\n")
+    select = {"method": "mission", "n_features_to_select": 2, "loss": "logistic"}
+    document = {
+        "version": 1,
+        "name": "stream",
+        "source": {"kind": "libsvm", "path": "s.svm"},
+        "store": "none",
+        "split": {"test": 0.25, "random_state": 0},
+        "select": select,
+        "output": "run",
+    }
+    page = run_pipeline(build_pipeline(document, "test", tmp_path)).report.read_text(encoding="utf-8")
+    for title in ("Effects", "Confusion matrix", "Calibration"):
+        assert f"<h3>{title}</h3>" in page
+    assert {line[1] for line in cells_of(page, "Selected features")} == {"41", "44"}
+    assert "baseline" in page
+    assert "x1" not in re.sub("<svg.*?</svg>", "", page, flags=re.DOTALL)
+    assert re.search(r"Greatest: [\d.]+, of 4[14]; last shown: [\d.]+, of 4[14]\.", page)
+    assert "in 1 pass." in page
+    assert dict(cells_of(page, "What was asked of which data"))["source"] == "s.svm"
 
 
 @pytest.mark.slow  # kernels of several classes
