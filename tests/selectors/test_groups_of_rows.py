@@ -14,6 +14,8 @@ from daskfs.model_selection.comparing import repeated_folds
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.planning import facts_of, plan_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.selectors.shared.run import Run
+from daskfs.selectors.shared.signal_beyond import signal_beyond
 from tests.refusals import refused
 
 N_FAMILIES, SIZE, P = 60, 5, 40
@@ -133,3 +135,10 @@ def test_a_plan_says_what_cuts_families_and_hands_groups_on(families):
     assert plan.groups_cut == ()
     page = (run_pipeline(build_pipeline(document, "test", families)).folder / "report.html").read_text()
     assert CUT.replace("'", "&#x27;") in page or CUT in page
+
+
+def test_what_other_columns_explain_beyond_is_judged_by_other_families(families):
+    train = in_whole_families(families)
+    columns = np.array([3])
+    found = [signal_beyond(Run(rows, "beyond"), columns, False, 0) for rows in (train, alone(train))]
+    assert found[0].beyond < 0.2 < found[1].beyond, "of relatives all columns say who they are"

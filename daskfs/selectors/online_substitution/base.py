@@ -94,7 +94,7 @@ class SubstitutionSelector(
     @property
     def is_nested(self) -> bool:
         """Whether what was exchanged can be removed again, column by column: see `_path_order`."""
-        is_plain = all(getattr(self, name, None) is None for name in ("always_include", "feature_groups"))
+        is_plain = not self.n_included and getattr(self, "feature_groups", None) is None
         return is_plain and getattr(self, "fit_intercept", True)
 
     def _path_order(self, run: Run) -> np.ndarray:

@@ -22,6 +22,7 @@ from statistics import NormalDist
 import numpy as np
 
 from daskfs.matrix.base import Matrix
+from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.refit_on_block import as_vector
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.stand_ins import Candidates
@@ -102,8 +103,11 @@ def signal_beyond(
     weight = np.ones(len(y)) if given is None else as_vector(given)
     X = np.asarray(some.read(slice(None), columns), dtype=np.float64)
     fold = rng.permutation(np.arange(len(y)) % N_FOLDS)
+    groups = some.declared_groups
+    if groups is not None and len(np.unique(groups)) >= N_FOLDS:
+        fold = folds_of_groups(groups, N_FOLDS) - 1
     alone, both = np.empty(targets.shape), np.empty(targets.shape)
-    for k in range(N_FOLDS):
+    for k in np.unique(fold):
         alone[fold == k], both[fold == k] = _predicted(X, gram, targets, weight, fold == k)
     spread = float((weight @ (targets - weight @ targets / weight.sum()) ** 2).sum()) / weight.sum()
     errors, errors_of_both = ((targets - one) ** 2 for one in (alone, both))
