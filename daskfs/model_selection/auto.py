@@ -222,6 +222,11 @@ class Auto(BaseSelector):
         if self.goal != "selection" and not self._compares:
             raise ConfigError("has no effect with a number of features", "goal", "leave one of them out")
 
+    @property
+    def groups_are_cut_by(self) -> str:
+        """What the method that was chosen cuts groups of rows by."""
+        return self.selector_.groups_are_cut_by if hasattr(self, "selector_") else ""
+
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         super()._settle_loss(kind, is_plan)
         self._n_classes = 0 if self.loss_ == "squared" else max(kind.n_classes, 1)

@@ -11,7 +11,7 @@ from daskfs.errors import Caution, SchemaError, SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import PathLike
 from daskfs.sources.genotype_matrix import Alleles
-from daskfs.sources.genotypes import DOSAGES, MISSING_CODE, GenotypeSource
+from daskfs.sources.genotypes import MISSING_CODE, GenotypeSource
 from daskfs.sources.phenotypes import read_covariates
 
 UNKNOWN = ("", "0", ".")
@@ -190,7 +190,7 @@ class AppliedGenotypes(Source):
         self._columns, self._places = wanted[is_there], found.places[is_there]
         counts_first = np.full(len(source.feature_names), source.counts_first)
         counts_first[self._places] ^= found.is_swapped[is_there]
-        values = np.array(DOSAGES, np.float32)[(~counts_first).astype(int)]
+        values = source.dosages(counts_first).astype(np.float32)
         is_filled = missing not in ("error", "drop")
         fills = self._means[self._columns] if missing == "mean" else 0.0 if isinstance(missing, str) else missing
         values[self._places, MISSING_CODE] = fills if is_filled else np.nan

@@ -314,16 +314,24 @@ class GenotypeSource(OfFiles, Source):
         is_kept = self._has_target
         return np.flatnonzero(is_kept & ~self.survey.has_missing if self._missing == "drop" else is_kept)
 
+    def dosages(self, counts_first: np.ndarray) -> np.ndarray:
+        """Return what each code stands for, int8 of shape (n_variants, 4), where the first allele is counted or not."""
+        found = np.array(DOSAGES, np.int8)[(~counts_first).astype(int)]
+        n_lacking = np.concatenate([np.full(one.n_variants, 2 - one.ploidy) for one in self._sets])  # of two copies
+        is_known = np.arange(4) != MISSING_CODE
+        return found - np.where(counts_first, 0, n_lacking)[:, None].astype(np.int8) * is_known
+
     def _values(self, dtype: np.dtype | type) -> np.ndarray:
         """Return what each code of each variant stands for, of shape (n_variants, 4)."""
-        counts, dosages = self.survey.counts, np.array(DOSAGES[not self.counts_first], np.int8)
+        counts = self.survey.counts
+        dosages = self.dosages(np.full(len(counts), self.counts_first))
         is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
         is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
         is_int8 = not (is_filled and not is_whole) and not self.n_covariates
-        values = np.tile(dosages.astype(np.int8 if is_int8 else dtype), (len(counts), 1))
+        values = dosages.astype(np.int8 if is_int8 else dtype)
         if is_filled and self._missing == "mean":
             n_known = len(self._samples) - counts[:, MISSING_CODE]
-            values[:, MISSING_CODE] = (counts @ dosages.astype(np.int64)) / n_known
+            values[:, MISSING_CODE] = (counts * dosages.astype(np.int64)).sum(axis=1) / n_known
         elif is_filled:
             values[:, MISSING_CODE] = self._fill
         return values

@@ -345,6 +345,35 @@ def test_variants_of_a_store_are_matched_by_alleles_and_flipped(genotypes):
         model.predict(store)
 
 
+def haploid(path, X, alleles):
+    """Samples of one copy, of which 1 is of the second allele."""
+    write_vcf_zarr(path, X)
+    root = zarr.open_group(str(path), mode="a")
+    del root["call_genotype"], root["variant_allele"]
+    root.create_array("call_genotype", data=X.T[:, :, None].astype(np.int8), chunks=(1000, 1000, 1))
+    root.create_array("variant_allele", data=np.array([alleles] * X.shape[1]))
+    return path
+
+
+def test_one_copy_of_swapped_alleles_is_flipped_within_one(tmp_path):
+    X, y = data()
+    X = np.minimum(X, 1)
+    haploid(tmp_path / "train.vcz", X, ["G", "A"])
+    write_phenotypes(tmp_path / "pheno.txt", {"score": y})
+    source = {"kind": "vcf_zarr", "path": "train.vcz", "phenotypes": "pheno.txt", "target": "score"}
+    run_of(tmp_path, source, SELECT)
+    model = daskfs.load(tmp_path / "run")
+    expected = model.predict(tmp_path / "train.vcz")
+    haploid(tmp_path / "new.vcz", 1 - X, ["A", "G"])
+    assert_close(model.predict(tmp_path / "new.vcz"), expected)
+    options = {"phenotypes": str(tmp_path / "pheno.txt"), "target": "score"}
+    store = daskfs.ingest(tmp_path / "new.vcz", tmp_path / "new.zarr", **options)
+    rows = store.source_rows if store.source_rows is not None else np.arange(N)
+    assert_close(model.predict(store), expected[rows])
+    store = daskfs.ingest(tmp_path / "new.vcz", tmp_path / "ref.zarr", allele="ref", **options)
+    assert set(np.unique(store.read(slice(None)))) == {0, 1}
+
+
 @pytest.mark.parametrize("missing", ["drop", "error"])
 def test_a_missing_dosage_is_what_it_was_in_the_run(missing, tmp_path):
     X, y = data()
