@@ -53,7 +53,7 @@ def test_alleles_beside_the_reference_are_counted(tmp_path, block_rows, ploidy, 
     X = read(VcfZarrSource(path, np.arange(N)), block_rows)
     assert X.dtype == np.int8
     np.testing.assert_array_equal(X, dosages)
-    np.testing.assert_array_equal(read(VcfZarrSource(path, np.arange(N), allele="ref"), block_rows), 2 - dosages)
+    np.testing.assert_array_equal(read(VcfZarrSource(path, np.arange(N), allele="ref"), block_rows), ploidy - dosages)
 
 
 def test_calls_that_lack_an_allele_are_missing_and_single_copies_are_not(tmp_path):
