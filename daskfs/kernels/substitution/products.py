@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
+from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 
@@ -259,22 +260,39 @@ def _measure(row, weight, centres, scales, mean, scale, square):  # type: ignore
     square[0] = 1.0 if scales else variance
 
 
-@inner_loop
+@kernel
 def _sums(row, weight, origin):  # type: ignore[no-untyped-def]
-    sums = 0.0
-    squares = 0.0
+    """Return Σ w, Σ w d and Σ w d² of d = x - origin; of a row without weights w is 1.
+
+    Each is summed in four lanes, a quarter of the row in each, that are written out: a compiler that may choose lanes
+    may also take the origin out of a sum, and does not do so alike in every kernel that this is compiled into.
+    """
+    q = row.shape[0] // 4
+    row0, row1, row2, row3 = row[:q], row[q : 2 * q], row[2 * q : 3 * q], row[3 * q : 4 * q]
+    sums0 = sums1 = sums2 = sums3 = squares0 = squares1 = squares2 = squares3 = 0.0
     if weight.shape[0] == 0:
-        for i in range(row.shape[0]):
-            d = np.float64(row[i]) - origin
-            sums += d
-            squares += d * d
-        return float(row.shape[0]), sums, squares
-    total = 0.0
-    for i in range(row.shape[0]):
+        for i in range(q):
+            d0, d1 = np.float64(row0[i]) - origin, np.float64(row1[i]) - origin
+            d2, d3 = np.float64(row2[i]) - origin, np.float64(row3[i]) - origin
+            sums0, sums1, sums2, sums3 = sums0 + d0, sums1 + d1, sums2 + d2, sums3 + d3
+            squares0, squares1 = squares0 + d0 * d0, squares1 + d1 * d1
+            squares2, squares3 = squares2 + d2 * d2, squares3 + d3 * d3
+        total = float(row.shape[0])
+    else:
+        weight0, weight1, weight2, weight3 = weight[:q], weight[q : 2 * q], weight[2 * q : 3 * q], weight[3 * q : 4 * q]
+        for i in range(q):
+            d0, d1 = np.float64(row0[i]) - origin, np.float64(row1[i]) - origin
+            d2, d3 = np.float64(row2[i]) - origin, np.float64(row3[i]) - origin
+            of_d0, of_d1, of_d2, of_d3 = weight0[i] * d0, weight1[i] * d1, weight2[i] * d2, weight3[i] * d3
+            sums0, sums1, sums2, sums3 = sums0 + of_d0, sums1 + of_d1, sums2 + of_d2, sums3 + of_d3
+            squares0, squares1 = squares0 + of_d0 * d0, squares1 + of_d1 * d1
+            squares2, squares3 = squares2 + of_d2 * d2, squares3 + of_d3 * d3
+        total = sum_of(weight)
+    sums, squares = (sums0 + sums1) + (sums2 + sums3), (squares0 + squares1) + (squares2 + squares3)
+    for i in range(4 * q, row.shape[0]):
         d = np.float64(row[i]) - origin
-        total += weight[i]
-        sums += weight[i] * d
-        squares += weight[i] * d * d
+        of_d = d if weight.shape[0] == 0 else weight[i] * d
+        sums, squares = sums + of_d, squares + of_d * d
     return total, sums, squares
 
 
