@@ -142,6 +142,10 @@ class Matrix(ABC):
         """
         return None
 
+    target_names: tuple[str, ...] = ()
+    """What the targets are called, where that is known."""
+    description: str = ""
+    """Where the data are, for reports; empty: in memory."""
     of_table: Any = None
     """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
 

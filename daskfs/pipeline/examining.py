@@ -336,15 +336,14 @@ def selector_classifies(selector: BaseSelector) -> bool:
 
 def _data_of(store: Matrix, split: str, classes: list[str] | None) -> DataRecord:
     source: Mapping[str, Any] = store.source if isinstance(store, FeatureStore) else {}
-    targets = getattr(store, "target_names", ())
-    described = source.get("description") or source.get("kind") or getattr(store, "description", "arrays in memory")
+    described = source.get("description") or source.get("kind") or store.description or "arrays in memory"
     (n_samples, n_features), of_store = store.shape, store.target_classes
     several = source.get("table_columns")
     n_columns = None if several is None else n_features - sum(stop - first - 1 for first, stop in several.values())
     known = store.column_statistics() if n_features <= MOST_FEATURES else None
     return DataRecord(
         source=without_folder(str(described)),
-        target=", ".join(targets),
+        target=", ".join(store.target_names),
         classes=classes if of_store is None else list(of_store),
         split=split,
         nbytes=n_samples * n_features * store.dtype.itemsize,

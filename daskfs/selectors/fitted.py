@@ -21,15 +21,9 @@ class Fitted:
     score_kind: ClassVar[str] = "coefficient"
     """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
     history_kind: ClassVar[str] = ""
-    cuts_groups: ClassVar[str] = ""
-    """Rows that the method draws without regard to those that belong together, in words: "bootstrap samples"."""
-
-    @property
-    def groups_are_cut_by(self) -> str:
-        """The same of this selector with its parameters; of one about another that of the other."""
-        return self.cuts_groups
-
     """What the result's history is of: a key of `daskfs.figures.HISTORIES`, or nothing that is drawn."""
+    cuts_groups: ClassVar[str] = ""
+    """What the method draws that does not keep groups of rows whole, in words: "bootstrap samples"."""
     loss: Any
     """A parameter of most, of the others the one loss that they have."""
     loss_: str
@@ -56,6 +50,11 @@ class Fitted:
     """Columns of the matrix of the fit."""
     _table_notes: Sequence[str] = ()
     """What a table's columns were taken for."""
+
+    @property
+    def groups_are_cut_by(self) -> str:
+        """`cuts_groups` of this selector with its parameters; of one about another, that of the other."""
+        return self.cuts_groups
 
     def _set_selection(
         self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0

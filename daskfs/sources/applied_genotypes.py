@@ -97,7 +97,7 @@ def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
             told = f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}"
             notes.append(Caution(told))
     if n_swapped := int(found.is_swapped.sum()):
-        notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: dosages are 2 - d")
+        notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: their dosages are flipped")
     return notes
 
 

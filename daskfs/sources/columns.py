@@ -29,7 +29,7 @@ class BadValue(Exception):
 
 
 _LISTED = 8
-"""Levels that nobody had seen, of which rows are counted one by one."""
+"""Levels that the fit did not have, at most, whose rows are counted for each."""
 
 
 def counted_levels(known: Mapping[str, int], rows: Mapping[str, int]) -> dict[str, int]:

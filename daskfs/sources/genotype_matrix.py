@@ -135,10 +135,6 @@ class GenotypeMatrix(Matrix):
     whoever reads it elsewhere must see the files there.
     """
 
-    target_names: tuple[str, ...] = ()
-    description: str = ""
-    """Where the genotypes are."""
-
     def __init__(
         self,
         sets: Sequence[Genotypes],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from daskfs import FGM, Knockoffs, OnlineSubstitution, SelectionCV, SplitInference, StabilitySelection
+from daskfs import FGM, Knockoffs, Mission, OnlineSubstitution, SelectionCV, SplitInference, StabilitySelection
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError, SelectionWarning
@@ -76,6 +76,17 @@ def test_the_given_ridge_of_online_substitution_leaves_them_free():
     expected, intercept = ridge_fit(X[:, columns], y, 0.5, np.isin(columns, ALWAYS))
     assert_close(found.coef_[columns], expected)
     assert_close(found.intercept_, intercept)
+
+
+def test_the_exact_refit_of_mission_leaves_them_free():
+    X, y = data(n=400)
+    found = Mission(6, always_include=ALWAYS, refit="exact", random_state=0).fit(X, y)
+    columns = np.sort(found.selected_)
+    gradient = X[:, columns].T @ (y - X @ found.coef_ - found.intercept_)
+    scale = np.abs(X[:, columns].T @ (y - y.mean())).max()
+    is_free = np.isin(columns, ALWAYS)
+    assert np.abs(gradient[is_free]).max() < 1e-9 * scale
+    assert np.abs(gradient[~is_free]).max() > 1e-7 * scale  # the ridge of the others
 
 
 def test_classes_that_a_free_column_separates_have_bounded_coefficients():

@@ -440,7 +440,9 @@ class Passes:
     def _refit_exactly(self) -> Refit:
         """Return the minimum of the loss; with several classes, of each against the rest."""
         run, columns = self._with_class_weights(), self.state.keys.astype(np.int64)
-        fits = [refit_selected(run, columns, MeanLoss(self.sgd.shape.loss, positive)) for positive in self._positives]
+        free = np.isin(columns, np.array(self.sgd.shape.always, dtype=np.int64))
+        losses = [MeanLoss(self.sgd.shape.loss, positive) for positive in self._positives]
+        fits = [refit_selected(run, columns, one, free=free) for one in losses]
         notes = []
         if any(fit.is_separable for fit in fits):
             notes.append(SEPARATED)

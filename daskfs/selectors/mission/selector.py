@@ -164,8 +164,8 @@ class Mission(LearnsFromStreams, PredictsSources):
     always_include : array of int or str, optional
         Columns, by number or name, that are selected whatever else: their weights are exact from the first row on, and
         never in the sketch, and the others are chosen by what they add. They count among `n_features_to_select`. The
-        refit has the same small ridge for them as for the others. Not with the paper's variant or `per_class`, which
-        rank all features, and not where features are 64-bit ids.
+        refit has no penalty on them. Not with the paper's variant or `per_class`, which rank all features, and not
+        where features are 64-bit ids.
     random_state : int, RandomState or None
         Seed of the sketch's hash, of the order of rows in memory and of later passes.
 
