@@ -443,6 +443,16 @@ class _View(Matrix):
         """Say which rows belong together: see `Matrix.row_groups`."""
         self._rows_together = groups
 
+    @property
+    def target_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of the base."""
+        return self._matrix.target_names
+
+    @property
+    def description(self) -> str:  # type: ignore[override]
+        """That of the base."""
+        return self._matrix.description
+
     def _located(self, rows: Rows) -> Rows:
         return rows
 

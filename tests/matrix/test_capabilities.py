@@ -230,6 +230,13 @@ class Examination:
         for row in range(len(self.known.X)):
             assert self.matrix.source_row(row) == self.known.source[row]
 
+    def target_names(self):
+        assert self.matrix.target_names == self.root.target_names
+        assert self.root.target_names or not isinstance(self.root, FeatureStore)
+
+    def description(self):
+        assert self.matrix.description == self.root.description
+
     def labels(self):
         if self.known.labels is None:
             with pytest.raises(ConfigError, match="no column 'fold'"):
