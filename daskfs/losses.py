@@ -20,6 +20,35 @@ from daskfs.errors import ConfigError, did_you_mean
 SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE, HINGE, MULTINOMIAL = range(8)
 
 
+class Facts(NamedTuple):
+    """What kernels know of a loss; the meaning of each is that of `Loss`."""
+
+    code: int
+    is_quadratic: bool
+    knows_dispersion: bool
+    can_separate: bool
+    hessian_floor: float
+
+
+def log_odds(mean: float) -> float:
+    """Return log(p / (1 - p)) of a share p = (1 + mean) / 2, for a mean of labels -1 and +1; infinite at -1 and +1.
+
+    Examples
+    --------
+    >>> round(log_odds(0.5), 4)
+    1.0986
+    """
+    return math.log1p(mean) - math.log1p(-mean) if abs(mean) < 1.0 else math.copysign(math.inf, mean)
+
+
+def _logarithm(mean: float) -> float:
+    return math.log(mean) if mean > 0.0 else -math.inf
+
+
+def _as_it_is(mean: float) -> float:
+    return mean
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A loss, and what is true of it."""
@@ -34,14 +63,32 @@ class Loss:
     """Largest second derivative in z; infinite where there is none, or where the first derivative jumps."""
     has_bounded_derivative: bool = False
     """Whether the derivative is bounded, so that a single outlier has bounded influence."""
+    is_quadratic: bool = False
+    """Whether it is a quadratic function of z: sums over the rows at one point say all."""
     is_likelihood: bool = False
     """Whether it is a log-likelihood, as information criteria require."""
+    knows_dispersion: bool = False
+    """Whether the likelihood fixes the dispersion at 1, as that of counts and labels does. Else it is estimated."""
+    can_separate: bool = False
+    """Whether there are rows on which no finite coefficients are best: separable classes, counts of 0."""
+    least_is_zero: bool = True
+    """Whether the best prediction of any target costs nothing."""
     has_probabilities: bool = False
     """Whether `predict_proba` is defined."""
     has_formula_of_many_rows: bool = True
     """Whether `daskfs.kernels.losses` knows it: its refit is a minimum over all rows."""
     has_formula_of_a_row: bool = False
-    """Whether `daskfs.kernels.losses.row_value` (several classes: `daskfs.kernels.sketch.classes`) knows it."""
+    """Whether `daskfs.kernels.losses.row_value` (several classes: `loss_and_derivatives`) knows it."""
+    null_intercept: Callable[[float], float] = _as_it_is
+    """The best prediction without features, from the target's mean. Labels are -1 and +1, of several classes for each
+    against the rest; of a hinge loss it is a step towards the likelier class. The Huber loss has its own estimate of
+    the location in the mean's place."""
+    threshold: Literal["", "noise", "spread"] = ""
+    """Whether it has a threshold t, and what the default is in proportion to: the noise or the target's spread."""
+    hessian_floor: float = 1e-30
+    """Least second derivative that a Hessian is made with, where the loss has no curvature."""
+    conjugate: Literal["", "quadratic", "entropy"] = ""
+    """The kind of convex conjugate, where the dual problem is used."""
     ridge: float = 0.0
     """In parts of `curvature_bound`, where a method needs one and none is given: where classes are linearly separable,
     or errors cost nothing, derivatives and curvatures would vanish."""
@@ -59,6 +106,16 @@ class Loss:
     def is_two_class(self) -> bool:
         """Whether y is one of two labels, the prediction's sign saying which."""
         return self.target == "two classes"
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether each class has a prediction of its own."""
+        return self.target == "classes"
+
+    @property
+    def facts(self) -> Facts:
+        """What kernels know of it."""
+        return Facts(self.code, self.is_quadratic, self.knows_dispersion, self.can_separate, self.hessian_floor)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -79,35 +136,41 @@ LOSSES: dict[str, Loss] = {
     loss.name: loss
     for loss in (
         Loss(
-            "squared", SQUARED, "½ (z - y)²", "number", curvature_bound=1.0, is_likelihood=True,
-            has_formula_of_a_row=True, learning_rate=0.5, longest_step=1.0,
+            "squared", SQUARED, "½ (z - y)²", "number", curvature_bound=1.0, is_quadratic=True,
+            is_likelihood=True, has_formula_of_a_row=True, conjugate="quadratic", learning_rate=0.5, longest_step=1.0,
         ),
         Loss(
             "logistic", LOGISTIC, "log(1 + exp(-y z))", "two classes", curvature_bound=0.25,
-            has_bounded_derivative=True, is_likelihood=True, has_probabilities=True, has_formula_of_a_row=True,
+            has_bounded_derivative=True, is_likelihood=True, knows_dispersion=True, can_separate=True,
+            has_probabilities=True, has_formula_of_a_row=True, null_intercept=log_odds, conjugate="entropy",
             ridge=0.03, learning_rate=4.0, longest_step=8.0,
         ),
-        Loss("poisson", POISSON, "exp(z) - y z", "count", is_likelihood=True),
+        Loss(
+            "poisson", POISSON, "exp(z) - y z", "count", is_likelihood=True, knows_dispersion=True, can_separate=True,
+            least_is_zero=False, null_intercept=_logarithm,
+        ),
         Loss(
             "huber", HUBER, "½ (z - y)², beyond the threshold t: t |z - y| - ½ t²", "number", curvature_bound=1.0,
-            has_bounded_derivative=True, is_likelihood=True,
+            has_bounded_derivative=True, is_likelihood=True, threshold="noise", hessian_floor=0.05,
         ),
         Loss(
             "multinomial", MULTINOMIAL, "log Σ_c exp(z_c) - z_y", "classes", curvature_bound=0.5,
-            has_bounded_derivative=True, is_likelihood=True, has_probabilities=True, has_formula_of_many_rows=False,
-            has_formula_of_a_row=True, learning_rate=4.0, longest_step=8.0,
+            has_bounded_derivative=True, is_likelihood=True, knows_dispersion=True, can_separate=True,
+            has_probabilities=True, has_formula_of_many_rows=False, has_formula_of_a_row=True,
+            null_intercept=log_odds, learning_rate=4.0, longest_step=8.0,
         ),
         Loss(
             "squared_hinge", SQUARED_HINGE, "½ max(0, 1 - y z)²", "two classes", curvature_bound=1.0,
-            has_formula_of_a_row=True, ridge=0.03, learning_rate=1.0, longest_step=2.0,
+            can_separate=True, has_formula_of_a_row=True, conjugate="quadratic", ridge=0.03, learning_rate=1.0,
+            longest_step=2.0,
         ),
         Loss(
-            "hinge", HINGE, "max(0, 1 - y z)", "two classes", has_bounded_derivative=True,
+            "hinge", HINGE, "max(0, 1 - y z)", "two classes", has_bounded_derivative=True, can_separate=True,
             has_formula_of_many_rows=False, has_formula_of_a_row=True, learning_rate=2.0, longest_step=8.0,
         ),
         Loss(
             "epsilon_insensitive", EPSILON_INSENSITIVE, "½ max(0, |z - y| - t)²", "number", curvature_bound=1.0,
-            ridge=0.001,
+            threshold="spread", ridge=0.001,
         ),
     )
 }  # fmt: skip
@@ -142,12 +205,13 @@ class Requirement(NamedTuple):
 
 LIKELIHOOD = Requirement(lambda loss: loss.is_likelihood, "it has no likelihood, on which the criteria stand")
 BOUNDED_CURVATURE = Requirement(lambda loss: math.isfinite(loss.curvature_bound), "its curvature is unbounded")
-ONE_PREDICTION = Requirement(lambda loss: loss.target != "classes", "each of its classes has a prediction of its own")
+ONE_PREDICTION = Requirement(lambda loss: not loss.has_classes, "each of its classes has a prediction of its own")
 TWO_CLASSES = Requirement(lambda loss: loss.is_two_class, "it is not a loss of two classes")
 NUMBERS = Requirement(lambda loss: not loss.is_classifier, "it is a loss of classes")
 ROW_BY_ROW = Requirement(
     lambda loss: loss.has_formula_of_a_row, "its gradient is not known row by row (daskfs.kernels.losses.row_value)"
 )
+DUAL = Requirement(lambda loss: bool(loss.conjugate), "the dual problem is not known for it")
 AT_ONCE = Requirement(lambda loss: loss.has_formula_of_many_rows, "it has no minimum over all rows that could be found")
 
 
@@ -171,6 +235,17 @@ def find_loss(name: str) -> Loss:
             "choose one of them",
         )
     return LOSSES[name]
+
+
+def loss_of_two(name: str) -> str:
+    """Return the loss, or what it is of two classes, where each class had a prediction of its own.
+
+    Examples
+    --------
+    >>> loss_of_two("multinomial"), loss_of_two("hinge")
+    ('logistic', 'hinge')
+    """
+    return "logistic" if find_loss(name).has_classes else name
 
 
 def losses_with(requires: Sequence[Requirement], among: Collection[str] | None = None) -> tuple[str, ...]:
@@ -267,7 +342,7 @@ def loss_for(
     found = f"the target has {kind.n_classes} classes"
     if kind.n_whole:
         found = f"the target takes {kind.n_whole} whole values, which look like classes"
-    remedy = "use message, online_substitution, mission or fgm, which take several classes"
+    remedy = "use message, online_substitution, async_online_substitution, mission or fgm, which take several classes"
     if not kind.is_declared:
         remedy = f"set loss={numbers[0]!r} if they are numbers, else {remedy}"
     takes = " or ".join(["numbers"] * bool(numbers) + ["two classes"] * bool(pairs))

@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from daskfs.kernels.jit import elementwise, kernel
-from daskfs.losses import EPSILON_INSENSITIVE, HINGE, HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
+from daskfs.losses import EPSILON_INSENSITIVE, HINGE, LOGISTIC, MULTINOMIAL, POISSON, SQUARED, SQUARED_HINGE, Loss
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
 SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
@@ -48,10 +48,11 @@ def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
     return HUBER_EFFICIENCY * scale
 
 
-def threshold_of(code: int, threshold: float | None, y: np.ndarray, weight: np.ndarray) -> float:
+def threshold_of(loss: Loss, threshold: float | None, y: np.ndarray, weight: np.ndarray | None) -> float:
     """Return a threshold that was given, or else Huber's default; 0 for the losses that have none."""
     if threshold is None:
-        return default_threshold(y, weight) if code == HUBER else 0.0
+        weight = np.ones(len(y)) if weight is None else weight
+        return default_threshold(y, weight) if loss.threshold == "noise" else 0.0
     return float(threshold)
 
 
@@ -67,6 +68,46 @@ def saturated_values(loss: int, y: np.ndarray) -> np.ndarray:
     if loss != POISSON:
         return np.zeros(len(y))
     return np.where(y > 0.0, y - y * np.log(np.where(y > 0.0, y, 1.0)), 0.0)
+
+
+def start_of_intercept(loss: int, y: np.ndarray, share: np.ndarray) -> tuple[float, float]:
+    """Return a prediction near the best one that is the same for all rows, and the unit of its noise."""
+    mean = float(share @ y)
+    if loss == LOGISTIC:
+        return 0.0, 1.0
+    if loss == POISSON:
+        return (math.log(mean), math.sqrt(mean)) if mean > 0.0 else (0.0, 1.0)
+    deviation = math.sqrt(float(share @ (y - mean) ** 2))
+    return (mean if loss == SQUARED else weighted_median(y, share)), deviation
+
+
+def one_sided_intercept(loss: int, y: np.ndarray, total: float) -> float | None:
+    """Return None where an intercept has a finite fit: not all rows are of one class, or some count is above 0.
+
+    Else what it is as if half a row said the contrary; `total` is the sum of the rows' weights.
+    """
+    if loss == LOGISTIC and abs(y.sum()) == len(y):
+        return math.log(2.0 * total + 1.0) * float(y[0])
+    return -math.log(2.0 * total) if loss == POISSON and not y.any() else None
+
+
+@kernel
+def endless_way(loss, y):  # type: ignore[no-untyped-def]
+    """Return the way in z, -1 or 1, that the loss of a row falls without end, and 0 where it has a minimum."""
+    if loss == LOGISTIC:
+        return y
+    return -1.0 if loss == POISSON and y == 0.0 else 0.0
+
+
+@kernel
+def is_separated(loss, y, share, z):  # type: ignore[no-untyped-def]
+    """Whether every row of some weight stands on its right side, which proves that no finite logistic fit exists."""
+    if loss != LOGISTIC:
+        return False
+    n_right = 0
+    for i in range(z.shape[0]):
+        n_right += y[i] * z[i] > 0.0 or share[i] == 0.0
+    return n_right == z.shape[0]
 
 
 @kernel
@@ -281,3 +322,34 @@ def row_value(loss, z, y):  # type: ignore[no-untyped-def]
         return 0.5 * (z - y) * (z - y)
     slack = max(1.0 - y * z, 0.0)
     return slack if loss == HINGE else 0.5 * slack * slack
+
+
+@kernel
+def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untyped-def]
+    """Return the loss of one row of several classes and write its derivatives in z.
+
+    Parameters
+    ----------
+    loss : int
+        MULTINOMIAL, or the code of a loss of one row for the sum over the classes, one against the rest.
+    z, derivatives : ndarray of shape (n_classes,), float64
+    label : float
+        The class's number.
+    """
+    right = int(label)
+    if loss != MULTINOMIAL:
+        value = 0.0
+        for c in range(z.shape[0]):
+            sign = 1.0 if c == right else -1.0
+            value += row_value(loss, z[c], sign)
+            derivatives[c] = row_derivative(loss, z[c], sign)
+        return value
+    top = z.max()
+    total = 0.0
+    for c in range(z.shape[0]):
+        derivatives[c] = math.exp(z[c] - top)
+        total += derivatives[c]
+    for c in range(z.shape[0]):
+        derivatives[c] = np.divide(derivatives[c], total)
+    derivatives[right] -= 1.0
+    return math.log(total) + top - z[right]

@@ -229,7 +229,7 @@ class Auto(BaseSelector):
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
         super()._settle_loss(kind, is_plan)
-        self._n_classes = 0 if self.loss_ == "squared" else max(kind.n_classes, 1)
+        self._n_classes = max(kind.n_classes, 1) if self._loss.is_classifier else 0
 
     def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
         """Return the selector of a method, not fitted, whose loss is settled."""

@@ -28,7 +28,7 @@ from daskfs.kernels.glm.minimise import descend
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, padded
 from daskfs.kernels.linear.knockoffs import add_product, add_sums
 from daskfs.kernels.losses import default_threshold, weighted_median
-from daskfs.losses import HUBER, POISSON, find_loss
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import as_slice
 from daskfs.model_selection.knockoff_columns import KnockoffMatrix
@@ -295,9 +295,9 @@ def responses_of(y: np.ndarray, weight: np.ndarray | None, loss: str) -> np.ndar
         found = np.column_stack([y == label for label in (classes[1:] if len(classes) == 2 else classes)]).astype(float)
     else:
         found = y.astype(np.float64)[:, None]
-        if kind.code == POISSON:
+        if kind.target == "count":
             found = np.sqrt(found)
-        elif kind.code == HUBER:
+        elif kind.threshold == "noise":
             middle, reach = weighted_median(found[:, 0], weight), 2.0 * default_threshold(found[:, 0], weight)
             found = np.clip(found, middle - reach, middle + reach)
     found = found - np.average(found, axis=0, weights=weight)

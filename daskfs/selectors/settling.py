@@ -30,6 +30,11 @@ class SettlesLoss(Fitted, Parameters):
         names = choice.by_default if name == AUTO and choice is not None else (name,)
         return [LOSSES[one] for one in names if one in LOSSES]
 
+    @property
+    def _loss(self) -> Loss:
+        """The loss that is fitted, once it is settled."""
+        return LOSSES[self.loss_]
+
     def _check_loss(self, loss: Loss) -> None:
         """Refuse other parameters with this loss; of ``loss="auto"`` asked once the target is known."""
 
@@ -41,8 +46,8 @@ class SettlesLoss(Fitted, Parameters):
         self.loss_ = parameter.of(type(self).__name__, self.loss, kind)
         if self.loss != AUTO:
             return
-        self._check_loss(LOSSES[self.loss_])
-        is_classifier = LOSSES[self.loss_].is_classifier
+        self._check_loss(self._loss)
+        is_classifier = self._loss.is_classifier
         others = [name for name in parameter.names if LOSSES[name].is_classifier != is_classifier]
         if kind.n_whole and others and is_classifier == (kind.n_classes > 0):
             self._loss_note = doubt(kind, self.loss_, others)

@@ -20,6 +20,7 @@ from daskfs.baselines.columns.orthogonal_matching_pursuit import OrthogonalMatch
 from daskfs.baselines.columns.proj_gd import ProjGD
 from daskfs.baselines.columns.streams import Grafting, OnlineL0, OnlineL1, _Model
 from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
+from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.store.tile_reader import TileReader
@@ -311,7 +312,7 @@ def test_alpha_investing_tests_classes_by_raos_score(Z, targets):
     from daskfs.kernels.glm.newton import Problem
 
     y = np.where(targets["logistic"] == "yes", 1.0, -1.0)
-    model = _Model(Problem(1, 0.0, y, np.full(400, 1 / 400)), 3, 400.0, 0.0)
+    model = _Model(Problem(find_loss("logistic").facts, 0.0, y, np.full(400, 1 / 400)), 3, 400.0, 0.0)
     for j in (3, 70):
         model._join(Z[:, j].copy())
     p = score_test(model.problem, Z[:, 20].copy(), model.tested, 2, 400.0)

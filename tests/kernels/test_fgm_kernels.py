@@ -84,8 +84,9 @@ def gap_of(groups, rows, coef, shift):
     spans = [slice(a, b) for a, b in pairwise(groups.bounds)]
     norms = np.array([np.linalg.norm(coef[span]) for span in spans])
     squares = np.array([(products[groups.members[span]] ** 2).sum() for span in spans])
+    conjugate = next(loss.conjugate for loss in map(find_loss, LOSSES) if loss.code == rows.loss)
     objective = 0.5 * norms.sum() ** 2 + loss
-    return (objective - lower_bound(rows, v, squares.max())) / objective, v, norms, squares
+    return (objective - lower_bound(rows, v, squares.max(), conjugate)) / objective, v, norms, squares
 
 
 LOSSES = ["squared_hinge", "logistic", "squared"]

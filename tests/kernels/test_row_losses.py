@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from daskfs.kernels import losses
-from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.sketch.classes import loss_and_derivatives
+from daskfs.kernels.losses import loss_and_derivatives, row_derivative, row_value
 from daskfs.losses import HINGE, LOSSES, MULTINOMIAL, ONE_PREDICTION, ROW_BY_ROW, losses_with
 
 OF_A_ROW = losses_with([ROW_BY_ROW, ONE_PREDICTION])

@@ -11,7 +11,7 @@ import pytest
 from daskfs import AsyncOnlineSubstitution, OnlineSubstitution
 from daskfs.errors import ConfigError
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.losses import LOGISTIC, TargetKind
+from daskfs.losses import TargetKind
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os import run as asy_os_run
 from daskfs.selectors.asy_os.node import NO_COLUMNS, Reply, Share
@@ -183,7 +183,7 @@ def made_worker(n_classes, n_samples=300, n_features=60, capacity=6, seed=0):
     X, labels, _ = planted(seed, n_classes, n_samples=n_samples, n_features=n_features)
     matrix, how = ArrayMatrix(X, np.zeros(n_samples)), ColumnSettings(True, True, False)
     y = np.where(labels == LABELS[:n_classes, None], 1.0, -1.0)
-    objective = SharedObjective(LOGISTIC, y, NO_WEIGHT, ridge=RIDGE, fits_intercept=True)
+    objective = SharedObjective("logistic", y, NO_WEIGHT, ridge=RIDGE, fits_intercept=True)
     settings = WorkerSettings(objective, Rule(ridge=RIDGE), how, np.dtype(np.float64))
     worker = SubstitutionWorker(settings, capacity)
     worker.take_back(matrix, Share(0, NO_COLUMNS, objective.no_coef))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.losses import LOGISTIC, SQUARED
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import (
@@ -48,8 +47,8 @@ def fitted(columns, others, target=Y):
     return 0.3 * np.linalg.lstsq(chosen, (target - others).T, rcond=None)[0]
 
 
-def make_node(loss=SQUARED, checks=True, n_ahead=1, n_epochs=N_EPOCHS, n_classes=1):
-    y = Y if loss == SQUARED else np.where(Y > 0, 1.0, -1.0)
+def make_node(loss="squared", checks=True, n_ahead=1, n_epochs=N_EPOCHS, n_classes=1):
+    y = Y if loss == "squared" else np.where(Y > 0, 1.0, -1.0)
     if n_classes > 1:
         y = np.where(OF_CLASSES.max(axis=0) == OF_CLASSES, 1.0, -1.0)
     objective = SharedObjective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
@@ -73,7 +72,7 @@ class MessagesAtRandom(RuleBasedStateMachine):
     """Workers that push what they like, over lines that repeat, lose and delay."""
 
     @initialize(
-        loss=st.sampled_from([(SQUARED, 1), (LOGISTIC, 1), (LOGISTIC, 3)]),
+        loss=st.sampled_from([("squared", 1), ("logistic", 1), ("logistic", 3)]),
         checks=st.booleans(),
         n_ahead=st.integers(1, 2),
         is_later=st.booleans(),
@@ -342,7 +341,7 @@ def test_improper_shares_are_refused(columns, fault):
 
 
 def test_who_holds_a_column_that_is_always_included_cannot_give_it_up():
-    objective = SharedObjective(SQUARED, Y, NO_WEIGHT, ridge=0.01)
+    objective = SharedObjective("squared", Y, NO_WEIGHT, ridge=0.01)
     leases = ColumnLeases(N_FEATURES, UNIT, N_EPOCHS)
     node = CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, always=(20,))
     shares = (Share(0, np.array([20]), np.array([0.5])), *(Share(t, NO_COLUMNS, np.zeros(0)) for t in (1, 2)))
@@ -358,7 +357,7 @@ def test_who_holds_a_column_that_is_always_included_cannot_give_it_up():
 
 @pytest.mark.parametrize("shape", [(1,), (1, 2), (2, 3)])
 def test_coefficients_of_another_number_of_classes_are_refused(shape):
-    node = make_node(LOGISTIC, n_classes=3)
+    node = make_node("logistic", n_classes=3)
     told = node.register(0, N_FEATURES)
     push = proposed(0, [1], np.zeros(shape), np.ones((3, N_SAMPLES)), told.reply.version)
     assert node.step(told.sequence + 1, push).verdict == "refused"
@@ -366,9 +365,9 @@ def test_coefficients_of_another_number_of_classes_are_refused(shape):
 
 
 def test_the_objective_of_several_classes_is_the_sum_of_theirs():
-    node, prediction = make_node(LOGISTIC, n_classes=3), np.random.default_rng(2).standard_normal((3, N_SAMPLES))
+    node, prediction = make_node("logistic", n_classes=3), np.random.default_rng(2).standard_normal((3, N_SAMPLES))
     several, coef = node._objective, np.random.default_rng(3).standard_normal((4, 3))
-    alone = [SharedObjective(LOGISTIC, y, NO_WEIGHT, ridge=0.01, fits_intercept=True) for y in several.y]
+    alone = [SharedObjective("logistic", y, NO_WEIGHT, ridge=0.01, fits_intercept=True) for y in several.y]
     penalties = [one.penalty(own) for one, own in zip(alone, coef.T, strict=True)]
     values = [one.value(*own) for one, own in zip(alone, zip(prediction, penalties, strict=True), strict=True)]
     assert several.value(prediction, several.penalty(coef)) == pytest.approx(sum(values), rel=1e-12)

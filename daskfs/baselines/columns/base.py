@@ -21,7 +21,7 @@ from daskfs.baselines.standard_columns import (
     pieces_of_tiles,
 )
 from daskfs.kernels.glm.newton import Problem
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, Loss, find_loss
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE
 from daskfs.parameters import CountOrCV, LossOf, n_to_select
 from daskfs.selectors.base import SEPARATED, BaseSelector
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
@@ -153,10 +153,6 @@ class ColumnBaseline(BaseSelector):
             return max(1, min(MOST_BY_DEFAULT, n_features // 2))
         return self.n_features_to_select
 
-    @property
-    def _loss(self) -> Loss:
-        return find_loss(self.loss_)
-
     def _fit(self, run: Run) -> None:
         n_features = int(run.matrix.shape[1])
         n_select = n_to_select(self._n_select(n_features), n_features, MOST_BY_DEFAULT)
@@ -172,7 +168,7 @@ class ColumnBaseline(BaseSelector):
                 progress = None if run.is_part else run.progress
                 told = Run(rows, self.method, progress=progress)  # pass by pass; their time is that of one step
                 columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
-                problem = Problem(self._loss.code, 0.0, y, weight / columns.total_weight)
+                problem = Problem(self._loss.facts, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)
                 table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))
                 chosen = Selection(features, table, tuple(notes), columns.n_passes)

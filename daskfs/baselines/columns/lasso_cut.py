@@ -27,7 +27,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
-from daskfs.baselines.liblinear import l1_model
+from daskfs.baselines.liblinear import NAMED, l1_model
 from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.glm.newton import Problem
 from daskfs.selectors.inputs import seed_of
@@ -77,7 +77,7 @@ class LassoCut(ColumnBaseline):
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         values = n_samples * n_features
         path = 8 * n_features * 3 * n_select + 16 * n_samples * n_select
-        return 16 * values + path if self.loss_ == "squared" else 40 * values
+        return 16 * values + path if self._loss.is_quadratic else 40 * values
 
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
         return 1, "all columns in memory"
@@ -107,7 +107,7 @@ class LassoCut(ColumnBaseline):
 
     def _trials(self, X: np.ndarray, problem: Problem, n_select: int) -> list[tuple[float, np.ndarray]]:
         """Return penalties and coefficients, in order, up to the first that keeps enough columns."""
-        if self.loss_ != "squared":
+        if not self._loss.is_quadratic:
             return _up_to(_liblinear(X, problem, self.loss_, seed_of(self.random_state)), n_select)
         y = problem.y - problem.share @ problem.y
         root = np.sqrt(problem.share * len(y))
@@ -160,10 +160,10 @@ def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> 
 
     X = np.ascontiguousarray(X)
     weight = problem.share * len(problem.y)
-    factor, name = (2.0, loss) if loss == "squared_hinge" else (1.0, "log")
-    C = float(l1_min_c(X, problem.y, loss=name, fit_intercept=True))
+    named = NAMED[loss]
+    C = float(l1_min_c(X, problem.y, loss=named.of_bound, fit_intercept=True))
     for _ in range(MAX_TRIALS):
         C *= GROWTH
         model = l1_model(loss, C, tol=1e-3, max_iter=1000, random_state=seed)
         fitted = interrupts.call_aside(model.fit, X, problem.y, sample_weight=weight)
-        yield 1.0 / (factor * C * len(problem.y)), fitted.coef_[0].copy()
+        yield 1.0 / (named.factor * C * len(problem.y)), fitted.coef_[0].copy()

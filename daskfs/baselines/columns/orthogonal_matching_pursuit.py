@@ -30,7 +30,6 @@ from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.baselines.online_descent import predict, products, refresh
 from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
-from daskfs.losses import SQUARED
 from daskfs.parameters import Count, NotNegative
 
 EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
@@ -141,7 +140,7 @@ class _Growing:
     def refit(self, at: Predictions) -> None:
         """Fit the columns and bring predictions and residuals up to date."""
         n = self.n
-        if self.problem.loss == SQUARED and self.ridge == 0.0:
+        if self.problem.loss.is_quadratic and self.ridge == 0.0:
             solve_cholesky(self.factor, n, self.cross, self.coef[1:])
         else:
             hessian, factor = np.zeros((2, n + 1, n + 1))

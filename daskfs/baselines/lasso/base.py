@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD, find_loss
+from daskfs.kernels.losses import threshold_of
+from daskfs.losses import LIKELIHOOD, loss_of_two
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import coefficient_norm
@@ -96,13 +96,11 @@ class LassoBaseline(BaseSelector, kw_only=True):
         """Return the rows of positive weight, their target checked, and how to select on them."""
         y = checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
-        positive, threshold = None, 0.0
-        if find_loss(self.loss_).is_classifier:
-            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self.loss_ == "multinomial")
+        positive = None
+        if self._loss.is_classifier:
+            self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self._loss.has_classes)
             positive = float(self.classes_[1])  # of more classes: each in its turn
-        if self.loss_ == "huber":
-            weight = matrix.read_weight(slice(None))
-            threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
+        threshold = threshold_of(self._loss, None, y, matrix.read_weight(slice(None)))
         return rows, replace(self._settings(), positive=positive, threshold=threshold)
 
     def _settings(self) -> SelectionSettings:
@@ -114,7 +112,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
             n_lambdas=self.n_lambdas,
             patience=self.patience,
             max_features=self.max_features,
-            loss="logistic" if self.loss_ == "multinomial" else self.loss_,
+            loss=loss_of_two(self.loss_),
             tol=TOLERANCE,
         )
 
@@ -125,7 +123,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
     def _fit(self, run: Run) -> None:
         rows, settings = self._training_rows(run.matrix)
         of_rows = run.over(rows)
-        if self.loss_ != "multinomial":
+        if not self._loss.has_classes:
             self._finish(run, self._estimate(of_rows, settings))
             return
         found = [
@@ -136,7 +134,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
 
     @property
     def _probabilities(self) -> Response:
-        return responses.one_against_rest if self.loss_ == "multinomial" else probabilities(self.loss_)
+        return responses.one_against_rest if self._loss.has_classes else probabilities(self.loss_)
 
     def _finish(self, run: Run, estimate: Estimate) -> None:
         """Order the selected columns by importance, and make the result."""

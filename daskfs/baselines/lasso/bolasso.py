@@ -48,7 +48,6 @@ from daskfs.selectors.message.plan import Subsets
 from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import null_intercept
 
 PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less
 
@@ -104,7 +103,7 @@ class Bolasso(LassoBaseline):
     threshold: PositiveShare = 1.0
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        if self.loss_ != "squared":
+        if not self._loss.is_quadratic:
             return plan_one_piece(self.method, Subsets(shape, self._settings()), limits, self.n_bootstraps)
         n_paths = self._paths_at_once(shape, limits.task_nbytes)
         one_group = plan_paths(self.method, shape, n_paths, self.max_features, limits.task_nbytes)
@@ -130,7 +129,7 @@ class Bolasso(LassoBaseline):
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         self._plan(run.shape, run.limits)  # refuses what does not fit
-        if self.loss_ == "squared":
+        if self._loss.is_quadratic:
             return self._over_blocks(BlockPasses(run), settings)
         return self._in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 
@@ -155,7 +154,7 @@ class Bolasso(LassoBaseline):
         coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
         coef[columns], intercept, notes = refit_in_one_piece(passes, columns)
         if not len(columns):
-            intercept = null_intercept(passes.settings.loss, float(samples[0].y_mean))
+            intercept = self._loss.null_intercept(float(samples[0].y_mean))
         return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:

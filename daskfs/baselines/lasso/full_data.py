@@ -66,13 +66,13 @@ class FullData(LassoBaseline):
     method = "full_data"
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        if self.loss_ == "squared":
+        if self._loss.is_quadratic:
             return plan_paths(self.method, shape, 1, self.max_features, limits.task_nbytes)
         return plan_one_piece(self.method, Subsets(shape, self._settings()), limits)
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
         self._plan(run.shape, run.limits)  # refuses what does not fit
-        if self.loss_ == "squared":
+        if self._loss.is_quadratic:
             return _over_blocks(BlockPasses(run), settings)
         return _in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
 

@@ -196,5 +196,5 @@ def _predicted(problem: Problem, X: Grouped, coef: np.ndarray) -> Predictions:
 
 
 def _mean_loss(problem: Problem, at: Predictions) -> float:
-    values(problem.loss, problem.threshold, at.z, problem.y, at.scratch, at.bits)
+    values(problem.loss.code, problem.threshold, at.z, problem.y, at.scratch, at.bits)
     return float(problem.share @ at.scratch)

@@ -12,7 +12,6 @@ from daskfs.baselines.standard_columns import StandardColumns, blocks_nbytes
 from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven
 from daskfs.kernels.baselines.group_lasso import GroupedColumns, gradient_norms
 from daskfs.kernels.glm.newton import Problem
-from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.selectors.grouped import SelectsGroups
@@ -88,7 +87,7 @@ class GroupBaseline(LinearBaseline, SelectsGroups, kw_only=True):
         return 1.0 / (largest * weight.sum()) if largest > 0.0 else 1.0
 
     def _problem(self, y: np.ndarray, weight: np.ndarray) -> Problem:
-        return Problem(find_loss(self.loss_).code, 0.0, y, weight / weight.sum())
+        return Problem(self._loss.facts, 0.0, y, weight / weight.sum())
 
     def _sizes(self, X: Grouped, coef: np.ndarray) -> np.ndarray:
         return np.sqrt(np.add.reduceat(coef**2, X.groups.bounds[:-1]))

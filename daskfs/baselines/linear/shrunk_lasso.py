@@ -21,12 +21,13 @@ from annotated_types import Gt, Lt
 from daskfs.baselines.linear.all_columns import AllColumns, refuse_non_finite, rows_of
 from daskfs.kernels.blocks.column_entries import column_entries
 from daskfs.kernels.glm.path import glm_path, glm_path_nbytes
+from daskfs.losses import log_odds
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import LossOf
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import checked_target, null_intercept
+from daskfs.selectors.shared.targets import checked_target
 
 STEPS = 6
 """Of λ, from one power of ten to the next."""
@@ -136,7 +137,7 @@ def _block(matrix: Matrix) -> Any:
 def _without_columns(matrix: Matrix, y: np.ndarray, is_logistic: bool) -> np.ndarray:
     """Return the intercepts where no column varies, or says anything."""
     means = np.average(y, axis=0, weights=matrix.read_weight(slice(None)))
-    return np.array([null_intercept("logistic" if is_logistic else "squared", float(mean)) for mean in means])
+    return np.array([log_odds(float(mean)) for mean in means]) if is_logistic else means
 
 
 class ShrunkLasso(AllColumns):

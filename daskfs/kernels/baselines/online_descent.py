@@ -16,7 +16,6 @@ from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # thei
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
 from daskfs.kernels.losses import derivatives
-from daskfs.losses import SQUARED
 
 
 class KeptColumns(NamedTuple):
@@ -48,7 +47,7 @@ def no_columns(n_samples: int, n_features: int, capacity: int) -> KeptColumns:
 @kernel
 def refresh(problem, at):  # type: ignore[no-untyped-def]
     """Bring residuals and curvatures up to the predictions."""
-    derivatives(problem.loss, problem.threshold, at.z, problem.y, at.residual, at.curvature, at.bits)
+    derivatives(problem.loss.code, problem.threshold, at.z, problem.y, at.residual, at.curvature, at.bits)
     for i in range(at.residual.shape[0]):
         at.residual[i] *= -problem.share[i]
 
@@ -57,7 +56,7 @@ def refresh(problem, at):  # type: ignore[no-untyped-def]
 def move_intercept(problem, bound, intercept, at):  # type: ignore[no-untyped-def]
     """Take one step of the intercept, and bring residuals up to date."""
     refresh(problem, at)
-    if problem.loss == SQUARED:
+    if problem.loss.is_quadratic:
         return
     step = sum_of(at.residual) / bound
     intercept[0] += step

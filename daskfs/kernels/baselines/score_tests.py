@@ -17,7 +17,6 @@ from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot, sum_of
 from daskfs.kernels.linear.linalg import forward_substitution
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.losses import SQUARED
 
 
 class Tested(NamedTuple):
@@ -87,7 +86,7 @@ def score_test(problem, column, model, n_members, n_samples):  # type: ignore[no
         return 1.0
     gradient = dot(column, residual)
     gain = gradient * gradient / information
-    if problem.loss != SQUARED:
+    if not problem.loss.is_quadratic:
         return p_value_of_t(n_samples * gain, math.inf)
     degrees = n_samples - n_members - 2.0
     left = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import sum_of
-from daskfs.losses import LOGISTIC, POISSON
+from daskfs.kernels.losses import endless_way
 
 
 class EnteredEntries(NamedTuple):
@@ -274,11 +274,11 @@ def without_runaways(columns, members, n_members, problem, share):  # type: igno
         share[i] = problem.share[i]
     left = members[:n_members].copy()
     n_left = n_members
-    n_before = n_members + 1 if problem.loss == LOGISTIC or problem.loss == POISSON else n_members
+    n_before = n_members + 1 if problem.loss.can_separate else n_members
     while n_left < n_before and not is_stopped():
         n_before, n_left = n_left, 0
         for k in range(n_before):
-            if _runs_away(problem.loss, problem.y, share, columns, left[k]):
+            if _runs_away(problem.loss.code, problem.y, share, columns, left[k]):
                 j = columns.feature[left[k]]
                 for e in range(columns.block.starts[j], columns.block.starts[j + 1]):
                     if columns.block.values[e] != 0.0:
@@ -298,10 +298,8 @@ def _runs_away(loss, y, share, columns, q):  # type: ignore[no-untyped-def]
         i, x = columns.block.rows[e], np.float64(columns.block.values[e])
         if share[i] == 0.0 or x == 0.0:
             continue
-        if loss == POISSON and y[i] > 0.0:
-            return False
-        here = x * y[i] if loss == LOGISTIC else -x
-        if way * here < 0.0:
+        here = x * endless_way(loss, y[i])
+        if here == 0.0 or way * here < 0.0:
             return False
         way = 1.0 if here > 0.0 else -1.0
     return True

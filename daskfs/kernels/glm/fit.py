@@ -17,16 +17,16 @@ from daskfs.kernels.glm.newton import (
     estimate_dispersion,
     mean_loss,
     new_predictions,
+    new_problem,
     newton,
     weak_ridge,
 )
-from daskfs.kernels.glm.null_model import start_null_model
 from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.losses import saturated_values, threshold_of
-from daskfs.losses import LOGISTIC, POISSON, find_loss
+from daskfs.kernels.losses import one_sided_intercept, saturated_values, start_of_intercept
+from daskfs.losses import find_loss
 
 
 class GlmFit(NamedTuple):
@@ -90,30 +90,30 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    code = find_loss(loss).code
-    m = moments(X, y, weight)
-    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / m.total)
+    record, m = find_loss(loss), moments(X, y, weight)
+    problem = new_problem(record, threshold, y, weight)
     features = np.flatnonzero(m.scale > 0.0)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)
-    if has_no_fit(problem):
-        fit = _fit_of_one_class(problem, len(features), m.total)
-    else:
+    one_sided = one_sided_intercept(record.code, y, m.total)
+    if one_sided is None:
         fit = fit_columns(problem, columns, m.total, new_predictions(len(y)))
+    else:
+        fit = _fit_of_one_side(problem, len(features), one_sided)
     coef = np.full(X.shape[1], np.nan)
     coef[features] = fit.solution[1:] / m.scale[features]
     intercept = fit.solution[0] - float(np.sum(coef[features] * m.mean[features]))
-    deviance = 2.0 * (m.total * fit.mean_loss - float(weight @ saturated_values(code, y)))
+    deviance = 2.0 * (m.total * fit.mean_loss - float(weight @ saturated_values(record.code, y)))
     return GlmFit(m, coef, intercept, deviance, fit.is_singular, fit.is_separable, fit.dispersion)
 
 
 def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
     """Fit standardised columns, each in a row of `columns`; `at` is left at the predictions of the last step."""
     n, work = len(columns) + 1, np.empty(len(problem.y))
-    null, unit = start_null_model(problem)
+    null, unit = start_of_intercept(problem.loss.code, problem.y, problem.share)
     members = np.arange(len(columns))
     hessian, factor = np.zeros((2, n, n))
-    longest = LONGEST_LAST_STEP if problem.loss in (LOGISTIC, POISSON) else math.inf
+    longest = LONGEST_LAST_STEP if problem.loss.can_separate else math.inf
     full_rank = n
     for ridge in (0.0, weak_ridge(total)):
         solution = np.zeros(n)
@@ -134,16 +134,10 @@ def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predict
     return ColumnsFit(solution, value, full_rank < n, ridge > 0.0, dispersion)
 
 
-def has_no_fit(problem: Problem) -> bool:
-    """Whether all rows are of one class, or all counts 0, so that not even an intercept has a finite fit."""
-    y = problem.y
-    return bool((problem.loss == LOGISTIC and abs(y.sum()) == len(y)) or (problem.loss == POISSON and not y.any()))
-
-
-def _fit_of_one_class(problem: Problem, n_features: int, total: float) -> ColumnsFit:
-    """Return the fit of rows of one class, or of counts that are all 0, as if half a row said the contrary."""
+def _fit_of_one_side(problem: Problem, n_features: int, intercept: float) -> ColumnsFit:
+    """Return the fit of rows of one class, or of counts that are all 0, which has no other coefficient."""
     solution = np.zeros(n_features + 1)
-    solution[0] = math.log(2.0 * total + 1.0) * problem.y[0] if problem.loss == LOGISTIC else -math.log(2.0 * total)
+    solution[0] = intercept
     at = new_predictions(len(problem.y))
     at.z[:] = solution[0]
     return ColumnsFit(solution, float(mean_loss(problem, at.z, at)), False, True)
@@ -206,7 +200,7 @@ def terms_of_columns(
         The intercept first.
     loss, threshold : see `newton_terms`
     """
-    problem, k = Problem(find_loss(loss).code, float(threshold), y, weight), len(columns)
+    problem, k = Problem(find_loss(loss).facts, float(threshold), y, weight), len(columns)
     members, at = np.arange(k), new_predictions(len(y))
     gradient, hessian = np.zeros(k + 1), np.zeros((k + 1, k + 1))
     advance(problem, columns, members, k, solution, 1.0, at, gradient)

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm.fit import fit_columns, has_no_fit
-from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions
+from daskfs.kernels.glm.fit import fit_columns
+from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions, new_problem
 from daskfs.kernels.glm.path import ABOVE, STOPS, GlmPath, default_max_features, lambda_grid
 from daskfs.kernels.glm.proximal import descend
 from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
@@ -27,7 +27,7 @@ from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.kernels.losses import one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 
 TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
@@ -73,9 +73,8 @@ def lsa_path(
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    code = find_loss(loss).code
-    m = moments(X, y, weight)
-    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / m.total)
+    record, m = find_loss(loss), moments(X, y, weight)
+    problem = new_problem(record, threshold, y, weight)
     free = np.empty(0, dtype=np.int64) if free is None else free
     parabola = _fit_parabola(problem, X, m, free)
     cross = parabola.hessian @ parabola.full
@@ -93,7 +92,7 @@ def lsa_path(
     if max_features is None:
         max_features = min(default_max_features(m.total, X.shape[1]) + len(free), X.shape[1])
     noise = parabola.dispersion if sigma2 is None else float(sigma2)
-    smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(code, y)))
+    smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(record.code, y)))
     df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
         parabola.hessian, n_free, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest,
         gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
@@ -110,7 +109,7 @@ def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray)
     y = problem.y
     features = np.concatenate([free, np.setdiff1d(np.arange(len(m.scale)), free)])
     features = features[m.scale[features] > 0.0]
-    if has_no_fit(problem) or not (y != y[0]).any() or not len(features):
+    if one_sided_intercept(problem.loss.code, y, m.total) is not None or not (y != y[0]).any() or not len(features):
         return _Parabola(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)

@@ -22,15 +22,14 @@ from daskfs.kernels.blocks.any_columns import (
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.losses import SPAN, derivatives, values
-from daskfs.losses import HUBER, LOGISTIC, POISSON
+from daskfs.kernels.losses import SPAN, derivatives, is_separated, threshold_of, values
+from daskfs.losses import Facts, Loss
 
 CONVERGED, SEPARABLE = range(2)
 TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
 LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
 PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
 MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
-HUBER_FLOOR = 0.05  # outside its threshold the Huber loss has no curvature, and a Hessian needs some
 MAX_SHORTENINGS = 60
 OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
 FARTHEST = 50.0  # log-odds (or log-means) per standard deviation of a column, that one step may go
@@ -39,10 +38,15 @@ FARTHEST = 50.0  # log-odds (or log-means) per standard deviation of a column, t
 class Problem(NamedTuple):
     """What is minimised: a loss over the rows of a block."""
 
-    loss: int
+    loss: Facts
     threshold: float
     y: np.ndarray
     share: np.ndarray
+
+
+def new_problem(loss: Loss, threshold: float | None, y: np.ndarray, weight: np.ndarray) -> Problem:
+    """Return the problem of rows of positive weight; a threshold of None is the default, see `threshold_of`."""
+    return Problem(loss.facts, threshold_of(loss, threshold, y, weight), y, weight / float(weight.sum()))
 
 
 class Predictions(NamedTuple):
@@ -87,7 +91,7 @@ def advance(problem, columns, members, n_members, step, factor, at, gradient):  
     for i in range(z.shape[0]):
         z[i] += first
     add_columns(columns, members, n_members, step, factor, z)
-    derivatives(problem.loss, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
+    derivatives(problem.loss.code, problem.threshold, z, problem.y, at.residual, at.curvature, at.bits)
     _weigh(problem.share, at.residual, -1.0)
     gradient[0] = sum_of(at.residual)
     column_products(columns, members, n_members, at.residual, gradient)
@@ -102,15 +106,14 @@ def _weigh(share, values, sign):  # type: ignore[no-untyped-def]
 @kernel
 def hessian_weights(problem, at, out):  # type: ignore[no-untyped-def]
     """Write share times curvature; Huber's, which is 0 outside the threshold, is kept above a floor."""
-    floor = HUBER_FLOOR if problem.loss == HUBER else 1e-30
     for i in range(out.shape[0]):
-        out[i] = problem.share[i] * max(at.curvature[i], floor)
+        out[i] = problem.share[i] * max(at.curvature[i], problem.loss.hessian_floor)
 
 
 @kernel
 def mean_loss(problem, z, at):  # type: ignore[no-untyped-def]
     """Return Σ_i s_i loss(z_i)."""
-    values(problem.loss, problem.threshold, z, problem.y, at.scratch, at.bits)
+    values(problem.loss.code, problem.threshold, z, problem.y, at.scratch, at.bits)
     _weigh(problem.share, at.scratch, 1.0)
     return sum_of(at.scratch)
 
@@ -121,23 +124,14 @@ def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[n
 
     For squared and Huber loss Σ s loss'² / Σ s loss'', the variance of the score over its slope.
     """
-    if problem.loss == LOGISTIC or problem.loss == POISSON:
+    if problem.loss.knows_dispersion:
         return 1.0
     square = 0.0
     slope = 0.0
     for i in range(at.z.shape[0]):
         square += at.residual[i] * at.residual[i] / problem.share[i]
         slope += problem.share[i] * at.curvature[i]
-    return square / max(slope, HUBER_FLOOR) * n_samples / max(n_samples - n_parameters, 1.0)
-
-
-@kernel
-def is_separated(y, share, z):  # type: ignore[no-untyped-def]
-    """Whether every row of some weight stands on its right side, which proves that no finite logistic fit exists."""
-    n_right = 0
-    for i in range(z.shape[0]):
-        n_right += y[i] * z[i] > 0.0 or share[i] == 0.0
-    return n_right == z.shape[0]
+    return square / max(slope, problem.loss.hessian_floor) * n_samples / max(n_samples - n_parameters, 1.0)
 
 
 @kernel
@@ -216,7 +210,7 @@ def newton_from(  # type: ignore[no-untyped-def]
         length = _take_step(problem, columns, members, n_members, ridge, coef, step, square, at, gradient)
         for q in range(n):
             coef[q] += length * step[q]
-        if ridge == 0.0 and problem.loss == LOGISTIC and iteration > 2 and is_separated(problem.y, problem.share, at.z):
+        if ridge == 0.0 and iteration > 2 and is_separated(problem.loss.code, problem.y, problem.share, at.z):
             step[:] = 0.0
             return 0.0, SEPARABLE, rank
         is_stale = length < 1.0 or (iteration > 0 and square > staleness(columns) * last)
@@ -233,7 +227,7 @@ def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, a
     knows nothing: it ends at `FARTHEST`.
     """
     length = 1.0
-    if problem.loss == LOGISTIC or problem.loss == POISSON:  # coming back from farther would cost all digits
+    if problem.loss.can_separate:  # coming back from farther would cost all digits
         length = min(1.0, FARTHEST / largest_size(step))
     advance(problem, columns, members, n_members, step, length, at, gradient)
     for _ in range(MAX_SHORTENINGS):

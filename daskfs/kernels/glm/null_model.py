@@ -11,20 +11,7 @@ from daskfs.kernels.blocks.any_block import standardised_columns
 from daskfs.kernels.glm.newton import CONVERGED, Predictions, Problem, newton
 from daskfs.kernels.linear.linalg import factorise
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import weighted_median
-from daskfs.losses import LOGISTIC, POISSON, SQUARED
-
-
-def start_null_model(problem: Problem) -> tuple[float, float]:
-    """Return an intercept near that of the null model, and the unit of its predictions' noise."""
-    y, share = problem.y, problem.share
-    mean = float(share @ y)
-    if problem.loss == LOGISTIC:
-        return 0.0, 1.0
-    if problem.loss == POISSON:
-        return (math.log(mean), math.sqrt(mean)) if mean > 0.0 else (0.0, 1.0)
-    deviation = math.sqrt(float(share @ (y - mean) ** 2))
-    return (mean if problem.loss == SQUARED else weighted_median(y, share)), deviation
+from daskfs.kernels.losses import start_of_intercept
 
 
 def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
@@ -33,7 +20,7 @@ def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
     if not len(y) or not (y != y[0]).any():
         return False
     start = np.zeros(1)
-    start[0], unit = start_null_model(problem)
+    start[0], unit = start_of_intercept(problem.loss.code, y, problem.share)
     none, members = np.empty((0, len(y))), np.empty(0, dtype=np.int64)
     hessian, factor = np.zeros((2, 1, 1))
     _, status, _ = newton(problem, none, members, 0, 0.0, 1e-10 * unit, math.inf, start, at, hessian, factor)

@@ -28,7 +28,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.entered_entries import entered_entries_nbytes
-from daskfs.kernels.glm.newton import Problem
+from daskfs.kernels.glm.newton import new_problem
 from daskfs.kernels.glm.null_model import fit_null_model, independent_columns
 from daskfs.kernels.glm.screening import BATCH
 from daskfs.kernels.glm.state import (
@@ -48,7 +48,7 @@ from daskfs.kernels.glm.steps import begin, follow
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments, weighed
-from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.kernels.losses import saturated_values
 from daskfs.losses import find_loss
 
 COLUMNS_NBYTES = 256 << 20
@@ -197,13 +197,12 @@ def glm_path(
         Without a λ where y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
-    code = find_loss(loss).code
-    n_features = X.shape[1]
+    record, n_features = find_loss(loss), X.shape[1]
     total = float(weight.sum())
     free = np.empty(0, dtype=np.int64) if free is None else free
     if max_features is None:
         max_features = min(default_max_features(total, n_features) + len(free), n_features)
-    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
+    problem = new_problem(record, threshold, y, weight)
     state = new_state(X, entered_capacity(n_features, max_features))
     has_null = fit_null_model(problem, state.coef, state.at)
     m = weighed(block_moments(X, state.at.residual / problem.share, weight), column_weight)
@@ -219,7 +218,7 @@ def glm_path(
             lambdas = np.full(min(1, len(held)), noise)  # of the free columns alone
     if not has_null:
         lambdas = lambdas[:0]
-    saturated = float(weight @ saturated_values(code, y))
+    saturated = float(weight @ saturated_values(record.code, y))
     df, deviance, gic, coef, n_followed, best, stop, dispersion = follow(
         X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
         saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), unit, float(tol),

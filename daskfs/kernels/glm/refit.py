@@ -13,7 +13,6 @@ from daskfs.kernels.glm.state import COMBINED, ENTERED, SEPARABLE_REFITS
 from daskfs.kernels.jit import kernel
 from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise
-from daskfs.losses import HUBER, SQUARED
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
@@ -57,7 +56,7 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
 @kernel
 def _start(problem, members, n_members, coef, state):  # type: ignore[no-untyped-def]
     refitted, shrunk = state.refitted, state.coef
-    is_near = largest_size(refitted) <= FAR or problem.loss == SQUARED or problem.loss == HUBER
+    is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate
     coef[0] = state.refit_base[0] if is_near else shrunk[0]
     for q in range(n_members):
         last = refitted[members[q]]

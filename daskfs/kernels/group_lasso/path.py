@@ -24,7 +24,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
-from daskfs.kernels.glm.newton import Problem
+from daskfs.kernels.glm.newton import new_problem
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.glm.path import ABOVE, COLUMNS_NBYTES, lambda_grid
 from daskfs.kernels.group_lasso.descent import reach_of_groups
@@ -51,7 +51,7 @@ from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.linear.gram_matrix import moments_and_gram, wants_whole_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.kernels.losses import saturated_values
 from daskfs.losses import find_loss
 
 STOPS = ("end of the grid", "patience", "max_features", "entered groups")
@@ -218,13 +218,13 @@ def group_path(
     GroupPath
     """
     X, y, weight = rows_of_weight(X, y, weight)
-    code, total, n_features, n_groups = find_loss(loss).code, float(weight.sum()), X.shape[1], len(groups.bounds) - 1
+    record, total, n_features, n_groups = find_loss(loss), float(weight.sum()), X.shape[1], len(groups.bounds) - 1
     free = np.empty(0, dtype=np.int64) if free is None else free
     if max_columns is None:
         max_columns = default_max_columns(total, n_features, n_groups) + int(groups.sizes[free].sum())
-    is_squared = loss == "squared"
+    is_squared = record.is_quadratic
     is_whole = is_squared and not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
-    problem = Problem(code, threshold_of(code, threshold, y, weight), y, weight / total)
+    problem = new_problem(record, threshold, y, weight)
     capacity = n_features if is_whole else entered_capacity(n_features, max_columns)
     state, gram = new_state(len(y), n_features, n_groups, capacity, is_whole), None
     if is_whole:
@@ -257,7 +257,7 @@ def group_path(
         float(per_column), float(per_group), 0.0 if sigma2 is None else float(sigma2), gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_columns),
     )  # fmt: skip
-    saturated = float(weight @ saturated_values(code, y))
+    saturated = float(weight @ saturated_values(record.code, y))
     found = follow(
         X, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
     )

@@ -27,7 +27,6 @@ from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into, dot, largest_size
 from daskfs.kernels.linear.linalg import factorise, forward_substitution
-from daskfs.losses import HUBER, SQUARED
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_COLUMNS, TOO_MANY_ENTERED = range(4)
 MAX_NEWTON_STEPS = 100
@@ -54,7 +53,7 @@ def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):
 
     At a λ at which no group with a price enters. Where all correlations are known all groups have entered.
     """
-    is_squared, lam = problem.loss == SQUARED, 2.0 * math.sqrt(y_variance)
+    is_squared, lam = problem.loss.is_quadratic, 2.0 * math.sqrt(y_variance)
     is_whole = state.columns.shape[0] == 0
     if not is_whole:
         for g in free:
@@ -81,7 +80,7 @@ def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, sa
     `fit` is the mean squared residual, or the deviance. The state holds the null model and its gradients when this
     starts; where all correlations are known all groups have entered, and there is no row to be looked at.
     """
-    n_lambdas, is_squared = lambdas.shape[0], problem.loss == SQUARED
+    n_lambdas, is_squared = lambdas.shape[0], problem.loss.is_quadratic
     df, fit, gic = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros(n_lambdas)
     n_groups = np.zeros(n_lambdas, np.int64)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
@@ -326,7 +325,7 @@ def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[n
     It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
     """
     members, refitted, at = _members(n_active, rank, state), state.refitted, state.refit_at
-    is_near = largest_size(refitted) <= FAR or problem.loss == HUBER
+    is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate
     coef, gradient, step = np.empty(rank + 1), np.zeros(rank + 1), np.zeros(rank + 1)
     coef[0] = refitted[0] if is_near and refitted[0] != 0.0 else state.coef[0]
     for q in range(rank):

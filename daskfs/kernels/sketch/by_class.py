@@ -14,7 +14,7 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, squared_norm_between
-from daskfs.kernels.sketch.classes import loss_and_derivatives
+from daskfs.kernels.losses import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, step_of
 

@@ -10,43 +10,11 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.jit import inner_loop, is_stopped, kernel
+from daskfs.kernels.jit import inner_loop, is_stopped
 from daskfs.kernels.linear.columns import copy_into, squared_norm_between
-from daskfs.kernels.losses import row_derivative, row_value
+from daskfs.kernels.losses import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import fetch, hash_word, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
-from daskfs.losses import MULTINOMIAL
-
-
-@kernel
-def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untyped-def]
-    """Return the loss of one row and write its derivatives in z.
-
-    Parameters
-    ----------
-    loss : int
-        MULTINOMIAL, or the code of a loss of one row for the sum over the classes, one against the rest.
-    z, derivatives : ndarray of shape (n_classes,), float64
-    label : float
-        The class's number.
-    """
-    right = int(label)
-    if loss != MULTINOMIAL:
-        value = 0.0
-        for c in range(z.shape[0]):
-            sign = 1.0 if c == right else -1.0
-            value += row_value(loss, z[c], sign)
-            derivatives[c] = row_derivative(loss, z[c], sign)
-        return value
-    top = z.max()
-    total = 0.0
-    for c in range(z.shape[0]):
-        derivatives[c] = math.exp(z[c] - top)
-        total += derivatives[c]
-    for c in range(z.shape[0]):
-        derivatives[c] = np.divide(derivatives[c], total)
-    derivatives[right] -= 1.0
-    return math.log(total) + top - z[right]
 
 
 @inner_loop

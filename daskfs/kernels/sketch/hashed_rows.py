@@ -8,8 +8,7 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, squared_norm_between
-from daskfs.kernels.losses import row_derivative, row_value
-from daskfs.kernels.sketch.classes import loss_and_derivatives
+from daskfs.kernels.losses import loss_and_derivatives, row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
 from daskfs.kernels.sketch.rows import step_of
 

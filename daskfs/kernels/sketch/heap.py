@@ -20,7 +20,7 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import squared_norm_between
-from daskfs.kernels.sketch.classes import loss_and_derivatives
+from daskfs.kernels.losses import loss_and_derivatives
 from daskfs.kernels.sketch.count_sketch import A, bucket_of, hash_word, rows_of, updated
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_from, step_of
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from daskfs.kernels.losses import SPAN, values
 from daskfs.kernels.losses import derivatives as loss_derivatives
-from daskfs.losses import SQUARED
+from daskfs.losses import find_loss
 
 MAX_STEPS = 100
 MAX_HALVINGS = 20
@@ -26,8 +26,7 @@ class SharedObjective:
 
     Parameters
     ----------
-    loss : int
-        A code of `daskfs.kernels.losses`.
+    loss : str
     y : ndarray of shape (n_samples,), with more than two classes (n_classes, n_samples), float64
         Classes as -1 and +1; with the squared loss centred, where columns are.
     weight : ndarray of shape (n_samples,), or (0,)
@@ -42,22 +41,22 @@ class SharedObjective:
 
     def __init__(
         self,
-        loss: int,
+        loss: str,
         y: np.ndarray,
         weight: np.ndarray,
         ridge: float = 0.0,
         threshold: float = 0.0,
         fits_intercept: bool = False,
     ) -> None:
-        self.loss, self.y, self.weight, self.ridge = loss, y, weight, ridge
-        self.threshold, self.fits_intercept = threshold, fits_intercept and loss != SQUARED
+        self.loss, self.y, self.weight, self.ridge = find_loss(loss), y, weight, ridge
+        self.threshold, self.fits_intercept = threshold, fits_intercept and not self.loss.is_quadratic
         self.total = float(weight.sum()) if len(weight) else float(y.shape[-1])
         self.intercept = self._no_intercept()
         """Of shape (1,), with several classes (n_classes, 1)."""
         self._bits = np.zeros(SPAN, np.int64)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        arguments = (self.loss, self.y, self.weight, self.ridge, self.threshold, self.fits_intercept)
+        arguments = (self.loss.name, self.y, self.weight, self.ridge, self.threshold, self.fits_intercept)
         return SharedObjective, arguments
 
     def _no_intercept(self) -> np.ndarray:
@@ -75,14 +74,14 @@ class SharedObjective:
     def value(self, prediction: np.ndarray, penalty: float = 0.0) -> float:
         """Return f."""
         losses = np.empty(prediction.shape)
-        values(self.loss, self.threshold, prediction.ravel(), self.y.ravel(), losses.ravel(), self._bits)
+        values(self.loss.code, self.threshold, prediction.ravel(), self.y.ravel(), losses.ravel(), self._bits)
         return float(np.sum(self._means(losses))) + penalty
 
     def derivatives(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ℓ' and ℓ'' of every row, of the shape of the prediction."""
         derivative, curvature = np.empty(prediction.shape), np.empty(prediction.shape)
         at, found = (prediction.ravel(), self.y.ravel()), (derivative.ravel(), curvature.ravel())  # the same memory
-        loss_derivatives(self.loss, self.threshold, *at, *found, self._bits)
+        loss_derivatives(self.loss.code, self.threshold, *at, *found, self._bits)
         return derivative, curvature
 
     def without_features(self) -> tuple[np.ndarray, float]:

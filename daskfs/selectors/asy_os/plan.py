@@ -9,7 +9,7 @@ from daskfs.kernels.substitution.products import BAND_ROWS
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES
 from daskfs.selectors.online_substitution.plan import MAX_READ_NBYTES, REFIT_NBYTES
 from daskfs.selectors.shared.budget import RESULT_COLUMN_NBYTES, TILES_NBYTES, Budget, DataShape, SelectorPlan
-from daskfs.selectors.shared.work import Work, added, of_refit
+from daskfs.selectors.shared.work import Work, added, of_loss, of_refit
 
 EPOCH_BLOCKS = 20
 """Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
@@ -281,7 +281,7 @@ def _work(shape: AsyncShape, widths: Widths) -> Work | None:
     if shape.in_turn:
         width = read_columns_in_turn(widths.widest, shape.column_nbytes, widths.part)
     n_blocks = n_epochs * -(-p // widths.widest)
-    of = "" if shape.loss == "squared" else ", likelihood"
+    of = of_loss(shape.loss)
     counts = grid.of_tiles(n_epochs * grid.columns(min(width, p)) * grid.n_down)
     counts[f"values{of}"] = float(n * p * n_epochs)
     counts[f"products with selected columns{of}"] = float(n * p * n_epochs * shape.capacity)

@@ -242,7 +242,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         if rule.least is not None:
             rule = replace(rule, ridge=max(rule.least, RIDGE_SHARE * rule.ridge), least=None)
         return AsyncSettings(
-            loss=loss.loss.code,
+            loss=loss.loss.name,
             classes=None if target.classes is None else tuple(target.classes.tolist()),
             location=target.location,
             threshold=loss.threshold,

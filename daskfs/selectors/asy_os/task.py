@@ -37,7 +37,7 @@ FIRST_COLUMNS = 64
 class AsyncSettings:
     """All that a run of asynchronous online substitution depends on, beside the data."""
 
-    loss: int
+    loss: str
     classes: tuple[float, ...] | None
     """The target's values that are classes, ascending: two stand for -1 and +1; None for a target of numbers."""
     location: float

@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
-from daskfs.losses import SQUARED
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.node import NO_COLUMNS, Proposal, Reply, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
@@ -102,7 +101,7 @@ class SubstitutionWorker:
             model.begin(coef)
         self._contribution = self._predict(np.zeros_like(self._contribution))
         self._since = np.inf
-        if self.objective.loss == SQUARED:
+        if self.objective.loss.is_quadratic:
             self._renew(None)
 
     def contribution(self) -> np.ndarray:
@@ -139,7 +138,7 @@ class SubstitutionWorker:
 
     def foresee(self, columns: Columns) -> None:
         """Compute the products of the members with columns that are likely to be presented next."""
-        if self.objective.loss == SQUARED:  # else the products change with u_C
+        if self.objective.loss.is_quadratic:  # else the products change with u_C
             cross = self.products[0].between(columns.rows, self.members.held)
             self._foreseen = Foreseen(columns.ids, self.members.n_entered, cross)
 
@@ -167,7 +166,7 @@ class SubstitutionWorker:
         if len(held):
             usable &= ~np.isin(columns.ids, held)
         linear = np.array([row_products(columns.rows, one, NO_WEIGHT) for one in np.atleast_2d(self._response)])
-        if self.objective.loss == SQUARED:
+        if self.objective.loss.is_quadratic:
             return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
         squares = np.array([one.squares(columns) for one in products])
         usable &= (squares > 0.0).all(axis=0)
@@ -196,7 +195,7 @@ class SubstitutionWorker:
     def _look(self, told: Reply) -> None:
         """Take the loss's derivative at u_C and, where it is due, its curvature."""
         objective, prediction = self.objective, _prediction_of(told)
-        if objective.loss == SQUARED:
+        if objective.loss.is_quadratic:
             np.subtract(objective.y, prediction, out=self._response)
             self._response += self._contribution
             if len(objective.weight):
@@ -239,7 +238,8 @@ class SubstitutionWorker:
 
     def _proposal(self, told: Reply) -> Proposal:
         self._predict(self._after)
-        if self.objective.loss != SQUARED and self.settings.rule.checks and not self._corrected(_prediction_of(told)):
+        is_checked = self.settings.rule.checks and not self.objective.loss.is_quadratic
+        if is_checked and not self._corrected(_prediction_of(told)):
             self._revert()
             self._predict(self._after)
         delta = self._after - self._contribution
@@ -283,7 +283,7 @@ class SubstitutionWorker:
         self.members.revert()
         if self.members.n_entered > self._entered_before:
             self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))  # of members that are gone
-        if self.objective.loss != SQUARED:
+        if not self.objective.loss.is_quadratic:
             self._since = np.inf
 
 

@@ -121,7 +121,8 @@ class Passes:
         if self.stopping.counts_columns:
             n_asked = self.candidates.n_units  # any of them may be the best that fits
         found = self.candidates.worst_case(v, n_asked, sizes.per_pass, known)
-        self.bound = max(self.bound, lower_bound(self.problem.rows, v.ravel(), found.quadratic))
+        of_loss = self.problem.settings.conjugate
+        self.bound = max(self.bound, lower_bound(self.problem.rows, v.ravel(), found.quadratic, of_loss))
         return found
 
     def fit_all_rows(self, share: np.ndarray) -> None:

@@ -25,7 +25,7 @@ from daskfs.kernels.fgm.mkl import mkl_nbytes
 from daskfs.kernels.fgm.scores import GRANULE
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
-from daskfs.selectors.shared.work import Work, added, of_newton
+from daskfs.selectors.shared.work import Work, added, of_loss, of_newton
 
 TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
 READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
@@ -382,7 +382,7 @@ def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool
 
     How many steps a problem takes depends on the data: the time of one value of a selected column is of the usual few.
     """
-    of = "" if loss == "squared" else ", likelihood"
+    of = of_loss(loss)
     n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_passes))
     n_held += sizes.included_columns * n_passes
     counts = {

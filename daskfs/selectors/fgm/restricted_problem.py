@@ -25,7 +25,6 @@ from daskfs.kernels.fgm.scores import scores_of
 from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, new_rows
 from daskfs.kernels.linear.linalg import factorise
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from daskfs.selectors.shared.record import Record
 
 MAX_SHIFT_STEPS = 100
@@ -44,6 +43,8 @@ class SolverSettings:
     max_inner: int
     fit_intercept: bool
     n_kept: int
+    conjugate: str
+    """Of the loss, see `daskfs.losses.Loss`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +337,7 @@ def _summed(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     return distinct, np.array([np.bincount(place, weights=row, minlength=len(distinct)) for row in values])
 
 
-def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
+def lower_bound(rows: Rows, v: np.ndarray, quadratic: float, conjugate: str) -> float:
     """Return the largest value of the dual along multiples of v: below the optimum of the whole problem.
 
     Parameters
@@ -346,6 +347,8 @@ def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
         Dual variables; those of a class are orthogonal to what has no penalty, and so add up to 0 with an intercept.
     quadratic : float
         The sum of the B largest scores: the squared dual norm of the k-support norm, k = B, at Xᵀ v.
+    conjugate : {"quadratic", "entropy"}
+        Of the loss.
 
     Returns
     -------
@@ -354,11 +357,9 @@ def lower_bound(rows: Rows, v: np.ndarray, quadratic: float) -> float:
     """
     used = rows.share > 0.0
     y, share, v = rows.y[used], rows.share[used], v[used]
-    if rows.loss in (SQUARED, SQUARED_HINGE):
+    if conjugate == "quadratic":
         linear, square = float(y @ v), float(v @ (v / share)) + quadratic
         return 0.5 * linear**2 / square if square > 0.0 and linear > 0.0 else 0.0
-    if rows.loss != LOGISTIC:
-        raise ValueError(f"expected a loss of FGM, found code {rows.loss}")
     alpha = np.clip(y * v, 0.0, share)
     low, high = 0.0, 1.0
     for _ in range(SCALING_STEPS):

@@ -51,7 +51,7 @@ from daskfs.feature_maps.base import Given, MapCost
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.feature_maps.registry import MapGiven, map_of
 from daskfs.kernels.fgm.shift import new_rows
-from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
+from daskfs.losses import AT_ONCE, BOUNDED_CURVATURE, DUAL, ONE_PREDICTION, find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
@@ -227,16 +227,7 @@ class FGM(SelectsGroups):
 
     n_features_to_select: CountOrCV | None = None
     n_features_per_pass: Count | None = None
-    loss: Annotated[
-        str,
-        LossOf(
-            BOUNDED_CURVATURE,
-            ONE_PREDICTION,
-            AT_ONCE,
-            among=("squared", "logistic", "squared_hinge"),
-            several=True,
-        ),
-    ] = "auto"
+    loss: Annotated[str, LossOf(BOUNDED_CURVATURE, ONE_PREDICTION, AT_ONCE, DUAL, several=True)] = "auto"
     C: Positive | Literal["validation"] | None = None
     fit_intercept: bool = True
     always_include: Columns = None
@@ -441,8 +432,15 @@ class FGM(SelectsGroups):
         share = C * training * (weight.sum() / training.sum())
         dtype = np.dtype(np.float64 if candidates.run.matrix.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(y.size, dtype.itemsize)
-        settings = SolverSettings(self.solver, float(self.inner_tol), int(self.max_inner), self.fit_intercept, n_kept)
-        rows = new_rows(find_loss(self.loss_).code, y, share)
+        settings = SolverSettings(
+            self.solver,
+            float(self.inner_tol),
+            int(self.max_inner),
+            self.fit_intercept,
+            n_kept,
+            self._loss.conjugate,
+        )
+        rows = new_rows(self._loss.code, y, share)
         problem = RestrictedProblem(rows, len(y), settings, sizes.held_columns, dtype)
         candidates.include(problem, weight)
         held_out_weight = np.where(held_out, weight, 0.0) if held_out.any() else None

@@ -38,7 +38,7 @@ from daskfs.selectors.message.subset import (
 from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import null_intercept, null_intercepts
+from daskfs.selectors.shared.targets import null_intercepts
 
 LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
 SHORT_STEP = 1.0  # in what rows are predicted: the curvature of no loss changes much over it
@@ -102,7 +102,7 @@ def intercept_alone(choices: Choices, settings: SelectionSettings) -> Average:
     location = np.average(choices.y_mean, weights=choices.total, axis=0)
     if settings.classes:
         return Average(np.empty((len(settings.classes), 0)), null_intercepts(location), nothing, nothing)
-    return Average(nothing, null_intercept(settings.loss, float(location)), nothing, nothing)
+    return Average(nothing, settings.record.null_intercept(float(location)), nothing, nothing)
 
 
 def fit_subsets(

@@ -48,7 +48,7 @@ class SubsetPasses:
         asked: ColumnGroups | None = None,
     ) -> NormalEquations | MaximumLikelihood:
         """Fit the columns on the subsets of these numbers; see `daskfs.selectors.message.subset.refit`."""
-        record = NormalEquations if self.settings.loss == "squared" else MaximumLikelihood
+        record = NormalEquations if self.settings.record.is_quadratic else MaximumLikelihood
         groups = self._groups(numbers, self._refit_nbytes(columns))
         key = _digest(columns) + "-errors" * with_errors + ("" if asked is None else _digest(np.concatenate(asked)))
         shared = self._of_columns, columns, with_errors, asked

@@ -17,13 +17,14 @@ from daskfs.kernels.group_lasso.path import default_max_columns, group_path_nbyt
 from daskfs.kernels.lasso.least_squares import least_squares_nbytes
 from daskfs.kernels.lasso.path import default_max_features, path_nbytes
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order
-from daskfs.selectors.shared.work import Work
+from daskfs.selectors.shared.work import Work, of_loss
 
 GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
 SMALL_NBYTES = 32 << 20  # of a task that costs little beside its work
@@ -165,7 +166,7 @@ class Subsets:
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
-        if self.settings.loss == "squared":
+        if self.settings.record.is_quadratic:
             n_met = min(64, n_features)  # features, of which the correlations are kept
             task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
@@ -192,7 +193,7 @@ class Subsets:
         if how.groups is not None:
             k = how.max_features or default_max_columns(n, p, how.n_candidates(p)) + self.n_always
             return group_path_nbytes(n, p, how.groups.sizes, how.n_lambdas, k, self.n_entries)
-        if how.loss == "squared":
+        if how.record.is_quadratic:
             k = how.max_features or default_max_features(n, p) + self.n_always
             return path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
         if how.approx == "lsa":
@@ -203,11 +204,11 @@ class Subsets:
 
     def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
         """Return the memory of a task that refits so many columns on so many subsets."""
-        n_rows, loss = self.n_rows, self.settings.loss
+        n_rows, loss = self.n_rows, self.settings.record
         read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
-        if loss == "multinomial":
+        if loss.has_classes:
             return read + softmax_nbytes(n_rows, n_columns, max(2, len(self.settings.classes))) + self.data.tiles_nbytes
-        fit_nbytes = least_squares_nbytes if loss == "squared" else glm_fit_nbytes
+        fit_nbytes = least_squares_nbytes if loss.is_quadratic else glm_fit_nbytes
         return read + fit_nbytes(n_rows, n_columns) + self.data.tiles_nbytes
 
 
@@ -337,7 +338,7 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
         read_nbytes = subsets.data.decoded_nbytes * len(tasks)
     per_task = max(last - first for first, last in tasks)
     again = "the selected ones again where a subset's path has not met them"
-    if loss != "squared":
+    if not find_loss(loss).is_quadratic:
         again = "two over the selected ones, or three where weak features are voted on again"
     return SelectorPlan(
         n_tasks=len(tasks),
@@ -364,7 +365,7 @@ def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
     """
     if subsets.data.n_entries is not None or subsets.settings.groups is not None:
         return None
-    data, of = subsets.data, "" if subsets.settings.loss == "squared" else ", likelihood"
+    data, of = subsets.data, of_loss(subsets.settings.loss)
     n, p, grid = data.n_samples, data.n_features, subsets.data.grid
     n_tiles = read_nbytes / (grid.tile_rows * grid.tile_columns * data.itemsize)
     if of:

@@ -70,8 +70,8 @@ from annotated_types import Ge
 
 from daskfs.errors import ConfigError, DataError
 from daskfs.feature_maps.groups import FeatureGroups
-from daskfs.kernels.losses import default_threshold
-from daskfs.losses import LIKELIHOOD, find_loss
+from daskfs.kernels.losses import threshold_of
+from daskfs.losses import LIKELIHOOD
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import Columns as ColumnsGiven
 from daskfs.parameters import Count, Estimator, LossOf, Positive, Share
@@ -373,7 +373,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         self._refuse_second_look("rows come")
         seen = getattr(self, "_seen", _Seen())
         is_first = not seen.parts
-        if not is_first and self.loss_ != "squared" and any(part.matrix is None for part in seen.parts):
+        if not is_first and not self._loss.is_quadratic and any(part.matrix is None for part in seen.parts):
             warnings.warn(
                 "the rows of earlier calls are gone: their subsets vote, but are left out of the average; begin with "
                 "partial_fit, which keeps rows, or fit a store",
@@ -381,7 +381,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
                 stacklevel=2,
             )
         labels = None if classes is None else np.unique(classes)
-        if not is_first and find_loss(self.loss_).is_classifier:
+        if not is_first and self._loss.is_classifier:
             labels = self.classes_
         with self._opened(X, y, sample_weight, labels, is_first) as (matrix, found):
             if is_first:
@@ -391,7 +391,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
                 self._take(run)
             if is_lazy(X):
                 self._seen.parts[-1] = replace(self._seen.parts[-1], matrix=None)  # its store is temporary
-            elif self.loss_ == "squared" and self._seen.nbytes > KEPT_NBYTES:
+            elif self._loss.is_quadratic and self._seen.nbytes > KEPT_NBYTES:
                 self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
         if found is not None:
             self.classes_ = found
@@ -482,13 +482,13 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     def _coding(self, rows: Matrix) -> dict[str, Any]:
         """Return what the target is, for `SelectionSettings`: classes and Huber's threshold are the first rows'."""
         y, weight, seen = np.asarray(rows.read_target()), rows.read_weight(), self._seen
-        if self.loss_ == "huber" and not seen.parts:
-            seen.threshold = default_threshold(y, np.ones(len(y)) if weight is None else weight)
-        if not find_loss(self.loss_).is_classifier:
+        if not seen.parts:
+            seen.threshold = threshold_of(self._loss, None, y, weight)
+        if not self._loss.is_classifier:
             return {"threshold": seen.threshold}
-        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self.loss_ == "multinomial")
+        self.classes_ = seen.codes = classes_of(y, seen.codes, many=self._loss.has_classes)
         codes = tuple(map(float, seen.codes))
-        return {"classes": codes} if self.loss_ == "multinomial" else {"positive": codes[1]}
+        return {"classes": codes} if self._loss.has_classes else {"positive": codes[1]}
 
     def _fits(
         self,
@@ -521,7 +521,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         columns = varying(is_kept)
         if fits is not None and len(fits.columns) == len(columns):
             return is_kept, fits
-        of_each = self.loss_ != "squared" and (self.average != "one_step" or any(one is None for _, one in parts))
+        of_each = not self._loss.is_quadratic and (self.average != "one_step" or any(one is None for _, one in parts))
         return is_kept, fit_subsets(parts, columns, with_errors=of_each) if len(columns) else None
 
     def _errors(self, fits: SubsetFits, step: str) -> tuple[np.ndarray, float, list[str]]:
@@ -530,7 +530,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             found = fits.errors_by_difference(step)
             return found, len(fits.total) - 1.0, notes_on_errors(found, None)
         found = fits.errors(step)
-        n_rows = float(fits.total.sum()) if self.loss_ == "squared" else math.inf
+        n_rows = float(fits.total.sum()) if self._loss.is_quadratic else math.inf
         return found, max(n_rows - len(fits.columns) - 1.0, 1.0), notes_on_errors(found, fits.scatter(found, step))
 
     def _set_errors(self, columns: np.ndarray, errors: np.ndarray, df: float) -> dict[str, np.ndarray]:

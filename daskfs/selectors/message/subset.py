@@ -25,8 +25,8 @@ from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import LassoPath, lasso_path
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
+from daskfs.losses import Loss, find_loss
 from daskfs.selectors.shared.record import Record
-from daskfs.selectors.shared.targets import null_intercept
 
 AnyPath: TypeAlias = LassoPath | GlmPath | GroupPath
 
@@ -60,6 +60,11 @@ class SelectionSettings:
     """Of columns that enter a model together; the candidates are these, and not the columns."""
     always: tuple[int, ...] = ()
     """Columns, or where there are `groups` these, that are in every model and are no candidates; ascending."""
+
+    @property
+    def record(self) -> Loss:
+        """What is true of the loss."""
+        return find_loss(self.loss)
 
     def n_candidates(self, n_features: int) -> int:
         """Return how many features, or groups of them, there are to choose from."""
@@ -129,7 +134,7 @@ class PathTable(Record):
     def of(cls, path: AnyPath, more: float = 0.0) -> PathTable:
         """Return the table of a path."""
         if isinstance(path, GroupPath):
-            fit_is = "rss" if path.loss == "squared" else "deviance"
+            fit_is = "rss" if find_loss(path.loss).is_quadratic else "deviance"
             return cls(path.lambdas, path.df, path.fit, fit_is, path.gic, more, path.n_groups)
         fit, fit_is = (path.rss, "rss") if isinstance(path, LassoPath) else (path.deviance, "deviance")
         return cls(path.lambdas, path.df, fit, fit_is, path.gic, more)
@@ -258,9 +263,9 @@ def choose(
         X = dense_block(X)
     if settings.estimator is not None:
         return _choice_of_estimator(X, y, weight, settings)
-    if settings.loss != "squared":
+    if not settings.record.is_quadratic:
         X, y, weight = merge_rows(X, y, weight)
-    if settings.loss == "multinomial":
+    if settings.record.has_classes:
         return _choice_by_class(X, y, weight, settings, is_first, column_weight)
     return _choice_of_path(X, y, weight, settings, is_first, column_weight)
 
@@ -284,7 +289,7 @@ def _choice_of_path(
     location, abstains = _location(path, y, weight), _is_constant(y, weight)
     size = path.n_groups if isinstance(path, GroupPath) else path.df
     steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]
-    ballots = [_ballot_at(path, step, null_intercept(settings.loss, location), abstains, low) for low, step in steps]
+    ballots = [_ballot_at(path, step, settings.record.null_intercept(location), abstains, low) for low, step in steps]
     return SubsetChoice(
         (ballots[0],),
         tuple(ballots[1:]),
@@ -292,7 +297,7 @@ def _choice_of_path(
         y_mean=np.array(location),
         n_unsolved=path.n_unsolved,
         n_separable=0 if isinstance(path, LassoPath) or settings.approx is not None else path.n_separable,
-        met=PathMoments.of(path) if settings.loss == "squared" and not isinstance(path, GlmPath) else None,
+        met=PathMoments.of(path) if settings.record.is_quadratic and not isinstance(path, GlmPath) else None,
         path=PathTable.of(path, penalty - least) if is_first else None,
     )
 
@@ -322,7 +327,7 @@ def _path(
         how = {"loss": settings.loss, "threshold": settings.threshold, "tol": settings.tol, "max_columns": max_columns}
         of_group = penalty - of_column
         return group_path(X, y, weight, settings.groups, per_column=of_column, per_group=of_group, **how, **options)
-    if settings.loss == "squared":
+    if settings.record.is_quadratic:
         return lasso_path(X, y, weight, column_weight=column_weight, **options)
     options |= {"loss": settings.loss, "threshold": settings.threshold}
     if settings.approx == "lsa":
@@ -402,7 +407,7 @@ def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
 
 def _location(path: AnyPath, y: np.ndarray, weight: np.ndarray) -> float:
     """Return the target's mean, or for the Huber loss the fit of an intercept alone: where the path begins."""
-    if isinstance(path, GlmPath | GroupPath) and path.loss == "huber" and len(path.lambdas):
+    if isinstance(path, GlmPath | GroupPath) and find_loss(path.loss).threshold and len(path.lambdas):
         return float(path.centred_intercepts[0])
     return path.moments.y_mean if isinstance(path, LassoPath) else float((weight * y).sum() / weight.sum())
 
@@ -475,13 +480,13 @@ def refit(
 
     With standard errors where these do not follow, or for groups of the columns with what is gained by them.
     """
-    if settings.loss == "squared":
+    if settings.record.is_quadratic:
         m = moments(X, y, weight)
         gram = _gram(X, weight, m)
         return NormalEquations(*of_one(m.total, m.y_mean, m.y_variance, m.mean, m.scale, m.cross, gram))
     X, y, weight = merge_rows(X, y, weight)
     fit: Any
-    if settings.loss == "multinomial":
+    if settings.record.has_classes:
         fit = softmax_fit(X, y, weight, len(settings.classes))
         y_mean, dispersion = fit.centred_intercepts, 1.0
     else:
@@ -495,10 +500,10 @@ def refit(
         hessian = derivatives(X, y, weight, settings, at).hessian[0]
         gain = None if asked is None else gain_of_groups(hessian, at.coef, asked, dispersion)
         error = standard_errors(hessian, m.scale, dispersion, len(settings.classes))
-    is_right = settings.loss != "poisson" and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
+    is_right = settings.record.is_classifier and fit.is_separable and _is_right(X, y, weight, fit.coef, y_mean, m)
     values = of_one(m.total, y_mean, m.mean, m.scale, fit.coef, fit.is_singular, fit.is_separable, is_right)
     found = MaximumLikelihood(*values)
-    if settings.loss == "huber":
+    if settings.record.threshold:
         found = replace(found, dispersion=np.array([dispersion]))
     if gain is not None:
         found = replace(found, gain=gain.size[None], gain_df=gain.df[None])
@@ -625,7 +630,7 @@ def derivatives(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings, point: Point
 ) -> Derivatives:
     """Return gradient and Hessian of the summed loss of one subset at a point."""
-    if settings.loss == "multinomial":
+    if settings.record.has_classes:
         at = np.column_stack([point.intercept, point.coef])
         softmax = softmax_terms(X, y, weight, at[:-1] - at[-1], point.centre, point.scale)
         return Derivatives(softmax.gradient[None], softmax.hessian[None])

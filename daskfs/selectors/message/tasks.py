@@ -57,7 +57,7 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    is_lasso = settings.loss == "squared" and settings.estimator is None and settings.groups is None
+    is_lasso = settings.record.is_quadratic and settings.estimator is None and settings.groups is None
     if is_lasso and not settings.always and matrix.sparse_rows(slice(0, 0)) is None and matrix.column_weights is None:
         return _select_together(matrix, settings, group)
     subsets = _subsets_with_all_columns(matrix, settings, group)

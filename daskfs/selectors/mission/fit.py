@@ -35,7 +35,7 @@ from daskfs.selectors.mission.tasks import (
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import class_weights, null_intercept
+from daskfs.selectors.shared.targets import class_weights
 
 PERIOD = 0.2
 """Of the falling learning rate, in epochs."""
@@ -158,13 +158,11 @@ def encode_target(
 
 def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
     """Return the intercepts of the model without features, of classes with these shares of the weight."""
-    if loss == "multinomial" and len(shares) > 2:
+    if find_loss(loss).has_classes and len(shares) > 2:
         return np.asarray(np.log(shares))
     positive = shares[1:] if len(shares) == 2 else shares
     locations = np.clip(2.0 * positive - 1.0, -1.0 + 1e-12, 1.0 - 1e-12)
-    if loss in ("logistic", "multinomial"):
-        return np.array([null_intercept("logistic", float(location)) for location in locations])
-    return locations  # least squares; of the hinge loss a step towards the likelier class
+    return np.array([find_loss(loss).null_intercept(float(location)) for location in locations])
 
 
 def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.ndarray, n_epochs: int) -> MissionFit:

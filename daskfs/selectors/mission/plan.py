@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from daskfs.errors import ConfigError
+from daskfs.losses import find_loss, loss_of_two
 from daskfs.matrix.names import Names
 from daskfs.matrix.stretches import Stretches
 from daskfs.parameters import n_to_select
@@ -138,7 +139,7 @@ class Settings:
             n_hashes=self.n_hashes,
             seed=self.seed,
             n_outputs=n_outputs,
-            loss="logistic" if self.loss == "multinomial" and n_outputs == 1 else self.loss,
+            loss=loss_of_two(self.loss) if n_outputs == 1 else self.loss,
             variant=self.variant,
             n_gathered=self.n_gathered,
             per_class=self.per_class and n_outputs > 1,
@@ -388,11 +389,11 @@ def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, 
     """Return "exact", "sgd" or None: by default exact where Newton steps are cheap and there are rows enough."""
     if wanted != "auto":
         return wanted
-    has_newton = loss in ("squared", "logistic", "squared_hinge")
+    record = find_loss(loss)
     cost = n_outputs * n_samples * n_selected * n_selected
-    is_fit = loss == "squared" or n_samples >= ROWS_PER_COLUMN * n_selected
-    is_cheap = cost <= EXACT_COST["squared" if loss == "squared" else "other"]
-    return "exact" if has_newton and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
+    is_fit = record.is_quadratic or n_samples >= ROWS_PER_COLUMN * n_selected
+    is_cheap = cost <= EXACT_COST["squared" if record.is_quadratic else "other"]
+    return "exact" if record.has_formula_of_many_rows and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
 
 
 def _fitting_buckets(shape: MissionShape, memory_limit: int) -> str:

@@ -446,7 +446,7 @@ class Mission(LearnsFromStreams, PredictsSources):
             return super().response_losses
         if len(self.classes_) == 2:
             return "logistic", "logistic"
-        return "multinomial", "multinomial" if self.loss_ == "multinomial" else "logistic"
+        return "multinomial", "multinomial" if self._loss.has_classes else "logistic"
 
 
 def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from daskfs.kernels.substitution.products import BAND_ROWS
+from daskfs.losses import find_loss
 from daskfs.selectors.shared.budget import (
     RESULT_COLUMN_NBYTES,
     TILES_NBYTES,
@@ -15,7 +16,7 @@ from daskfs.selectors.shared.budget import (
     SelectorPlan,
     most_within,
 )
-from daskfs.selectors.shared.work import Work, added, of_newton
+from daskfs.selectors.shared.work import Work, added, of_loss, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 ROUND_BATCHES = 8  # screened against the same members; the answer depends on it, so it is fixed
@@ -302,7 +303,7 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
     """
     if shape.data is None or shape.data.n_entries is not None or shape.n_groups or shape.n_problems > 1:
         return None
-    if shape.n_screened and shape.loss != "squared":
+    if shape.n_screened and not find_loss(shape.loss).is_quadratic:
         return None
     n, s, grid = shape.n_samples, shape.n_selected, shape.data.grid
     n_seen, n_all = shape.n_features, shape.n_features * shape.n_epochs
@@ -316,7 +317,7 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
         passes = [n_seen, *[0] * (shape.n_epochs - 1)]
         n_screens = sum(grid.columns_in_rounds(first, shape.n_screened, task, at_once) for first in passes)
         by_tasks = grid.of_tiles(n_screens * grid.n_down) | {"values screened": float(n * (n_all - n_seen))}
-    of = "" if shape.loss == "squared" else ", likelihood"
+    of = of_loss(shape.loss)
     n_exchanged = s * math.log(max(1.0, n_all / s))
     n_products = n_seen + (n_exchanged if shape.n_screened else 0.0)
     in_client[f"values{of}"] = n * n_products

@@ -363,13 +363,13 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         if has_classes:
             return "lazy"
         if self.rule != "exchange" and self.feature_groups is not None:
-            return "lazy" if self.rule == "os" and self.loss_ != "squared" else "naive"
-        if self.loss_ == "squared" or self.rule == "exchange":
+            return "lazy" if self.rule == "os" and not self._loss.is_quadratic else "naive"
+        if self._loss.is_quadratic or self.rule == "exchange":
             return "gram"
         return "lazy" if self.rule == "os" else "naive"
 
     def _columns(self) -> ColumnSettings:
-        keeps_int8 = self.loss_ == "squared" and self.standardize
+        keeps_int8 = self._loss.is_quadratic and self.standardize
         keeps_int8 &= self.rule == "exchange" or self._mode() == "gram"
         return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
 
@@ -401,7 +401,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             n_epochs=self.n_epochs,
             tiles_nbytes=shape.tiles_nbytes,
             n_screened=max(batch, 2 * widest) * ROUND_BATCHES if self.schedule == "screen" else 0,
-            undoes=self.loss_ != "squared" and (self.rule == "exchange" or groups is not None),
+            undoes=not self._loss.is_quadratic and (self.rule == "exchange" or groups is not None),
             widest=widest,
             n_groups=0 if groups is None else min(groups.limit, groups.groups.n_groups),
             entries_nbytes=shape.columns_nbytes,

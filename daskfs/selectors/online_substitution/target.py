@@ -70,7 +70,7 @@ def read_target(
         classes = classes_of(y, None, many=takes_several)
         y = signs_of(y, classes)
         y = y[0] if len(y) == 1 else y
-    elif loss == "squared" and fits_intercept:
+    elif settings.loss.is_quadratic and fits_intercept:
         location = float(np.average(y, weights=given))
         y = y - location
     return Target(y, weight, location, classes, settings)

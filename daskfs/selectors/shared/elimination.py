@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daskfs.kernels.linear.linalg import invert_independent
-from daskfs.losses import SQUARED, find_loss
+from daskfs.losses import find_loss
 from daskfs.selectors.shared.refit import Begun, MeanLoss, SelectedBlocks, SelectedFit, model_of, refit_on_blocks
 from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
@@ -50,7 +50,7 @@ def eliminate(
     columns = np.sort(np.asarray(columns, dtype=np.int64))
     columns = columns[np.argsort(~np.isin(columns, always), kind="stable")]
     n_fixed = len(always)
-    is_squared = find_loss(mean_losses[0].loss).code == SQUARED
+    is_squared = find_loss(mean_losses[0].loss).is_quadratic
     rounds = 1 if is_squared else ROUNDS
     while True:
         fitted = [_fitted(run, columns, one) for one in mean_losses]
@@ -82,7 +82,7 @@ def order_of_removal(
     begun : sequence of Begun or None
         Of each a fit of the columns that is near the one which is made first.
     """
-    is_squared, last = find_loss(mean_losses[0].loss).code == SQUARED, []
+    is_squared, last = find_loss(mean_losses[0].loss).is_quadratic, []
     begun = begun or [None] * len(mean_losses)
     while len(columns) > 1:
         fitted = [_fitted(run, columns, *one) for one in zip(mean_losses, begun, strict=True)]

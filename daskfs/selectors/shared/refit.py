@@ -13,15 +13,15 @@ import operator
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, weak_ridge
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
-from daskfs.kernels.losses import default_threshold, saturated_values
-from daskfs.losses import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, find_loss
+from daskfs.kernels.losses import saturated_values, threshold_of
+from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -42,7 +42,7 @@ from daskfs.selectors.shared.refit_on_block import (
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
-from daskfs.selectors.shared.targets import classes_of, null_intercept
+from daskfs.selectors.shared.targets import classes_of
 
 BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
 LAID_VALUES = 2 * BLOCK_VALUES  # of X as float64, which is what plans count for a block and its copies
@@ -179,18 +179,18 @@ def refit_on_blocks(
     begun : Begun, optional
         Where to begin; by default at the model without columns. Of no use to the squared loss.
     """
-    loss, is_squared = mean_loss.loss, find_loss(mean_loss.loss).code == SQUARED
+    loss = find_loss(mean_loss.loss)
     total, location, centre, scale = blocks.moments(mean_loss.positive)
     start = np.zeros(len(scale) + 1)
-    start[0] = _finite(null_intercept(loss, location), total)
-    model = Model(loss, mean_loss.positive, threshold_on(blocks.run, mean_loss), start, centre, scale)
+    start[0] = _finite(loss.null_intercept(location), total)
+    model = Model(loss.name, mean_loss.positive, threshold_on(blocks.run, mean_loss), start, centre, scale)
     if scale_of_map is not None:
-        curvature = min(find_loss(loss).curvature_bound, 1.0)
+        curvature = min(loss.curvature_bound, 1.0)
         share = np.divide(scale_of_map, scale, out=np.zeros(len(scale)), where=scale > 0.0)
         blocks.penalty[1:] = LEAST_RIDGE_OF_MAP * curvature * share**2
-    if not is_squared:
+    if not loss.is_quadratic:
         blocks.lay_out(centre, scale)
-    known = None if is_squared else begun
+    known = None if loss.is_quadratic else begun
     null = blocks.terms(model, total) if known is None else blocks.first(0).terms(_first(model, 0), total)
     fits = []
     for k in sizes:
@@ -203,7 +203,7 @@ def refit_on_blocks(
         effort = Effort(total, k - some.n_free, n_candidates, n_free=some.n_free)
         fit = _refit_at(some, begin, null, effort, mean_loss)
         fits.append(fit)
-        if not is_squared:  # nearer than the model without columns
+        if not loss.is_quadratic:  # nearer than the model without columns
             known = None if fit.is_separable else Begun(fit.coef, fit.intercept, fit.ridge)
     return fits
 
@@ -256,13 +256,13 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
-    mean = fit.mean + (blocks.least_poisson_loss if find_loss(asked.loss).code == POISSON else 0.0)
+    mean = fit.mean + blocks.least_loss(asked.loss)
     return SelectedFit(coef, intercept, mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
 
 
 def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
     """Return the fit with the l1 penalty beside its ridge that predicts rows held out best, and the penalty."""
-    is_squared = find_loss(begun.loss).code == SQUARED
+    is_squared = find_loss(begun.loss).is_quadratic
     model, terms = begun if is_squared else fit.model, fit.terms  # of the squared loss the terms where it began
     l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge, blocks.is_free)
     for _ in range(LOOKS if l1 else 0):
@@ -280,12 +280,11 @@ def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, 
 
 def threshold_on(run: Run, mean_loss: MeanLoss) -> float:
     """Return the threshold of the Huber loss, by default that of the target of a run; 0 of other losses."""
-    if mean_loss.threshold is not None:
-        return float(mean_loss.threshold)
-    if find_loss(mean_loss.loss).code != HUBER:
-        return 0.0
+    loss = find_loss(mean_loss.loss)
+    if mean_loss.threshold is not None or not loss.threshold:
+        return float(mean_loss.threshold or 0.0)
     y, weight = as_vector(run.matrix.read_target(slice(None))), run.matrix.read_weight(slice(None))
-    return float(default_threshold(y, np.ones(len(y)) if weight is None else as_vector(weight)))
+    return threshold_of(loss, None, y, None if weight is None else as_vector(weight))
 
 
 def model_of(blocks: SelectedBlocks, mean_loss: MeanLoss, fit: SelectedFit) -> tuple[Model, float]:
@@ -417,7 +416,7 @@ def _with_ridge(
     blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, begun: float, most: float, null: float
 ) -> tuple[Model, Terms, float]:
     """Return the ridge, at most so large, that the data choose, and a point near its minimum with the terms there."""
-    if find_loss(model.loss).code == SQUARED:  # its terms at one point say all
+    if find_loss(model.loss).is_quadratic:  # its terms at one point say all
         return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
     ridge = begun
     for near in ROUGH:  # the nearer the point, the better the approximation
@@ -471,7 +470,7 @@ def _descend(
     Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
     rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
     """
-    terms, code = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss).code
+    terms, loss = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss)
     n_features = int((model.scale > 0.0).sum())
     factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
     n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
@@ -481,9 +480,9 @@ def _descend(
         factorise(terms.hessian, len(factor), 0.0, factor)
         gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
         is_short = gain <= least_gain
-        if code in (LOGISTIC, POISSON, SQUARED_HINGE) and not is_bounded and _runs_away(value, null, is_short, step):
+        if loss.can_separate and not is_bounded and _runs_away(value, null, is_short, step):
             return None
-        if is_short or code == SQUARED:
+        if is_short or loss.is_quadratic:
             value -= 0.5 * gain
             model = replace(model, solution=model.solution + step)
             break
@@ -516,6 +515,7 @@ class SelectedBlocks:
     """Blocks of rows of the selected columns: kept in memory where they fit, or read by the tasks of the run."""
 
     def __init__(self, run: Run, columns: np.ndarray, free: np.ndarray | None = None) -> None:
+        self._least: float | None = None
         self.is_free = np.zeros(len(columns) + 1, dtype=bool)
         """Of intercept and columns, whether they have no ridge."""
         self.is_free[0] = True
@@ -587,16 +587,20 @@ class SelectedBlocks:
         parts = [terms_of_laid(part, model) for part in self._laid]
         parts = parts or self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
-        value = float(value) - (self.least_poisson_loss if find_loss(model.loss).code == POISSON else 0.0)
+        value = float(value) - self.least_loss(model.loss)
         terms = Terms(value, np.asarray(gradient), np.asarray(_sum(part.hessian for part in parts) / total))
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
 
-    @cached_property
-    def least_poisson_loss(self) -> float:
-        """Mean Poisson loss of predictions that are the counts; below 0 where these are large."""
-        matrix = self.run.matrix
-        y, weight = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
-        return float(np.average(saturated_values(POISSON, y), weights=None if weight is None else as_vector(weight)))
+    def least_loss(self, loss: str) -> float:
+        """Return the mean loss of the best predictions that there could be; of large counts it is below 0."""
+        if find_loss(loss).least_is_zero:
+            return 0.0
+        if self._least is None:
+            matrix = self.run.matrix
+            y, weight = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
+            weight = None if weight is None else as_vector(weight)
+            self._least = float(np.average(saturated_values(find_loss(loss).code, y), weights=weight))
+        return self._least
 
     def terms_of_folds(self, model: Model) -> list[RowTerms]:
         """Return the summed loss of each of a few folds of the rows: of whole groups, or random as far as is known."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.losses import LOGISTIC, POISSON, find_loss
+from daskfs.losses import find_loss
 
 RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # in parts of the largest; and none
 SEARCH = 0.15
@@ -87,7 +87,7 @@ class Effort(NamedTuple):
         largest, loss : float, str
         """
         ridges = np.append(largest * RIDGES, 0.0)
-        scores = sum(self._scores(*one, ridges, find_loss(loss).code in (LOGISTIC, POISSON)) for one in terms)
+        scores = sum(self._scores(*one, ridges, find_loss(loss).knows_dispersion) for one in terms)
         return float(ridges[int(np.argmin(scores))])
 
     def _scores(

@@ -115,24 +115,6 @@ def null_intercepts(shares: np.ndarray) -> np.ndarray:
     return logarithms - logarithms.mean()
 
 
-def null_intercept(loss: str, location: float) -> float:
-    """Return the intercept of the model without features.
-
-    Parameters
-    ----------
-    loss : str
-    location : float
-        The mean of the target (-1 and 1 with the logistic loss); of the Huber loss its own estimate of it.
-    """
-    if loss == "logistic":
-        return (
-            math.log1p(location) - math.log1p(-location) if abs(location) < 1.0 else math.copysign(math.inf, location)
-        )
-    if loss == "poisson":
-        return math.log(location) if location > 0.0 else -math.inf
-    return location
-
-
 def class_weights(given: Any, classes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
     """Return one factor for each class.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from daskfs.losses import find_loss
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.stretches import Stretches
 
@@ -184,15 +185,20 @@ def of_refit(
         return {}, {}
     n_values = grid.n_samples * n_columns
     is_kept = n_values * itemsize <= (DEFAULT_BLOCK_NBYTES if room is None else min(room // 2, DEFAULT_BLOCK_NBYTES))
-    looks = 1 if loss == "squared" else LOOKS
+    looks = 1 if find_loss(loss).is_quadratic else LOOKS
     n_reads = n_fits * (1 if is_kept else 1 + looks)
     n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.met_by(n_columns)
     counts = added(grid.of_tiles(n_tiles), of_newton(grid.n_samples, n_columns, loss, n_fits))
     return ({}, counts) if is_kept else (counts, {})
 
 
+def of_loss(loss: str) -> str:
+    """Return what the names of measured work end with: a look at a quadratic loss is cheaper than at another."""
+    return "" if find_loss(loss).is_quadratic else ", likelihood"
+
+
 def of_newton(n_samples: int, n_columns: int, loss: str, n_fits: int = 1) -> dict[str, float]:
     """Return what a refit computes of columns that it has: of losses but the squared one as often as is usual."""
-    of = "" if loss == "squared" else ", likelihood"
+    of = of_loss(loss)
     n_values = float(n_fits * n_samples * n_columns)
     return {f"values refitted{of}": n_values, f"products refitted{of}": n_values * n_columns}

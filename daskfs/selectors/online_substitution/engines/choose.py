@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
 from daskfs.selectors.online_substitution.engines.classes import ClassesEngine
 from daskfs.selectors.online_substitution.engines.glm import GlmEngine
@@ -37,17 +36,17 @@ def make_engine(
         Columns that are decided on at once; by default as many as pay.
     """
     width = BatchWidth() if block_columns is None else BatchWidth(block_columns, block_columns)
-    if mode == "naive" and rule.name == "exchange" and loss.loss.code != SQUARED and block_columns is None:
+    if mode == "naive" and rule.name == "exchange" and not loss.loss.is_quadratic and block_columns is None:
         width = BatchWidth(1, 1)
     if y.ndim == 2:
         return ClassesEngine(members, rule, mode, width, y, loss)
     if isinstance(members, GroupMembers):
         if rule.name != "exchange":
             return GroupGradientEngine(members, rule, mode, width, y, loss)
-        if loss.loss.code == SQUARED:
+        if loss.loss.is_quadratic:
             return GroupSquaredEngine(members, rule, mode, width, y)
         return GroupGlmEngine(members, rule, mode, width, y, loss)
-    if loss.loss.code == SQUARED and (rule.name == "exchange" or mode == "gram"):
+    if loss.loss.is_quadratic and (rule.name == "exchange" or mode == "gram"):
         return SquaredEngine(members, rule, mode, width, y)
     if rule.name == "exchange":
         return GlmEngine(members, rule, mode, width, y, loss)

@@ -13,7 +13,6 @@ import numpy as np
 
 from daskfs.kernels.substitution.products import combine, row_products
 from daskfs.kernels.substitution.steps import COLD, MARGIN, WARM
-from daskfs.losses import SQUARED
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Finished, Rule
 from daskfs.selectors.online_substitution.engines.point import Coefficients, LossSettings, PointEngine
@@ -192,7 +191,7 @@ class GradientEngine(PointEngine):
         while start < len(columns):
             rest = columns.take(slice(start, None))
             derivatives = point.gradient(rest, point.derivative)
-            if n_accepted == 0 or start == 0 or point.loss.loss.code != SQUARED:
+            if n_accepted == 0 or start == 0 or not point.loss.loss.is_quadratic:
                 curved = self._curvature_of(columns)
             steps = 1.0 / (np.maximum(curved[start:], FLOOR * squares[start:]) + self.rule.ridge)
             b = self._first(rest, usable[start:], -steps * derivatives)

@@ -10,7 +10,7 @@ from daskfs.kernels.linear.linalg import invert, multiply
 from daskfs.kernels.losses import SPAN, derivatives, values
 from daskfs.kernels.substitution.group_exchange import loads_of
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
-from daskfs.losses import EPSILON_INSENSITIVE, SQUARED, Loss, find_loss
+from daskfs.losses import Loss, find_loss
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Rule
 from daskfs.selectors.online_substitution.engines.quadratic import curved_products
@@ -51,10 +51,10 @@ def loss_settings(
         With the squared loss columns and target are centred instead.
     """
     loss, threshold = find_loss(name), 0.0
-    if loss.code == EPSILON_INSENSITIVE:
+    if loss.threshold == "spread":
         spread = np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
         threshold = EPSILON_SHARE * float(spread) if epsilon is None else float(epsilon)
-    return LossSettings(loss, threshold, fits_intercept and loss.code != SQUARED)
+    return LossSettings(loss, threshold, fits_intercept and not loss.is_quadratic)
 
 
 @dataclass(slots=True)
