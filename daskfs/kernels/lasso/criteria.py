@@ -11,6 +11,7 @@ CRITERIA = ("vote", "bic", "ric", "ebic")
 FALSE_FEATURES = 0.01  # that a vote may be expected to let in
 
 
+@functools.lru_cache(maxsize=1024)  # asked several times of each of many subsets
 def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: float = 0.5, n_subsets: int = 1) -> float:
     """Return λ of ``GIC(M) = n log(RSS_M / n) + λ |M|``.
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
-from daskfs.kernels.lasso.many_paths import Found, follow_blocks
 from daskfs.selectors.message.subset import (
     NormalEquations,
     PathMoments,
@@ -126,34 +124,6 @@ class Choices(Record):
             np.concatenate([choice.constant_value for choice in choices]),
             Met.of(all_met) if all_met else None,
             tuple(choice.path for choice in choices if choice.path is not None),
-        )
-
-    @classmethod
-    def of_paths(cls, found: Found, n_features: int, more: float | None) -> Choices:
-        """Return what a kernel found on many blocks; with the path of the first where `PathTable.more` is given."""
-        n_models, n_blocks = len(found.n_selected), len(found.total)
-        zero, no = np.zeros(n_models, dtype=np.int64), np.zeros(n_models, dtype=bool)
-        path = [] if more is None else [PathTable(found.lambdas, found.df, found.rss, "rss", found.gic, more)]
-        return cls(
-            found.total,
-            found.y_mean,
-            np.zeros(n_blocks, dtype=np.int64),
-            np.zeros(n_blocks, dtype=np.int64),
-            found.n_models,
-            found.n_constant,
-            Ballots(
-                zero,
-                no,
-                found.least_penalty,
-                _intercepts(found, n_features),
-                found.n_selected,
-                found.selected,
-                found.coef,
-            ),
-            found.constant,
-            found.constant_value,
-            Met(found.y_variance, found.n_met, found.features, found.mean, found.scale, found.cross, found.gram_below),
-            tuple(path),
         )
 
     def __len__(self) -> int:
@@ -277,48 +247,3 @@ def _correlations(number: np.ndarray, start: np.ndarray, below: np.ndarray) -> n
         gram[some] = np.where(is_pair, below[np.where(is_pair, place, 0)] if len(below) else 0.0, 0.0)
     gram[:, np.arange(n), np.arange(n)] = 1.0
     return gram
-
-
-def _intercepts(found: Found, n_features: int) -> np.ndarray:
-    """Return the intercepts of many models, summed as `LassoPath.intercept` sums that of one."""
-    y_mean, ends = np.repeat(found.y_mean, found.n_models), np.cumsum(found.n_selected)
-    shrunk, step = np.empty(len(ends)), max(1, PAIRS // n_features)
-    for models in (slice(i, i + step) for i in range(0, len(ends), step)):
-        n_selected = found.n_selected[models]
-        chosen = slice(ends[models][0] - n_selected[0], ends[models][-1])
-        at = np.repeat(np.arange(len(n_selected)), n_selected), found.selected[chosen]
-        coef, centre = np.zeros((2, len(n_selected), n_features))
-        coef[at], centre[at] = found.coef[chosen], found.centre[chosen]
-        shrunk[models] = (centre[:, None] @ coef[:, :, None])[:, 0, 0]
-    return y_mean - shrunk
-
-
-def choose_together(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, bounds: np.ndarray, settings: SelectionSettings, is_first: bool
-) -> Choices:
-    """Return what `daskfs.selectors.message.subset.choose` would of dense subsets with the squared loss.
-
-    Of those before the first that has to be looked at by itself: see `daskfs.kernels.lasso.many_paths.follow_blocks`.
-    Subset i has rows [bounds[i], bounds[i + 1]); with the path of the first where that is the first of all.
-    """
-    n_features = X.shape[1]
-    total = np.array([weight[start:stop].sum() for start, stop in pairwise(bounds)])
-    totals, place = np.unique(total, return_inverse=True)
-    penalty, least = (
-        np.array([penalty_of(float(one), n_features) for one in totals])[place]
-        for penalty_of in (settings.penalty, settings.least_penalty)
-    )
-    found = follow_blocks(
-        X,
-        y,
-        weight,
-        bounds,
-        total=total,
-        penalty=penalty,
-        least=least,
-        gic_rss=settings.gic_rss,
-        patience=settings.patience,
-        max_features=settings.max_features,
-        sigma2=settings.sigma2,
-    )
-    return Choices.of_paths(found, n_features, float(penalty[0] - least[0]) if is_first else None)

@@ -16,7 +16,7 @@ from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.choices import Choices, choose_together
+from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.subset import (
     Derivatives,
     MaximumLikelihood,
@@ -57,30 +57,8 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    is_lasso = settings.record.is_quadratic and settings.estimator is None and settings.groups is None
-    if is_lasso and not settings.always and matrix.sparse_rows(slice(0, 0)) is None and matrix.column_weights is None:
-        return _select_together(matrix, settings, group)
     subsets = _subsets_with_all_columns(matrix, settings, group)
     return Choices.of([_choose(matrix, settings, group, *subset) for subset in subsets])
-
-
-def _select_together(matrix: Matrix, settings: SelectionSettings, group: SubsetGroup) -> Choices:
-    """Select on the dense subsets of a group with few calls, of which each costs as much as a small path."""
-    X, (y, weight) = matrix.read(group.rows), _target_and_weight(matrix, settings, group)
-    bounds, n_subsets, k = np.array(group.bounds), len(group.bounds) - 1, 0
-    at_once = n_subsets if X.dtype in (np.float32, np.float64) else 1  # others are converted, one by one
-    found = []
-    while k < n_subsets:
-        some = bounds[k : k + at_once + 1]
-        rows = slice(some[0], some[-1])
-        block = as_kernels_take_it(X[rows]), y[rows], weight[rows]
-        choices = choose_together(*block, some - some[0], settings, is_first=group.first + k == 0)
-        if not len(choices):
-            rows = slice(0, some[1] - some[0])
-            choices = Choices.of([_choose(matrix, settings, group, k, *(part[rows] for part in block))])
-        found.append(choices)
-        k += len(choices)
-    return Choices.joined(found)
 
 
 def _choose(
