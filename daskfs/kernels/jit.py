@@ -196,7 +196,7 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     return Kernel(function, fastmath={"contract"})
 
 
-def _options(fastmath: bool | set[str]) -> dict[str, Any]:
+def _options(fastmath: bool | set[str]) -> Any:
     """Return how numba compiles: a division by 0 is infinite or NaN, as in NumPy.
 
     To raise in its place would take a branch at every division, and a sixth more time to compile.

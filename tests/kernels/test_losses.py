@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy.special import log_expit, xlogy
 
 from daskfs.errors import ConfigError
-from daskfs.kernels.losses import SPAN, default_threshold, derivatives, saturated_values, values
+from daskfs.kernels.losses import (
+    SPAN,
+    default_threshold,
+    derivatives,
+    endless_way,
+    one_sided_intercept,
+    saturated_values,
+    values,
+)
 from daskfs.losses import AT_ONCE, find_loss, losses_with
 from tests.refusals import refused
 
@@ -118,3 +126,46 @@ def test_the_default_threshold_does_not_feel_outliers_and_weights_are_repeated_r
 def test_an_unknown_loss_gets_its_nearest_name():
     with refused(ConfigError, "losses", at="loss", naming=["did you mean", "'logistic'"]):
         find_loss("logistics")
+
+
+@pytest.mark.parametrize("name", losses_with([AT_ONCE]))
+def test_what_is_said_of_a_loss_is_true_of_its_formula(name):
+    loss, rng = find_loss(name), np.random.default_rng(3)
+    y, far = targets(name, rng, 400).round(1), np.linspace(-60.0, 60.0, 2401)  # on the grid
+    if name == "poisson":
+        y[:20] = 0.0
+    curves = np.array([evaluate(name, far, one)[0] for one in y])
+    curvature = np.array([evaluate(name, far, one)[2] for one in y])
+    assert loss.is_quadratic == (np.ptp(curvature) == 0.0)
+    falls_on = (np.diff(curves[:, :200]) >= -1e-12).all(axis=1) | (np.diff(curves[:, -200:]) <= 1e-12).all(axis=1)
+    assert loss.can_separate == falls_on.any()
+    assert loss.least_is_zero == (np.abs(curves.min(axis=1)) < 1e-6).all()
+    assert loss.least_is_zero == (not saturated_values(loss.code, y).any())
+    assert (loss.hessian_floor > 1e-10) <= (curvature == 0.0).any()
+    if loss.is_likelihood and not loss.threshold:
+        best = loss.null_intercept(float(y.mean()))
+        assert abs(evaluate(name, best, y)[1].mean()) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "poisson", "huber"])
+def test_a_row_whose_loss_falls_without_end_says_which_way(name):
+    loss, y = find_loss(name), targets(name, np.random.default_rng(0), 50)
+    y[:5] = -1.0 if name == "logistic" else 0.0
+    ways = [endless_way(loss.code, one) for one in y]
+    slopes = np.array([evaluate(name, np.array([-40.0, 40.0]), one)[1] for one in y])
+    assert ways == [-1.0 if left >= 0.0 else 1.0 if right <= 0.0 else 0.0 for left, right in slopes.round(12)]
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "poisson", "huber"])
+def test_an_intercept_of_rows_on_one_side_is_as_if_half_a_row_said_the_contrary(name):
+    y = np.full(30, 1.0 if name == "logistic" else 0.0)
+    found = one_sided_intercept(find_loss(name).code, y, 30.0)
+    with_half = np.append(y, -1.0 if name == "logistic" else 1.0)
+    weight = np.append(np.ones(30), 0.5)
+    if find_loss(name).can_separate:
+        derivative = evaluate(name, found, with_half)[1]
+        scale = 30.0 if name == "logistic" else 30.5
+        assert abs(weight @ derivative) < 2.0 / scale
+    else:
+        assert found is None
+    assert one_sided_intercept(find_loss(name).code, with_half, 30.0) is None
