@@ -28,7 +28,7 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.entered_entries import entered_entries_nbytes
-from daskfs.kernels.glm.newton import new_problem
+from daskfs.kernels.glm.newton import estimate_dispersion, new_problem
 from daskfs.kernels.glm.null_model import fit_null_model, independent_columns
 from daskfs.kernels.glm.screening import BATCH
 from daskfs.kernels.glm.state import (
@@ -44,7 +44,7 @@ from daskfs.kernels.glm.state import (
     UNSOLVED,
     new_state,
 )
-from daskfs.kernels.glm.steps import begin, follow
+from daskfs.kernels.glm.steps import follow, hold
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments, weighed
@@ -209,7 +209,11 @@ def glm_path(
     state.reference[:] = m.cross
     held = independent_columns(X, problem.share, m, free) if has_null else free[:0]
     state.is_settled[free] = True
-    unit = begin(X, problem, m.mean, m.scale, held, total, float(tol), state)
+    state.reference_residual[:] = state.at.residual
+    state.base[0] = state.coef[0]
+    unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
+    if len(held):
+        hold(X, problem, m.mean, m.scale, held, unit, float(tol), state)
     if lambdas is None:
         noise, left = 1e-14 * math.sqrt(m.y_variance), np.where(state.is_settled, 0.0, state.reference)
         largest = float(np.max(np.abs(left), initial=0.0)) * (ABOVE if len(held) else 1.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from daskfs.kernels.blocks.any_columns import enter_columns
@@ -12,7 +10,7 @@ from daskfs.kernels.glm.minimise import solve_entered
 from daskfs.kernels.glm.newton import estimate_dispersion, mean_loss
 from daskfs.kernels.glm.refit import refit_value
 from daskfs.kernels.glm.screening import admit, refresh
-from daskfs.kernels.glm.state import ENTERED, FREE
+from daskfs.kernels.glm.state import ENTERED, FREE, KNOWN_HESSIANS
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.lasso.steps import RSS_FLOOR
 from daskfs.kernels.linear.columns import copy_into
@@ -24,28 +22,22 @@ EXACT = 1e-3  # of the tolerance: how near to its minimum the model is brought i
 
 
 @kernel
-def begin(X, problem, mean, scale, free, total, tol, state):  # type: ignore[no-untyped-def]
-    """Enter the columns that are free of the penalty and fit them; return the unit of the predictions' noise.
+def hold(X, problem, mean, scale, free, unit, tol, state):  # type: ignore[no-untyped-def]
+    """Enter the columns that are free of the penalty and fit them.
 
-    They vary and do not depend on each other. `state.coef[0]` and `state.at` hold the null model, `state.reference` its
-    gradient, when this starts, and those of the model of the free columns when it ends.
+    They vary and do not depend on each other. `state` is of the null model when this starts, and of the model of the
+    free columns when it ends.
     """
     n_free = free.shape[0]
-    copy_into(state.at.residual, state.reference_residual)
-    copy_into(state.coef[:1], state.base[:1])
-    if n_free > 0:
-        enter_columns(state.columns, X, mean, scale, free, 0)
-        for q in range(n_free):
-            state.entered[q], state.gradient[q + 1] = free[q], state.reference[free[q]]
-        copy_into(state.gradient[: n_free + 1], state.left[: n_free + 1])
-        state.counts[ENTERED] = n_free
-        state.counts[FREE] = n_free
+    enter_columns(state.columns, X, mean, scale, free, 0)
+    for q in range(n_free):
+        state.entered[q], state.gradient[q + 1] = free[q], state.reference[free[q]]
+    copy_into(state.gradient[: n_free + 1], state.left[: n_free + 1])
+    state.counts[ENTERED] = n_free
+    state.counts[FREE] = n_free
     renew_hessian(problem, state)
-    unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
-    if n_free > 0:
-        solve_entered(problem, 0.0, EXACT * tol * unit, 0.1 * unit, state)
-        refresh(X, problem, mean, scale, 0.0, state)
-    return unit
+    solve_entered(problem, 0.0, EXACT * tol * unit, 0.1 * unit, state)
+    refresh(X, problem, mean, scale, 0.0, state)
 
 
 @kernel
@@ -54,7 +46,7 @@ def follow(  # type: ignore[no-untyped-def]
 ):
     """Return df, deviance, dispersion, GIC and coefficients at each λ, how many were followed, best and why it ended.
 
-    `begin` has returned the `unit`.
+    `unit` is that of the predictions' noise.
     """
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
@@ -65,6 +57,8 @@ def follow(  # type: ignore[no-untyped-def]
     best = -1
     stop = GRID_ENDED
     n_followed = n_lambdas
+    if state.counts[KNOWN_HESSIANS] == 0:
+        renew_hessian(problem, state)
     for step in range(n_lambdas):
         if is_stopped():
             break

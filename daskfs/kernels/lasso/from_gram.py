@@ -18,7 +18,6 @@ from daskfs.kernels.lasso.steps import (
     PathState,
     Rule,
     follow,
-    hold,
     new_rule,
     new_state,
     restart,
@@ -93,7 +92,7 @@ def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> La
             return path
         given_up = path.given_up
         restart(state)
-    hold(X, weight, m, np.empty(0, dtype=np.int64), state)
+    state.gradient[:] = m.cross
     lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
     df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
     keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))

@@ -216,7 +216,9 @@ def lasso_path(
             gram *= column_weight[:, None] * column_weight
         keep_rows(gram, m.scale, state)
     held = free if is_related else free[:0]
-    hold(X, weight, m, held, state)
+    state.gradient[:] = m.cross
+    if len(held):
+        hold(X, weight, m, held, state)
     left = np.where(state.is_settled, 0.0, state.gradient)
     largest, smallest = _range(m._replace(cross=left), n_features, min_ratio)
     if is_exact and not given_up:
@@ -225,7 +227,9 @@ def lasso_path(
             return path
         given_up = path.given_up
         restart(state)
-        hold(X, weight, m, held, state)
+        state.gradient[:] = m.cross
+        if len(held):
+            hold(X, weight, m, held, state)
     if lambdas is None and largest > 0.0:
         lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
     elif lambdas is None:
