@@ -128,16 +128,17 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     """
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
+        at, of, found = z[start:stop], y[start:stop], value[start:stop]
         if loss == LOGISTIC:
-            _logistic_values(z[start:stop], y[start:stop], value[start:stop], bits)
+            _logistic_values(at, of, found, bits)
         elif loss == POISSON:
-            _poisson_values(z[start:stop], y[start:stop], value[start:stop], bits)
+            _poisson_values(at, of, found, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_values(z[start:stop], y[start:stop], value[start:stop])
+            _squared_hinge_values(at, of, found)
         elif loss == EPSILON_INSENSITIVE:
-            _insensitive_values(z[start:stop], y[start:stop], value[start:stop], threshold)
+            _insensitive_values(at, of, found, threshold)
         else:
-            _huber_values(z[start:stop], y[start:stop], value[start:stop], math.inf if loss == SQUARED else threshold)
+            _huber_values(at, of, found, math.inf if loss == SQUARED else threshold)
 
 
 @kernel
@@ -145,18 +146,17 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
     """Write the first and second derivative in z of every loss; the arguments are those of `values`."""
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
+        at, of, slope, bend = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
         if loss == LOGISTIC:
-            _logistic_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+            _logistic_derivatives(at, of, slope, bend, bits)
         elif loss == POISSON:
-            _poisson_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], bits)
+            _poisson_derivatives(at, of, slope, bend, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop])
+            _squared_hinge_derivatives(at, of, slope, bend)
         elif loss == EPSILON_INSENSITIVE:
-            part = slice(start, stop)
-            _insensitive_derivatives(z[part], y[part], derivative[part], curvature[part], threshold)
+            _insensitive_derivatives(at, of, slope, bend, threshold)
         else:
-            limit = math.inf if loss == SQUARED else threshold
-            _huber_derivatives(z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop], limit)
+            _huber_derivatives(at, of, slope, bend, math.inf if loss == SQUARED else threshold)
 
 
 @elementwise
