@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 from daskfs.errors import ConfigError, DataError, PlanError, SelectionWarning
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.losses import find_loss
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os import run as asy_os_run
 from daskfs.selectors.asy_os.leases import ColumnLeases
@@ -502,7 +501,7 @@ def test_products_computed_before_the_answer_came_change_nothing(seed):
     X = rng.standard_normal((120, 90))
     y = X[:, ::11] @ rng.standard_normal(9) + 0.5 * rng.standard_normal(120)
     matrix = ArrayMatrix(X, y)
-    objective = SharedObjective(find_loss("squared").code, y - y.mean(), NO_WEIGHT)
+    objective = SharedObjective("squared", y - y.mean(), NO_WEIGHT)
     settings = WorkerSettings(objective, Rule(), ColumnSettings(True, True, False), np.dtype(np.float64))
     blocks = [
         read_columns(matrix, np.arange(j, min(j + 20, X.shape[1])), settings.columns) for j in range(0, X.shape[1], 20)
