@@ -127,6 +127,7 @@ def test_the_parabola_of_the_squared_loss_has_the_same_path():
     np.testing.assert_array_equal(path.df[:n], expected.df[:n])
 
 
+@pytest.mark.slow_cases("entries")
 @pytest.mark.parametrize("n_features", [24, 400])
 @pytest.mark.parametrize("kind", ["dense", "entries"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber"])

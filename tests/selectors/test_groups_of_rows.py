@@ -60,6 +60,7 @@ def test_families_stay_whole_in_views_folds_and_repeated_folds(families):
         assert not {*names[numbers == k]} & {*names[numbers != k]}
 
 
+@pytest.mark.slow_cases("auto")
 @pytest.mark.parametrize(
     ("make", "size"),
     [
