@@ -18,6 +18,7 @@ from daskfs.cells import table as table_of
 from daskfs.errors import ConfigError, RunError, did_you_mean
 from daskfs.evidence import EvidenceRecord
 from daskfs.files import written_whole
+from daskfs.losses import LOSSES
 from daskfs.version import __version__
 
 if TYPE_CHECKING:
@@ -578,7 +579,8 @@ class SelectionResult:
         test = None if self.evidence is None else self.evidence.test
         if self.are_norms:
             return "log-odds (norm over the classes)"
-        if self.parameters.get("loss") == "logistic" or (test is not None and test.labels):
+        loss = LOSSES.get(str(self.parameters.get("loss")))
+        if (loss is not None and loss.has_probabilities) or (test is not None and test.labels):
             return "log-odds"
         return (self.evidence.data.target if self.evidence is not None else "") or "the prediction"
 

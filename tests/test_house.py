@@ -10,6 +10,7 @@ from functools import cache
 
 import pytest
 
+from daskfs.losses import LOSSES
 from tests.imports import MODULES, PACKAGE, PATH_OF, ROOT, imports_of, name_of, tree_of
 
 FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where this differs from the first plan
@@ -272,6 +273,25 @@ def test_files_stand_on_public_ground():
     for path in MODULES:
         found = not_public(path.read_text(encoding="utf-8"), name_of(path))
         wrong += [f"{path}:{line}: {what}" for line, what in found]
+    assert wrong == []
+
+
+def test_losses_are_asked_what_is_true_of_them():
+    """Their names and codes are compared where their formulas are, and nowhere else."""
+    codes = {name.upper() for name in LOSSES}
+    wrong = []
+    for path in MODULES:
+        if name_of(path) in ("losses", "kernels.losses"):
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Compare) and "noise" not in ast.unparse(
+                node
+            ):  # which `synthetic` has by like names
+                parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
+                names = [part.value for part in parts if isinstance(part, ast.Constant)]
+                names += [part.id.lower() for part in parts if isinstance(part, ast.Name) and part.id in codes]
+                if not LOSSES.keys().isdisjoint(map(str, names)):
+                    wrong.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
     assert wrong == []
 
 

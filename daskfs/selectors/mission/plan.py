@@ -27,7 +27,7 @@ N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
 N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
 N_AVERAGED = 4  # beside them, of models that are averaged: two of the round before, two that the client has asked for
 REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
-EXACT_COST = {"squared": 4e9, "other": 2e8}  # multiplications of one Newton step, up to which a refit is exact
+EXACT_COST, EXACT_COST_OF_ONE_STEP = 2e8, 4e9  # multiplications of a Newton step up to which a refit is exact
 REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that it takes at least, passes at most
 FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
 ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
@@ -392,7 +392,7 @@ def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, 
     record = find_loss(loss)
     cost = n_outputs * n_samples * n_selected * n_selected
     is_fit = record.is_quadratic or n_samples >= ROWS_PER_COLUMN * n_selected
-    is_cheap = cost <= EXACT_COST["squared" if record.is_quadratic else "other"]
+    is_cheap = cost <= (EXACT_COST_OF_ONE_STEP if record.is_quadratic else EXACT_COST)
     return "exact" if record.has_formula_of_many_rows and (cost <= FEW or (is_cheap and is_fit)) else "sgd"
 
 

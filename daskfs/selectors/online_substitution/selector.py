@@ -201,7 +201,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'sequential'")
 
     def _check_loss(self, loss: Loss) -> None:
-        if self.engine == "gram" and loss.name != "squared" and self.rule != "exchange":
+        if self.engine == "gram" and not loss.is_quadratic and self.rule != "exchange":
             problem = f"the rule {self.rule!r} with the loss {loss.name!r} has no products that would stay valid"
             raise ConfigError(problem, "engine", "use 'auto'")
 
