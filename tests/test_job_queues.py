@@ -173,6 +173,16 @@ def test_without_dask_jobqueue_the_command_that_installs_it_is_named(monkeypatch
         pass
 
 
+def test_a_folder_of_logs_that_cannot_be_made_is_named_before_any_job_is_asked_for(dask_jobqueue, tmp_path):
+    (tmp_path / "file").write_text("")
+    logs = tmp_path / "file" / "logs"
+    with (
+        refused(RunError, "clusters", at=f"cluster.log_directory {logs}"),
+        open_cluster("slurm", log_directory=str(logs)),
+    ):
+        pass
+
+
 def test_an_interrupt_is_one_after_dask_jobqueue_was_imported(dask_jobqueue, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "dask_jobqueue"]:
         monkeypatch.delitem(sys.modules, name)

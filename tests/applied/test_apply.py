@@ -146,6 +146,7 @@ def test_a_row_is_written_for_each_row_with_its_id_and_the_metrics_are_those_of_
     errors = (found.prediction - frame.y).dropna()
     assert applied.metrics["mse"] == pytest.approx((errors**2).mean())
     assert f"{n_void} rows have no prediction" in applied.to_text()
+    assert f"mse {applied.metrics['mse']:.6g}" in applied.to_text()
     with refused(RunError, "new-rows", naming=["--force"]):
         apply(model, folder / "t.csv", out)
 

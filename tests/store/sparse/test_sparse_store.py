@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -256,9 +257,15 @@ def test_what_cannot_be_stored_is_named_and_leaves_nothing(tmp_path, change, mat
 
 
 def test_a_limit_in_which_a_block_has_no_room_is_refused(tmp_path):
-    with refused(PlanError, "memory-limit", at="memory_limit", naming=["entries"]):
-        written(tmp_path / "s.zarr", blocks_of(random_matrix(8000, 300, 0.5)), 300, memory_limit=1 << 20)
+    X = random_matrix(8000, 300, 0.5)
+    with refused(PlanError, "memory-limit", at="memory_limit", naming=["1,048,576"]) as caught:
+        written(tmp_path / "s.zarr", blocks_of(X), 300, memory_limit=1 << 20)
     assert not any(tmp_path.iterdir())
+    needed = int(re.search(r"takes ([\d,]+) bytes", str(caught.value))[1].replace(",", ""))
+    with refused(PlanError, "memory-limit", at="memory_limit"):
+        written(tmp_path / "s.zarr", blocks_of(X), 300, memory_limit=needed - 100)
+    store = written(tmp_path / "s.zarr", blocks_of(X), 300, memory_limit=needed)
+    assert store.shape == X.shape
 
 
 def test_a_version_that_knows_no_sparse_stores_refuses_them_by_their_format(cut_store, monkeypatch):
