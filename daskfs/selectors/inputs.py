@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from numbers import Integral
 from pathlib import Path
@@ -14,6 +15,7 @@ from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix, not_finite
 from daskfs.matrix.names import Names
 from daskfs.selectors.predictor import LinearPredictor
+from daskfs.sources.in_memory import is_table
 
 
 def is_lazy(X: Any) -> bool:
@@ -112,6 +114,16 @@ def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray
     if missing:
         raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "pass it")
     return X[[X.columns[found.index(names[j])] for j in columns]]
+
+
+def refuse_a_name_twice(X: Any) -> None:
+    """Refuse a table of which two columns have the same name: features are known by their names."""
+    if not is_table(X):
+        return
+    names = Counter(X.column_names if hasattr(X, "column_names") else X.columns)
+    for name, n_columns in names.items():
+        if n_columns > 1:
+            raise DataError(f"two columns are called {name!r}", "X", "rename one of them")
 
 
 def check_width(found: int, expected: int) -> None:

@@ -27,6 +27,7 @@ from daskfs.selectors.inputs import (
     is_lazy,
     is_matrix,
     labels_of,
+    refuse_a_name_twice,
     refuse_non_finite_target,
     seed_of,
 )
@@ -127,6 +128,7 @@ class Opens(Transforms, SettlesLoss):
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
     ) -> tuple[ArrayMatrix, np.ndarray | None]:
         refuse_non_finite_target(y)
+        refuse_a_name_twice(X)
         has_texts = are_texts(y)
         X, y_ = validate_data(
             self,

@@ -295,6 +295,21 @@ def test_names_of_a_table_are_checked(problem):
         selector.get_feature_names_out(["a"] * 7)
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.Table.from_pandas, lambda frame: dd.from_pandas(frame, 2)])
+@pytest.mark.parametrize("has_texts", [False, True])
+def test_two_columns_of_one_name_are_refused(make, has_texts):
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) ** 2, "c": ["x", "y"] * 10 if has_texts else 1.0})
+    if make == pa.Table.from_pandas:
+        table = pa.Table.from_pandas(frame).rename_columns(["a", "a", "c"])
+    else:
+        table = make(frame.set_axis(["a", "a", "c"], axis=1))
+    with pytest.raises((DataError, SourceError)) as caught:
+        Message().fit(
+            table, dd.from_pandas(pd.Series(np.arange(20.0)), 2) if hasattr(table, "dask") else np.arange(20.0)
+        )
+    assert "'a'" in str(caught.value)
+
+
 def test_a_table_without_a_target_or_with_one_of_another_length_is_refused(problem):
     frame, y = problem
     with refused(DataError, "shapes", at="fit", naming=["passed"]):
