@@ -70,8 +70,8 @@ class Loss:
     knows_dispersion: bool = False
     """Whether the likelihood fixes the dispersion at 1, as that of counts and labels does. Else it is estimated."""
     can_separate: bool = False
-    """Whether the loss of some rows falls, or stays, however far the prediction goes: labels, counts of 0. Classes that
-    are separable then leave the coefficients unbounded."""
+    """Whether the loss of some rows never increases in one direction: of labels, of counts of 0. The coefficients of
+    linearly separable classes are then unbounded."""
     least_is_zero: bool = True
     """Whether the best prediction of any target costs nothing."""
     has_probabilities: bool = False

@@ -70,8 +70,8 @@ def saturated_values(loss: int, y: np.ndarray) -> np.ndarray:
     return np.where(y > 0.0, y - y * np.log(np.where(y > 0.0, y, 1.0)), 0.0)
 
 
-def start_of_intercept(loss: int, y: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """Return a prediction near the best one that is the same for all rows, and the unit of its noise."""
+def initial_intercept(loss: int, y: np.ndarray, share: np.ndarray) -> tuple[float, float]:
+    """Return where to begin for an intercept alone, near its minimum, and the unit of the noise."""
     mean = float(share @ y)
     if loss == LOGISTIC:
         return 0.0, 1.0
@@ -92,8 +92,8 @@ def one_sided_intercept(loss: int, y: np.ndarray, total: float) -> float | None:
 
 
 @kernel
-def endless_way(loss, y):  # type: ignore[no-untyped-def]
-    """Return the way in z, -1 or 1, that the loss of a row falls without end, and 0 where it has a minimum."""
+def recession_direction(loss, y):  # type: ignore[no-untyped-def]
+    """Return the direction in z, -1 or 1, in which the loss of a row decreases for ever; 0 where it has a minimum."""
     if loss == LOGISTIC:
         return y
     return -1.0 if loss == POISSON and y == 0.0 else 0.0
@@ -128,17 +128,17 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     """
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
-        at, of, found = z[start:stop], y[start:stop], value[start:stop]
+        part = z[start:stop], y[start:stop], value[start:stop]
         if loss == LOGISTIC:
-            _logistic_values(at, of, found, bits)
+            _logistic_values(*part, bits)
         elif loss == POISSON:
-            _poisson_values(at, of, found, bits)
+            _poisson_values(*part, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_values(at, of, found)
+            _squared_hinge_values(*part)
         elif loss == EPSILON_INSENSITIVE:
-            _insensitive_values(at, of, found, threshold)
+            _insensitive_values(*part, threshold)
         else:
-            _huber_values(at, of, found, math.inf if loss == SQUARED else threshold)
+            _huber_values(*part, math.inf if loss == SQUARED else threshold)
 
 
 @kernel
@@ -146,17 +146,17 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
     """Write the first and second derivative in z of every loss; the arguments are those of `values`."""
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
-        at, of, slope, bend = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
+        part = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
         if loss == LOGISTIC:
-            _logistic_derivatives(at, of, slope, bend, bits)
+            _logistic_derivatives(*part, bits)
         elif loss == POISSON:
-            _poisson_derivatives(at, of, slope, bend, bits)
+            _poisson_derivatives(*part, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_derivatives(at, of, slope, bend)
+            _squared_hinge_derivatives(*part)
         elif loss == EPSILON_INSENSITIVE:
-            _insensitive_derivatives(at, of, slope, bend, threshold)
+            _insensitive_derivatives(*part, threshold)
         else:
-            _huber_derivatives(at, of, slope, bend, math.inf if loss == SQUARED else threshold)
+            _huber_derivatives(*part, math.inf if loss == SQUARED else threshold)
 
 
 @elementwise

@@ -13,8 +13,8 @@ from daskfs.kernels.losses import (
     SPAN,
     default_threshold,
     derivatives,
-    endless_way,
     one_sided_intercept,
+    recession_direction,
     saturated_values,
     values,
 )
@@ -148,12 +148,12 @@ def test_what_is_said_of_a_loss_is_true_of_its_formula(name):
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic", "poisson", "huber"])
-def test_a_row_whose_loss_falls_without_end_says_which_way(name):
+def test_a_row_whose_loss_decreases_for_ever_says_in_which_direction(name):
     loss, y = find_loss(name), targets(name, np.random.default_rng(0), 50)
     y[:5] = -1.0 if name == "logistic" else 0.0
-    ways = [endless_way(loss.code, one) for one in y]
+    directions = [recession_direction(loss.code, one) for one in y]
     slopes = np.array([evaluate(name, np.array([-40.0, 40.0]), one)[1] for one in y])
-    assert ways == [-1.0 if left >= 0.0 else 1.0 if right <= 0.0 else 0.0 for left, right in slopes.round(12)]
+    assert directions == [-1.0 if left >= 0.0 else 1.0 if right <= 0.0 else 0.0 for left, right in slopes.round(12)]
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic", "poisson", "huber"])

@@ -14,7 +14,7 @@ import numpy as np
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import sum_of
-from daskfs.kernels.losses import endless_way
+from daskfs.kernels.losses import recession_direction
 
 
 class EnteredEntries(NamedTuple):
@@ -298,7 +298,7 @@ def _runs_away(loss, y, share, columns, q):  # type: ignore[no-untyped-def]
         i, x = columns.block.rows[e], np.float64(columns.block.values[e])
         if share[i] == 0.0 or x == 0.0:
             continue
-        here = x * endless_way(loss, y[i])
+        here = x * recession_direction(loss, y[i])
         if here == 0.0 or way * here < 0.0:
             return False
         way = 1.0 if here > 0.0 else -1.0

@@ -25,7 +25,7 @@ from daskfs.kernels.linear.columns import copy_columns
 from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
-from daskfs.kernels.losses import one_sided_intercept, saturated_values, start_of_intercept
+from daskfs.kernels.losses import initial_intercept, one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 
 
@@ -110,7 +110,7 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
 def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
     """Fit standardised columns, each in a row of `columns`; `at` is left at the predictions of the last step."""
     n, work = len(columns) + 1, np.empty(len(problem.y))
-    null, unit = start_of_intercept(problem.loss.code, problem.y, problem.share)
+    null, unit = initial_intercept(problem.loss.code, problem.y, problem.share)
     members = np.arange(len(columns))
     hessian, factor = np.zeros((2, n, n))
     longest = LONGEST_LAST_STEP if problem.loss.can_separate else math.inf

@@ -11,7 +11,7 @@ from daskfs.kernels.blocks.any_block import standardised_columns
 from daskfs.kernels.glm.newton import CONVERGED, Predictions, Problem, newton
 from daskfs.kernels.linear.linalg import factorise
 from daskfs.kernels.linear.moments import Moments
-from daskfs.kernels.losses import start_of_intercept
+from daskfs.kernels.losses import initial_intercept
 
 
 def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
@@ -20,7 +20,7 @@ def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
     if not len(y) or not (y != y[0]).any():
         return False
     start = np.zeros(1)
-    start[0], unit = start_of_intercept(problem.loss.code, y, problem.share)
+    start[0], unit = initial_intercept(problem.loss.code, y, problem.share)
     none, members = np.empty((0, len(y))), np.empty(0, dtype=np.int64)
     hessian, factor = np.zeros((2, 1, 1))
     _, status, _ = newton(problem, none, members, 0, 0.0, 1e-10 * unit, math.inf, start, at, hessian, factor)
