@@ -128,17 +128,17 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     """
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
-        part = z[start:stop], y[start:stop], value[start:stop]
+        at, target, out = z[start:stop], y[start:stop], value[start:stop]
         if loss == LOGISTIC:
-            _logistic_values(*part, bits)
+            _logistic_values(at, target, out, bits)
         elif loss == POISSON:
-            _poisson_values(*part, bits)
+            _poisson_values(at, target, out, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_values(*part)
+            _squared_hinge_values(at, target, out)
         elif loss == EPSILON_INSENSITIVE:
-            _insensitive_values(*part, threshold)
+            _insensitive_values(at, target, out, threshold)
         else:
-            _huber_values(*part, math.inf if loss == SQUARED else threshold)
+            _huber_values(at, target, out, math.inf if loss == SQUARED else threshold)
 
 
 @kernel
@@ -146,17 +146,17 @@ def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ig
     """Write the first and second derivative in z of every loss; the arguments are those of `values`."""
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
-        part = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
+        at, target, first, second = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
         if loss == LOGISTIC:
-            _logistic_derivatives(*part, bits)
+            _logistic_derivatives(at, target, first, second, bits)
         elif loss == POISSON:
-            _poisson_derivatives(*part, bits)
+            _poisson_derivatives(at, target, first, second, bits)
         elif loss == SQUARED_HINGE:
-            _squared_hinge_derivatives(*part)
+            _squared_hinge_derivatives(at, target, first, second)
         elif loss == EPSILON_INSENSITIVE:
-            _insensitive_derivatives(*part, threshold)
+            _insensitive_derivatives(at, target, first, second, threshold)
         else:
-            _huber_derivatives(*part, math.inf if loss == SQUARED else threshold)
+            _huber_derivatives(at, target, first, second, math.inf if loss == SQUARED else threshold)
 
 
 @elementwise
