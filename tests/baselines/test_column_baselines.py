@@ -65,6 +65,7 @@ def targets(Z):
     }
 
 
+@pytest.mark.slow_cases("grafting")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")  # ProjGD takes long with the squared hinge

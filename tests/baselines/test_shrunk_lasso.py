@@ -67,7 +67,7 @@ def test_weights_count_as_rows():
     np.testing.assert_allclose(found.coef_, again.coef_, atol=1e-5)
 
 
-@pytest.mark.slow_cases("False-False", "False-True")
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("is_logistic", [False, True])
 def test_a_path_has_the_models_of_its_penalties(is_sparse, is_logistic):

@@ -66,6 +66,7 @@ def wrong_there(method):
     return user_functions.wrong(user_functions.PLAIN[:12])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["online_substitution"])
 def test_functions_of_others_compile_on_workers(method, processes):
     assert processes.client.submit(wrong_there, method, pure=False).result() == []
