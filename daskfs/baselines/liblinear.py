@@ -6,20 +6,23 @@ import inspect
 from typing import Any, NamedTuple
 
 
-class Named(NamedTuple):
-    """What LIBLINEAR has for a loss."""
+class LiblinearLoss(NamedTuple):
+    """A loss as LIBLINEAR has it."""
 
-    of_bound: str
-    """Its name for `sklearn.svm.l1_min_c`."""
+    name: str
+    """For `sklearn.svm.l1_min_c`."""
     is_svm: bool
-    """Whether it is with the support vector machines."""
+    """Whether `sklearn.svm.LinearSVC` minimises it, and not `LogisticRegression`."""
     factor: float
-    """LIBLINEAR's loss is so many times ours."""
+    """LIBLINEAR's loss over ours."""
     derivative: float
-    """Of our loss at 0."""
+    """Size of that of our loss at 0."""
 
 
-NAMED = {"logistic": Named("log", False, 1.0, 0.5), "squared_hinge": Named("squared_hinge", True, 2.0, 1.0)}
+LIBLINEAR = {
+    "logistic": LiblinearLoss("log", is_svm=False, factor=1.0, derivative=0.5),
+    "squared_hinge": LiblinearLoss("squared_hinge", is_svm=True, factor=2.0, derivative=1.0),
+}
 
 
 def l1_model(loss: str, C: float, **options: Any) -> Any:
@@ -37,7 +40,7 @@ def l1_model(loss: str, C: float, **options: Any) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
-    if NAMED[loss].is_svm:
+    if LIBLINEAR[loss].is_svm:
         return LinearSVC(penalty="l1", dual=False, C=C, **options)
     if inspect.signature(LogisticRegression).parameters["penalty"].default != "deprecated":  # before 1.8
         return LogisticRegression(penalty="l1", solver="liblinear", C=C, **options)

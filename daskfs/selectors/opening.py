@@ -35,7 +35,7 @@ from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.tables import begun, ingested_table
 from daskfs.selectors.transforming import Transforms
-from daskfs.sources.in_memory import has_more_than_numbers, is_table
+from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
 from daskfs.watching.base import Progress
 
 
@@ -74,6 +74,7 @@ class Opens(Transforms, SettlesLoss):
         DataError
             Values that are not finite, or a target given twice or not at all.
         """
+        X = read_once(X)
         if is_matrix(X):
             if y is not None or sample_weight is not None:
                 raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")

@@ -295,6 +295,13 @@ def test_names_of_a_table_are_checked(problem):
         selector.get_feature_names_out(["a"] * 7)
 
 
+def test_a_stream_of_record_batches_is_fitted_as_its_table():
+    rng = np.random.default_rng(0)
+    table = pa.table({name: rng.standard_normal(60) for name in "abc"})
+    found = OnlineSubstitution(1, loss="squared").fit(table.to_reader(), table["b"].to_numpy())
+    assert list(found.get_feature_names_out()) == ["b"]
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.Table.from_pandas, lambda frame: dd.from_pandas(frame, 2)])
 @pytest.mark.parametrize("has_texts", [False, True])
 def test_two_columns_of_one_name_are_refused(make, has_texts):

@@ -27,7 +27,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
-from daskfs.baselines.liblinear import NAMED, l1_model
+from daskfs.baselines.liblinear import LIBLINEAR, l1_model
 from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.glm.newton import Problem
 from daskfs.selectors.inputs import seed_of
@@ -160,10 +160,10 @@ def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> 
 
     X = np.ascontiguousarray(X)
     weight = problem.share * len(problem.y)
-    named = NAMED[loss]
-    C = float(l1_min_c(X, problem.y, loss=named.of_bound, fit_intercept=True))
+    theirs = LIBLINEAR[loss]
+    C = float(l1_min_c(X, problem.y, loss=theirs.name, fit_intercept=True))
     for _ in range(MAX_TRIALS):
         C *= GROWTH
         model = l1_model(loss, C, tol=1e-3, max_iter=1000, random_state=seed)
         fitted = interrupts.call_aside(model.fit, X, problem.y, sample_weight=weight)
-        yield 1.0 / (named.factor * C * len(problem.y)), fitted.coef_[0].copy()
+        yield 1.0 / (theirs.factor * C * len(problem.y)), fitted.coef_[0].copy()

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from daskfs import interrupts
-from daskfs.baselines.liblinear import NAMED, l1_model
+from daskfs.baselines.liblinear import LIBLINEAR, l1_model
 from daskfs.baselines.linear.base import LinearBaseline, PenalisedFit
 from daskfs.losses import TWO_CLASSES
 from daskfs.parameters import Count, LossOf, Positive
@@ -93,11 +93,11 @@ class L1Liblinear(LinearBaseline):
         largest = float(np.abs(X.T @ (weight * y)).max())
         if self.fit_intercept:
             largest = max(largest, abs(float(weight @ y)))
-        return 1.0 / (NAMED[self.loss_].derivative * largest) if largest > 0.0 else 1.0
+        return 1.0 / (LIBLINEAR[self.loss_].derivative * largest) if largest > 0.0 else 1.0
 
     def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray, start: PenalisedFit | None) -> PenalisedFit:
         options = {"fit_intercept": self.fit_intercept, "tol": self.tol, "max_iter": self.max_iter}
-        C = C / NAMED[self.loss_].factor
+        C = C / LIBLINEAR[self.loss_].factor
         model = l1_model(self.loss_, C, random_state=self.random_state, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -432,14 +432,8 @@ class FGM(SelectsGroups):
         share = C * training * (weight.sum() / training.sum())
         dtype = np.dtype(np.float64 if candidates.run.matrix.dtype == np.float64 else np.float32)
         n_kept = n_kept_groups(y.size, dtype.itemsize)
-        settings = SolverSettings(
-            self.solver,
-            float(self.inner_tol),
-            int(self.max_inner),
-            self.fit_intercept,
-            n_kept,
-            self._loss.conjugate,
-        )
+        steps = float(self.inner_tol), int(self.max_inner)
+        settings = SolverSettings(self.solver, *steps, self.fit_intercept, n_kept, self._loss.conjugate)
         rows = new_rows(self._loss.code, y, share)
         problem = RestrictedProblem(rows, len(y), settings, sizes.held_columns, dtype)
         candidates.include(problem, weight)
