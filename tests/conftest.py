@@ -75,6 +75,14 @@ def _keep_touched(config: pytest.Config, items: list[pytest.Item], changed: set[
     config.hook.pytest_deselected(items=others)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_where_called() -> Iterator[None]:
+    """Pipelines that run in the process of the tests compile no kernels ahead: two processes take ten seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("daskfs.pipeline.run.compile_ahead", lambda *arguments: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def threads() -> Iterator[Workers]:
     with open_cluster("threads", n_workers=2, dashboard_address=None) as opened:

@@ -22,7 +22,9 @@ from tests.golden.records import FOLDER, REASONS, read_records
 from tests.tolerances import assert_same_answer, tolerance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
-COMPILED_FOR_THEM = re.compile("poisson|huber|groups-(logistic|multinomial)|identity|hashes|iht_sgd|grafting-logistic")
+COMPILED_FOR_THEM = re.compile(
+    "poisson|huber|groups-(logistic|multinomial|always-include)|identity|hashes|iht_sgd|grafting-logistic"
+)
 """Dense cases whose kernels hardly any other default test needs: they are slow, too."""
 EVERY = [
     pytest.param(

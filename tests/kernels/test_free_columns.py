@@ -89,6 +89,7 @@ def test_the_squared_path_is_that_of_what_the_free_columns_leave(n_features, kin
         assert path.gic[path.best] == pytest.approx(weight.sum() * np.log(rss) + 5.0 * model, rel=1e-9)
 
 
+@pytest.mark.slow_cases("entries")
 @pytest.mark.parametrize("n_features", [24, 500])
 @pytest.mark.parametrize("kind", ["dense", "entries"])
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber", "squared"])
@@ -127,7 +128,7 @@ def test_the_parabola_of_the_squared_loss_has_the_same_path():
     np.testing.assert_array_equal(path.df[:n], expected.df[:n])
 
 
-@pytest.mark.slow_cases("entries")
+@pytest.mark.slow
 @pytest.mark.parametrize("n_features", [24, 400])
 @pytest.mark.parametrize("kind", ["dense", "entries"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber"])

@@ -72,6 +72,7 @@ def test_functions_of_others_compile_on_workers(method, processes):
     assert processes.client.submit(wrong_there, method, pure=False).result() == []
 
 
+@pytest.mark.slow
 def test_functions_of_others_compile_in_threads(threads):
     assert threads.client.submit(wrong_there, "online_substitution", pure=False).result() == []
 

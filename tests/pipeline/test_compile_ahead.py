@@ -162,6 +162,7 @@ def test_for_named_columns_one_of_the_noise_is_included_which_has_none_of_that_n
     assert compile_ahead._mark(small, "float32") != compile_ahead._mark(small | {"always_include": None}, "float32")
 
 
+@pytest.mark.slow_cases("message", "fgm")
 @pytest.mark.parametrize("method", ["fgm", "message", "mission", "online_substitution", "async_online_substitution"])
 def test_a_fit_that_always_includes_columns_is_rehearsed_to_its_end(method, monkeypatch):
     included = []

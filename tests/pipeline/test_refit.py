@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from daskfs.errors import ConfigError
 from daskfs.metrics import accuracy, r2
-from daskfs.pipeline import run
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.planning import facts_of, plan_pipeline
 from daskfs.pipeline.run import run_pipeline
@@ -21,12 +20,6 @@ from daskfs.store.feature_store import open_store
 from tests.refusals import refused
 
 FGM = {"method": "fgm", "loss": "squared", "n_features_to_select": 3, "n_features_per_pass": 2, "debias": False}
-
-
-@pytest.fixture(autouse=True)
-def _compiled_here(monkeypatch):
-    """Kernels are compiled where they are first called: what is rehearsed is not the question here."""
-    monkeypatch.setattr(run, "compile_ahead", lambda *arguments: None)
 
 
 def run_with(document, write, **refit):

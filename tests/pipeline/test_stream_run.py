@@ -200,6 +200,7 @@ def test_lines_of_a_pipe_are_learnt_from_as_a_file_is(text, tmp_path):
 SELECT = [sys.executable, "-m", "daskfs", "select", "-", "--method", "mission", "--format", "vw"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path):
     lines = 2 * text.read_bytes().splitlines(keepends=True)
     command = [*SELECT, "--n-features", "3", "--output", "run"]
@@ -231,6 +232,7 @@ def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path
     assert found.result_.table["name"].iloc[0] == "text^w7"
 
 
+@pytest.mark.slow
 def test_a_pipe_may_be_empty_or_without_end_and_its_features_have_pairs(text, tmp_path):
     run = {"capture_output": True, "cwd": tmp_path, "check": False}
     empty = subprocess.run(SELECT, input=b"", **run)

@@ -60,7 +60,7 @@ def test_a_store_says_how_unevenly_its_entries_lie(store):
     assert shape.columns_nbytes(100) < 2 * shape.columns_nbytes(1)
 
 
-@pytest.mark.slow_cases("omp")
+@pytest.mark.slow_cases("omp", "message", "online_substitution")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_fit_takes_no_more_than_was_promised(store, name):
     selector = METHODS[name]

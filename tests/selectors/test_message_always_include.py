@@ -102,6 +102,7 @@ def test_sparse_rows_give_what_dense_rows_give(loss):
     assert_same_answer(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "multinomial"])
 def test_columns_bring_their_groups(loss):
     X, y = confounded(4, loss)

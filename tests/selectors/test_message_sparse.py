@@ -33,6 +33,7 @@ def text(loss: str, n_features: int = P) -> tuple[sp.csr_matrix, np.ndarray]:
     return X, z + rng.standard_normal(N)
 
 
+@pytest.mark.slow_cases("huber", "logistic", "poisson", "multinomial")
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "poisson", "multinomial"])
 def test_entries_give_what_dense_rows_give(loss):
     X, y = text(loss)
