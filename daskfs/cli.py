@@ -143,14 +143,14 @@ Overrides = Annotated[
 FinishedRun = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN_DIR", help="Folder of a finished run, or in it of one of its selections.", show_default=False
+        metavar="RUN_DIR", help="Folder of a finished run, or of one of its selections.", show_default=False
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, also of errors.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress; warnings and errors only.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for errors too.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show warnings and errors only, no progress.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
 RandomState = Annotated[int, typer.Option(help="Random seed.", min=0)]
-Force = Annotated[bool, typer.Option("--force", help="Replace a finished run, and a store of another content.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a finished run, and a store with other contents.")]
 Resume = Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue the interrupted run in this folder.")]
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786.")
@@ -194,14 +194,14 @@ def _front(version: Annotated[bool, typer.Option("--version", help="Print the ve
 def run(
     pipeline_file: Annotated[
         Path | None,
-        typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file; with --resume the run has its own."),
+        typer.Argument(metavar="PIPELINE.yaml", help="Pipeline file; not needed with --resume."),
     ] = None,
     overrides: Overrides = None,
     resume: Resume = None,
     scheduler: Scheduler = None,
     runner: Annotated[
         Literal["slurm", "mpi"] | None,
-        typer.Option(help="This is one of the tasks of srun or mpirun: scheduler, client or worker, by its number."),
+        typer.Option(help="Run as one task of srun or mpirun: scheduler, client or worker, by rank."),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -227,20 +227,19 @@ def plan(
     overrides: Overrides = None,
     as_json: AsJson = False,
     on: Annotated[
-        str | None, typer.Option(metavar="NxC", help="Also the time on N machines of C cores each, e.g. 100x16.")
+        str | None,
+        typer.Option(metavar="NxC", help="Also estimate the time on N machines with C cores each, e.g. 100x16."),
     ] = None,
-    price: Annotated[float | None, typer.Option(help="With --on: price of an hour of a core.", min=0)] = None,
-    latency: Annotated[
-        float, typer.Option(help="With --on: seconds until the store answers, of an object store.", min=0)
-    ] = 0.0,
+    price: Annotated[float | None, typer.Option(help="With --on: price per core-hour.", min=0)] = None,
+    latency: Annotated[float, typer.Option(help="With --on: latency of the object store in seconds.", min=0)] = 0.0,
     machine: Annotated[
-        Path | None, typer.Option(help="With --on: what a core does; benchmarks/cost_model.py writes it.")
+        Path | None, typer.Option(help="With --on: rates of one core, measured by benchmarks/cost_model.py.")
     ] = None,
 ) -> None:
-    """Print the cost of a pipeline without reading data.
+    """Print the memory and passes that a pipeline needs, without reading data.
 
-    Bytes read and written, passes, tasks and peak memory of each process; of a batch system the script of its jobs. A
-    plan over the memory limit is refused.
+    Shows bytes read and written, passes, tasks and the peak memory of each process; for a batch system, also the job
+    script. A pipeline that needs more than its memory limit is refused.
     """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline, facts_of, jobs_of, plan_pipeline, text_of_jobs
@@ -267,9 +266,9 @@ def plan(
 
 @app.command()
 def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Check a pipeline file without computing.
+    """Check a pipeline file without running it.
 
-    Its keys, its table schema and the header of its source or store are checked.
+    Checks the keys, the table schema, and the header of the source or store.
     """
     pipeline = _load(pipeline_file, overrides)
     from daskfs.pipeline.planning import check_pipeline
@@ -284,36 +283,38 @@ def init(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="Text or Parquet table, a folder or a pattern; .bed or VCF Zarr.", show_default=False
+            metavar="FILE",
+            help="Text or Parquet table, folder or glob pattern; .bed file or VCF Zarr.",
+            show_default=False,
         ),
     ],
     target: Annotated[
         str | None,
         typer.Option(
-            help="Column to predict; by default one called target, label, class or y, or the last.", metavar="COLUMN"
+            help="Column to predict. Default: one named target, label, class or y, else the last.", metavar="COLUMN"
         ),
     ] = None,
     phenotypes: Annotated[
-        str | None, typer.Option(help="Of genotypes: table of phenotypes by FID and IID.", metavar="FILE")
+        str | None, typer.Option(help="Genotypes: phenotype table with FID and IID.", metavar="FILE")
     ] = None,
     covariates: Annotated[
         str | None,
         typer.Option(
-            help="Of genotypes: columns of the phenotypes (age,sex,PC1-PC10), or a table; always selected.",
+            help="Genotypes: covariates, as columns of the phenotypes (age,sex,PC1-PC10) or a table. Always selected.",
             metavar="COLUMNS",
         ),
     ] = None,
     output: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="Folder of the files, or path of the pipeline file."),
+        typer.Option(metavar="FOLDER", help="Output folder, or path of the pipeline file."),
     ] = Path(),
     as_json: AsJson = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files of these names.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Look at a table or genotypes; write a pipeline, and a table schema for a table.
+    """Inspect a table or genotypes; write a pipeline file, and a schema for a table.
 
-    What each column is taken for stands beside it, and what is suspicious: identifiers, copies, constants, columns
-    that know the target. The name of a pipeline that comes along (quickstart, message, fgm, ...) copies that one.
+    The files show the inferred type of each column and flag suspicious ones: identifiers, copies, constants, columns
+    that leak the target. The name of an example pipeline (quickstart, message, fgm, ...) copies that pipeline instead.
     """
     from daskfs.bundled import pipelines
     from daskfs.errors import ConfigError, did_you_mean
@@ -356,7 +357,7 @@ def ingest(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of source, where its name does not say it: libsvm, vw, clicks, text ...",
+            help="Kind of source, if the file name does not tell: libsvm, vw, clicks, text ...",
             metavar="KIND",
             autocompletion=_known_kinds,
         ),
@@ -364,7 +365,7 @@ def ingest(
     delimiter: Annotated[str | None, typer.Option(help="Field delimiter of a text table.")] = None,
     one_hot: Annotated[
         Literal["dense", "sparse"] | None,
-        typer.Option(help="Categories of a table as columns, or as entries: of any number of levels."),
+        typer.Option(help="Encode categories as dense columns, or as sparse entries (any number of levels)."),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float64", "int8"], typer.Option(help="dtype of the stored matrix.")
@@ -372,13 +373,13 @@ def ingest(
     codec: Annotated[
         Literal["raw", "lz4"] | None, typer.Option(help="Compression codec; by default chosen from the data.")
     ] = None,
-    shuffle: Annotated[bool, typer.Option(help="Permute the rows, as methods on subsets of rows require.")] = True,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the rows, as methods that use row subsets require.")] = True,
     random_state: RandomState = 0,
     memory_limit: MemoryLimit = "1GiB",
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes that read large text and Parquet files; 0: this one.")
+        int, typer.Option(min=0, help="Number of processes that read large text and Parquet files; 0: no others.")
     ] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Make the store anew where there is one.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing store.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -426,15 +427,15 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 def verify(
     store: StorePath,
     seal: Annotated[
-        bool, typer.Option("--seal", help="Note all checksums in the manifest of a store made before it had them.")
+        bool, typer.Option("--seal", help="Add checksums to the manifest of a store that was made without them.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read the store; 0: this one.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Number of processes that read the store; 0: no others.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Check every checksum of a feature store.
 
-    The damaged parts are listed, each with its file.
+    Lists each damaged part with its file.
     """
     from daskfs.cluster.open import open_cluster
     from daskfs.errors import CorruptStoreError
@@ -459,7 +460,7 @@ def select(
         Any,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file that becomes one, or the URL of either; -: a pipe.",
+            help="Feature store, or a file to convert to one: a path or a URL; -: standard input.",
             show_default=False,
             parser=location,
         ),
@@ -467,15 +468,15 @@ def select(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Of a file: column to predict; by default one called target, label, class or y, or the last."
+            help="For a file: column to predict. Default: one named target, label, class or y, else the last."
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="Method, by its name in a pipeline file.", autocompletion=_known_methods)
+        str, typer.Option(help="Method, named as in a pipeline file.", autocompletion=_known_methods)
     ] = "message",
     n_features: Annotated[
         int | None,
-        typer.Option(help="Number of features to select; for message the most per subset.", min=1),
+        typer.Option(help="Number of features to select; for message, the maximum per subset.", min=1),
     ] = None,
     parameters: Annotated[
         list[str] | None,
@@ -483,9 +484,7 @@ def select(
     ] = None,
     feature_map: Annotated[
         str | None,
-        typer.Option(
-            "--map", metavar="YAML", help="What is selected from: a feature map, pairs or {map: pairs, ...}, or groups."
-        ),
+        typer.Option("--map", metavar="YAML", help="Feature map to select from: pairs, {map: pairs, ...} or groups."),
     ] = None,
     n_subsets: Annotated[
         int | None, typer.Option(help="message and its baselines: number of subsets of the rows.", min=1)
@@ -497,38 +496,43 @@ def select(
     gamma: Annotated[
         float | None, typer.Option(help="message and its baselines: EBIC parameter (0 to 1).", min=0, max=1)
     ] = None,
-    test: Annotated[float, typer.Option(help="Proportion of test rows; 0 for none.", min=0, max=0.99)] = 0.2,
+    test: Annotated[
+        float, typer.Option(help="Fraction of rows held out for testing; 0 for none.", min=0, max=0.99)
+    ] = 0.2,
     dtype: Annotated[
-        Literal["float32", "float64", "int8"] | None, typer.Option(help="Of the store that a file becomes.")
+        Literal["float32", "float64", "int8"] | None,
+        typer.Option(help="dtype of the store that a file is converted to."),
     ] = None,
     random_state: RandomState = 0,
     n_workers: Annotated[int | None, typer.Option(help="Number of worker processes on this machine.", min=1)] = None,
     scheduler: Scheduler = None,
     memory_limit: MemoryLimit = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="RUN_DIR", help="Folder of the run; by default runs/<store>-<method>.")
+        Path | None, typer.Option(metavar="RUN_DIR", help="Output folder. Default: runs/<store>-<method>.")
     ] = None,
     resume: Resume = None,
     force: Force = False,
     lines: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="With - as store: libsvm or vw, of the lines.")
+        str | None, typer.Option("--format", metavar="FORMAT", help="With -: format of the lines, libsvm or vw.")
     ] = None,
     interactions: Annotated[
         str | None,
         typer.Option(metavar="YAML", help="With -: pairs of features, all or [[namespace, namespace], ...]."),
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(help="With -: rows after which nothing more is read.", min=1)] = None,
+    max_rows: Annotated[int | None, typer.Option(help="With -: stop after this many rows.", min=1)] = None,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL.npz", help="With -: a model of a run to go on from; it keeps its parameters."),
+        typer.Option(
+            metavar="MODEL.npz", help="With -: model of an earlier run to train further; keeps its parameters."
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Select features from a store or a file, without a pipeline file; or from a pipe: - with --method mission.
+    """Select features from a store, a file, or standard input (-, with --method mission), without a pipeline file.
 
-    A table is looked at as by `daskfs init`: what each column is taken for stands in runs/<name>.schema.yaml, which may
-    be changed, and the store beside it.
+    Column types of a table are inferred as by `daskfs init`. They are written to runs/<name>.schema.yaml, beside the
+    store, and may be edited there.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are short for `--set`.
     """
     from daskfs.errors import ConfigError
@@ -631,37 +635,39 @@ def apply(
         str,
         typer.Argument(
             metavar="FILE|-",
-            help="New rows: a file of a kind that ingest reads, a folder, a pattern, a URL; -: standard input.",
+            help="New rows: a file that ingest can read, a folder, a glob pattern or a URL; -: standard input.",
             show_default=False,
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="File that ends in .csv or .parquet; -: CSV, printed.")
+        str, typer.Option("--output", "-o", metavar="OUT", help="Output file, .csv or .parquet; -: print CSV.")
     ] = "-",
-    features: Annotated[bool, typer.Option("--features", help="Write the selected features, too.")] = False,
+    features: Annotated[bool, typer.Option("--features", help="Also write the selected features.")] = False,
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Hand a column of the file on. Repeatable.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="Copy a column of the file to the output. Repeatable.")
     ] = None,
     unseen: Annotated[
         Literal["zero", "other"] | None,
-        typer.Option(help="What becomes of categories that the fit did not have, where its schema refuses them."),
+        typer.Option(help="Treatment of categories that were not in the training data, if the schema refuses them."),
     ] = None,
-    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
-    kind: Annotated[
-        str | None, typer.Option(help="Kind of file, where its name does not say it.", metavar="KIND")
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Use the refitted model (refit: {by: ridge} in the pipeline).")
+    ] = False,
+    kind: Annotated[str | None, typer.Option(help="Kind of file, if its name does not tell.", metavar="KIND")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Field delimiter, if it differs from that of the training data.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Field delimiter, where it is not that of the fit.")] = None,
     covariates: Annotated[
-        str | None, typer.Option(help="Of genotypes: table of the samples' covariates, by IID.", metavar="FILE")
+        str | None, typer.Option(help="Genotypes: table of the samples' covariates, by IID.", metavar="FILE")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Encode new rows as a run's were, and predict them with what it selected.
+    """Predict new rows with the selected features of a run. They are encoded as its training data were.
 
-    Only columns of which selected features are made need be there, in any order. Memory is that of a block of rows.
-    Where the target is there, too, the metrics of these rows are printed.
+    Only the source columns of the selected features are needed, in any order. Memory is that of one block of rows. If
+    the file has the target, the metrics on these rows are printed.
 
     Examples: daskfs apply runs/power new.csv -o new.parquet; zcat new.csv.gz | daskfs apply runs/power - > new.csv
     """
@@ -700,21 +706,23 @@ def export(
         Literal["list", "columns", "sql", "sklearn"],
         typer.Option(
             "--as",
-            help="Names of features, names of the raw columns that they are made of, a SELECT, or a Python file.",
+            help="Feature names, names of their source columns, a SQL SELECT, or a Python file.",
         ),
     ] = "list",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; by default it is printed.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file. Default: print.")
     ] = None,
     table: Annotated[str, typer.Option(help="With --as sql: name of the table.", metavar="TABLE")] = "data",
     dialect: Annotated[
-        Literal["standard", "sqlite"], typer.Option(help="With --as sql: how parts of dates are taken.")
+        Literal["standard", "sqlite"], typer.Option(help="With --as sql: dialect for parts of dates.")
     ] = "standard",
-    refit: Annotated[bool, typer.Option("--refit", help="Take the fit of refit: {by: ridge} in the pipeline.")] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Use the refitted model (refit: {by: ridge} in the pipeline).")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what a run has found as a list, as SQL, or as a scikit-learn pipeline.
+    """Export the selected features of a run as a list, as SQL, or as a scikit-learn pipeline.
 
     Examples: daskfs export runs/power --as sql --table meters; daskfs export runs/power --as sklearn -o power.py
     """
@@ -739,15 +747,15 @@ def export(
 @app.command()
 def watch(
     run_dir: Annotated[
-        Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run, or of several.", show_default=False)
+        Path, typer.Argument(metavar="RUN_DIR", help="Folder of one run, or of several.", show_default=False)
     ],
-    once: Annotated[bool, typer.Option("--once", help="Look once, and do not wait for the end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON at each look.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per update.")] = False,
 ) -> None:
-    """Watch a run that goes on elsewhere, as its folder tells, until it ends.
+    """Follow a run of another process by the files in its folder, until it ends.
 
-    The exit code is the run's: 0 done, 2 the user's input was wrong, 130 interrupted, 1 anything else. A run whose
-    process is gone is told of at once, one that says nothing after five minutes.
+    The exit code is that of the run: 0 finished, 2 invalid input, 130 interrupted, 1 any other error. A run whose
+    process has died is reported at once; one that has written nothing for five minutes, then.
     """
     from daskfs.pipeline.following import follow, json_line, runs_in
     from daskfs.watching.terminal import rewritten
@@ -777,14 +785,14 @@ def explain(
         str,
         typer.Argument(
             metavar="METHOD|TOPIC",
-            help="Method, or the topic that an error names.",
+            help="Method, or topic named by an error.",
             show_default=False,
             autocompletion=_known_topics,
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method (algorithm, parameters, how it is run), or what an error is about and what to do."""
+    """Explain a method (algorithm, parameters, use), or the topic of an error and what to do."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     _print(explanation(method), explanation_text(method), as_json)
@@ -798,7 +806,7 @@ def report(
     output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the HTML report of a run, or of several to compare; with --json print what it shows."""
+    """Write the HTML report of a run, or of several runs to compare; with --json print its contents."""
     from daskfs.report.runs import report_as_json, write_report
 
     if as_json:
@@ -811,7 +819,9 @@ def report(
 def schema(
     name: Annotated[
         str,
-        typer.Argument(help="Document: pipeline, store, result, model or table.", autocompletion=_known_documents),
+        typer.Argument(
+            help="Kind of document: pipeline, store, result, model or table.", autocompletion=_known_documents
+        ),
     ] = "pipeline",
     as_json: AsJson = False,
 ) -> None:
@@ -827,15 +837,17 @@ def warmup(
         list[str] | None,
         typer.Option(help="Method to compile for. Repeatable.", autocompletion=_known_methods),
     ] = None,
-    loss: Annotated[str | None, typer.Option(help="Loss to compile for; by default those it takes unasked.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss to compile for. Default: those chosen by default for each kind of target.")
+    ] = None,
     dtype: Annotated[Literal["float32", "float64", "int8"], typer.Option(help="dtype of the matrix.")] = "float32",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compile the kernels ahead of the first run.
+    """Compile the kernels before the first run.
 
-    By default those of the five selectors and those that read text. They are kept on disk, so that later commands start
-    without delay.
+    By default the kernels of the five selectors and of the text readers. They are cached on disk, so that later
+    commands start without delay.
     """
     from daskfs.losses import find_loss
     from daskfs.methods import SELECTORS, find_method
