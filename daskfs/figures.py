@@ -137,7 +137,7 @@ def criterion_path(history: DataFrame) -> Figure | None:
         _legend(axes)
 
     text = (
-        f"The criterion along {len(history)} penalties, from the largest down: the lower, the better. Chosen: "
+        f"Information criterion (GIC) along {len(history)} penalties; lower is better. Chosen: "
         f"λ = {digits(penalty[k])} with {size[k]:.0f} features and a GIC of {digits(gic[k])}."
     )
     return Figure("GIC path of the first subset", text, draw)
@@ -154,8 +154,8 @@ def objective_path(history: DataFrame) -> Figure:
             axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
 
     text = (
-        f"The objective fell from {digits(objective[0])} to {digits(objective[-1])} while {presented[-1]:,.0f} columns "
-        f"were presented; dashed lines end the {_passes(epoch)}."
+        f"The objective fell from {digits(objective[0])} to {digits(objective[-1])} over {presented[-1]:,.0f} columns. "
+        f"Dashed lines mark the end of the {_passes(epoch)}."
     )
     return Figure("Objective as columns were presented", text, draw)
 
@@ -174,9 +174,9 @@ def passes(history: DataFrame) -> Figure:
         _legend(axes, gaps)
 
     text = (
-        f"{number[-1]:.0f} passes over all columns, a point for each: the objective (solid) went from "
-        f"{digits(objective[0])} to {digits(objective[-1])} with {features[-1]:.0f} features in the end, the duality "
-        f"gap (dashed) from {digits(gap[0])} to {digits(gap[-1])}."
+        f"One point for each of {number[-1]:.0f} passes over all columns. The objective (solid) went from "
+        f"{digits(objective[0])} to {digits(objective[-1])} with {features[-1]:.0f} features, the duality gap (dashed) "
+        f"from {digits(gap[0])} to {digits(gap[-1])}."
     )
     return Figure("Objective against the number of features", text, draw)
 
@@ -199,10 +199,10 @@ def size_curve(history: DataFrame) -> Figure:
 
     n_folds = sum(str(name).startswith("fold_") for name in history.columns)
     text = (
-        f"The {metric} on rows held out, its mean over {n_folds} folds with the standard error of that, against the "
-        f"number of features. Chosen: {features[at]:,.0f} features, {metric} {digits(mean[at])} ± {digits(error[at])}."
-        f"{_of_the_best(history)} The folds that chose it judge it a little too well; rows that were held out from the "
-        f"start judge it fairly."
+        f"Mean {metric} on held-out rows over {n_folds} folds, with its standard error, by number of features. "
+        f"Chosen: {features[at]:,.0f} features, {metric} {digits(mean[at])} ± {digits(error[at])}."
+        f"{_of_the_best(history)} The folds that chose this number are slightly optimistic about it; the test rows are "
+        f"not."
     )
     return Figure("Cross-validation of the number of features", text, draw)
 
@@ -216,12 +216,12 @@ def _of_the_best(history: DataFrame) -> str:
         history, "features", metric, "standard_error", "worse_by", "worse_by_error"
     )
     at, best = (int(np.argmax(history[name].to_numpy(dtype=bool))) for name in ("chosen", "best"))
-    drawn = " Drawn is the best method of so many features."
+    drawn = " Each point is the best method at this number of features."
     if at == best:
-        return f"{drawn} No other number predicts better."
+        return f"{drawn} No other number of features predicts better."
     return (
         f"{drawn} Best: {features[best]:,.0f} features, {metric} {digits(mean[best])} ± {digits(error[best])}. The "
-        f"chosen ones are worse by {digits(worse_by[at])} ± {digits(noise[at])}, paired over the folds."
+        f"chosen ones are worse by {digits(worse_by[at])} ± {digits(noise[at])} (paired over the folds)."
     )
 
 
@@ -236,7 +236,7 @@ def learning_curve(history: DataFrame) -> Figure:
             axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
 
     text = (
-        f"The mean loss of rows before they were learnt from went from {digits(loss[0])} to {digits(loss[-1])} over "
+        f"Mean loss of each batch before training on it. It went from {digits(loss[0])} to {digits(loss[-1])} over "
         f"{rows[-1]:,.0f} rows in {_passes(number)}."
     )
     return Figure("Progressive validation: mean loss of rows before training on them", text, draw)
@@ -262,8 +262,8 @@ def trace(history: DataFrame) -> Figure:
 
     text = (
         f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), took the objective "
-        f"from {digits(objective[0])} to {digits(objective[-1])}; they were {staleness.mean():.1f} versions behind on "
-        f"average (dots)."
+        f"from {digits(objective[0])} to {digits(objective[-1])}. Their mean staleness (dots) was "
+        f"{staleness.mean():.1f} versions."
     )
     return Figure("Objective and staleness of every push", text, draw)
 
@@ -312,9 +312,9 @@ def calibration(test: QualityRecord, target: str) -> Figure:
 
     off = int((np.abs(observed - predicted) > half).sum())
     text = (
-        f"Test rows in {len(bins)} groups by rising prediction: the mean of the target ({target or 'y'}) in each, with "
-        f"its 95 % interval, against the mean prediction. On the dashed line both agree; {off} of {len(bins)} groups "
-        f"lie farther from it than their interval. Lowest group: predicted {digits(predicted[0])}, observed "
+        f"Test rows in {len(bins)} groups of increasing prediction: the mean of the target ({target or 'y'}) in each, "
+        f"with its 95 % interval, against the mean prediction. On the dashed line both agree; the intervals of {off} "
+        f"of {len(bins)} groups do not reach it. Lowest group: predicted {digits(predicted[0])}, observed "
         f"{digits(observed[0])}; highest: predicted {digits(predicted[-1])}, observed {digits(observed[-1])}."
     )
     return Figure("Calibration", text, draw)
@@ -333,8 +333,8 @@ def residuals(test: QualityRecord, target: str) -> Figure:
     share = np.cumsum(number) / max(1, number.sum())
     low, high = (centres[int(np.searchsorted(share, at))] for at in (0.1, 0.9))
     text = (
-        f"Residuals, target less prediction, of {number.sum():,} test rows; four fifths lie between about "
-        f"{digits(low)} and {digits(high)}. The outermost half per cent on each side is drawn at the edge."
+        f"Residuals (target minus prediction) of {number.sum():,} test rows. 80 % lie between about {digits(low)} and "
+        f"{digits(high)}. The outermost 0.5 % on each side are drawn at the edge."
     )
     return Figure("Residuals", text, draw)
 
@@ -352,9 +352,9 @@ def first_features(test: QualityRecord) -> Figure:
         (s for s, v in zip(sizes, values, strict=True) if v >= values[0] + 0.95 * (values[-1] - values[0])), 0
     )
     text = (
-        f"{metric} on the first test rows where only the first features of the list count and those after them are "
-        f"held at their means; the model is not fitted again. With {sizes[0]}: {digits(values[0])}, with {sizes[-1]}: "
-        f"{digits(values[-1])}; {enough} give nearly all of it."
+        f"{metric} on the first test rows if only the first features of the list are used and the others are held at "
+        f"their means, without a refit. With {sizes[0]}: {digits(values[0])}, with {sizes[-1]}: {digits(values[-1])}. "
+        f"The first {enough} reach 95 % of the improvement."
     )
     return Figure(f"{metric} against the number of features".capitalize(), text, draw)
 
@@ -392,8 +392,8 @@ def effects(found: Sequence[Effect], per: str, of: str = "the prediction") -> Fi
     k = int(np.argmax(np.abs(value)))
     between = f" ({digits(low[k])} to {digits(high[k])})" if is_known[k] else ""
     text = (
-        f"How much {of} changes where a feature grows by one {per}, the others being as they are"
-        f"{', with 95 % intervals' if is_known.any() else ''}; {len(found)} features, the most important on top. "
+        f"Change of {of} when a feature increases by one {per} and the others stay fixed"
+        f"{', with 95 % intervals' if is_known.any() else ''}. {len(found)} features, the most important on top. "
         f"Largest: {digits(value[k])}{between}, of {found[k].name}."
     )
     return Figure("Effects", text, draw, len(found) - 6)
@@ -431,8 +431,8 @@ def scores(found: Sequence[Score], kind: str, threshold: float | None = None) ->
     n_selected = sum(one.is_selected for one in found)
     line = "" if threshold is None else f"; the dashed line is at {digits(threshold)}"
     text = (
-        f"The {len(found)} features with the greatest scores, {n_selected} of them selected (filled bars){line}. "
-        f"Greatest: {digits(found[0].value)}, of {found[0].name}; last shown: {digits(found[-1].value)}, of "
+        f"The {len(found)} features with the highest scores, {n_selected} of them selected (filled bars){line}. "
+        f"Highest: {digits(found[0].value)}, of {found[0].name}; last shown: {digits(found[-1].value)}, of "
         f"{found[-1].name}."
     )
     title = "Inclusion frequencies" if kind == "inclusion frequency" else "Scores"
@@ -460,7 +460,7 @@ def metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], m
         axes.set_xticks(every)
         axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
-    text = f"A line for each method and its settings, from {every[0]} to {every[-1]} features; numbers are below."
+    text = f"One line for each method and its settings, from {every[0]} to {every[-1]} features. The numbers are below."
     return Figure(f"{metric} against the number of features", text, draw, len(lines))
 
 

@@ -111,15 +111,15 @@ def _numbers(values: Sequence[float | None]) -> np.ndarray:
 
 
 def sentences(found: Sequence[Difference]) -> list[str]:
-    """Say of each metric which results differ from the best by more than noise."""
+    """Say of each metric which results differ significantly from the best."""
     said = []
     for metric in dict.fromkeys(one.metric for one in found):
         lines = [one for one in found if one.metric == metric]
         best, name = lines[0].best, metric.replace("_", " ")
         as_good = ", ".join(one.label for one in lines if one.is_noise)
         worse = ", ".join(f"{one.label} (by {abs(one.difference):.3g})" for one in lines if not one.is_noise)
-        level = f" not to be told from it on these rows: {as_good}" if as_good else ""
-        behind = f" worse by more than noise: {worse}" if worse else ""
+        level = f" not significantly different on these rows: {as_good}" if as_good else ""
+        behind = f" significantly worse: {worse}" if worse else ""
         said.append(f"{name}: {best} is best;{';'.join(filter(None, (level, behind)))}")
     return said
 
@@ -130,17 +130,17 @@ def _differences(results: Mapping[str, SelectionResult]) -> Html:
         return Html("")
     rows = [
         [one.metric, one.label, one.best, f"{one.difference:+.3g}", f"{one.low:+.3g} to {one.high:+.3g}",
-         "no: noise" if one.is_noise else "yes"]
+         "no" if one.is_noise else "yes"]
         for one in found
     ]  # fmt: skip
     explained = (
-        "The difference of each run's metric from the best one's on the same test rows, which are drawn again together "
-        "(paired bootstrap). The intervals hold for all pairs of runs at once with 95 % (Bonferroni). Noise of the "
-        "training rows is not in them: with other training rows the order of close runs may change."
+        "Difference between the metric of each run and of the best run on the same test rows (paired bootstrap). The "
+        "intervals hold for all pairs of runs simultaneously with 95 % (Bonferroni). They do not include the variation "
+        "of the training rows: with other training rows the order of close runs may change."
     )
-    head = ["metric", "run", "the best", "difference", "interval", "more than noise"]
+    head = ["metric", "run", "the best", "difference", "interval", "significant"]
     listed = table(head, rows, (3, 4), name="Differences", is_sorted=True)
-    return section("Do they differ by more than noise?", items(sentences(found)), paragraph(explained, "muted"), listed)
+    return section("Significant differences", items(sentences(found)), paragraph(explained, "muted"), listed)
 
 
 def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, float]]:
@@ -152,9 +152,11 @@ def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, floa
 def _overlap(results: Mapping[str, SelectionResult]) -> Html:
     found = overlaps(results)
     rows = [[label, *(f"{value:.2f}" for value in row.values())] for label, row in found.items()]
-    told = "Jaccard index: features that both selected, as a share of those that either did; 1: the same, 0: none."
-    listed = table(["run", *found], rows, range(1, len(found) + 1), name="What they have in common")
-    return section("What they have in common", paragraph(told, "muted"), listed)
+    told = (
+        "Jaccard index: features selected by both, as a share of those selected by either. 1: identical, 0: disjoint."
+    )
+    listed = table(["run", *found], rows, range(1, len(found) + 1), name="Overlap of the selections")
+    return section("Overlap of the selections", paragraph(told, "muted"), listed)
 
 
 def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:

@@ -24,8 +24,8 @@ NUMBERS = (*TABLE_COLUMNS, "lower", "upper")
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
-    "knockoff statistic": "By how much the feature counts for more than its knockoff. ",
-    "mean e-value": "Evidence that the feature counts for more than its knockoffs, averaged over draws. ",
+    "knockoff statistic": "Importance of the feature minus that of its knockoff. ",
+    "mean e-value": "Evidence that the feature is more important than its knockoffs, averaged over draws. ",
     "loss increase": "Increase of the mean loss without the feature. ",
     "standardised coefficient": "Absolute coefficient of the standardized column. ",
     "coefficient": "Absolute coefficient. ",
@@ -45,7 +45,7 @@ class _Line(NamedTuple):
 def selected(result: SelectionResult) -> Html:
     """Show the selected features, all that come from one column of the source in one line that opens."""
     if result.table.empty and result.method == "feature_hashing":
-        return section(TITLE, paragraph("No feature is listed: rows are predicted by the cells that features share."))
+        return section(TITLE, paragraph("No feature is listed: predictions use hash buckets, which features share."))
     if result.table.empty:
         return section(TITLE, paragraph("No feature was selected: the prediction is the intercept."))
     lines = _lines(result)
@@ -137,11 +137,11 @@ def _direction(coef: float) -> str:
 
 def _explained(result: SelectionResult, has_effects: bool, has_groups: bool) -> str:
     said = SCORE_KINDS.get(result.score_kind, "")
-    said += f"Per unit: how much {result.unit} changes where the feature grows by one, the others being as they are. "
+    said += f"Per unit: change of {result.unit} when the feature increases by one and the others stay fixed. "
     if has_effects:
-        said += "Per standard deviation: where it grows by one of its own, which makes features comparable. "
+        said += "Per standard deviation: when it increases by one standard deviation, which makes features comparable. "
     if has_groups:
-        said += "Features that come from one column of the table are in one line, which opens."
+        said += "Features encoded from one column of the table share a row, which expands."
     return said
 
 
@@ -185,8 +185,8 @@ def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[Fe
     ]
     per = "standard deviation" if are_scaled else "unit"
     told = (
-        f"How much the log-odds of each class change where the feature grows by one {per}, the others being as they "
-        "are: a class becomes likelier by features above zero, and less likely by those below. Darker: more."
+        f"Change of the log-odds of each class when the feature increases by one {per} and the others stay fixed. "
+        "Positive: the class becomes more likely. Darker cells are larger effects."
     )
     listed = table(["feature", *labels], rows, range(1, len(labels) + 1), name="Effects by class", is_sorted=True)
     return section("Effects by class", paragraph(told, "muted"), listed)
@@ -223,8 +223,8 @@ def parents(result: SelectionResult) -> Html:
     width = max(map(len, rows))
     head = ["feature", "its score", *["column", "score alone", "rank alone"] * ((width - 2) // 3)]
     explained = (
-        "Scores before any feature is selected: squared correlations with the derivative of the loss, of the feature "
-        "and of each column that it is made of, as a feature of its own, with its rank among all columns."
+        "Scores before any feature is selected: squared correlations with the derivative of the loss. The product has "
+        "one score, and each of its columns has one as a feature by itself, with its rank among all columns."
     )
     filled = [[*cells, *[""] * (width - len(cells))] for cells in rows]
     numbers = [k for k in range(1, width) if k % 3 != 2]
@@ -245,11 +245,10 @@ def near_misses(result: SelectionResult) -> Html:
         more = f" and {one.n_features - 1:,} more of {one.column}" if one.n_features > 1 else ""
         rows.append([f"{one.name}{more}", Cell(shown(one.score), one.score), one.like or "", brief(one.correlation)])
     explained = (
-        "Features that were not selected, by score: of each column of the table the one with the highest. Where a "
-        "selected feature is correlated with one by 0.7 or more, it stands in for it: the data hardly decide between "
-        "the two."
+        "Features that were not selected, by score; the highest for each column of the table. If a selected feature "
+        "has a correlation of 0.7 or more with one, it is shown: the data hardly decide between the two."
     )
-    head = ["feature", result.score_kind, "stood in for by", "correlation"]
+    head = ["feature", result.score_kind, "similar selected feature", "correlation"]
     listed = table(head, rows, (1, 3), name="Near misses", is_sorted=True)
     return section("Near misses", paragraph(explained, "muted"), listed)
 
@@ -265,10 +264,10 @@ def bundles(result: SelectionResult) -> Html:
         for names in found
     ]
     explained = (
-        "Features correlated by 0.9 or more say nearly the same: read a bundle as one. With other rows another "
-        "of it could have been selected; selector.stand_ins(X, y) says what that would cost."
+        "Features with a correlation of 0.9 or more carry nearly the same information: read a bundle as one feature. "
+        "On other rows, another one of the bundle could be selected; selector.stand_ins(X, y) shows at what cost."
     )
-    listed = table(["feature", "says nearly the same", "selected"], rows, (2,), name="Bundles")
+    listed = table(["feature", "nearly the same as", "selected"], rows, (2,), name="Bundles")
     return section("Bundles", paragraph(explained, "muted"), listed)
 
 
@@ -279,6 +278,6 @@ def scores(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
         return section(drawn["scores"].title, meaning, figure(drawn["scores"], level=None))
     if result.table.empty:
         return Html("")
-    same = f"The {result.score_kind} of every selected feature is {shown(result.table['score'].max())}"
-    others = "" if result.scores is None else ", and no other feature has one above zero"
+    same = f"Every selected feature has a {result.score_kind} of {shown(result.table['score'].max())}"
+    others = "" if result.scores is None else ", and all other features have 0"
     return section("Scores", meaning, paragraph(f"{same}{others}."))

@@ -15,14 +15,14 @@ WORDS = {"rmse": "typical error (RMSE)", "mae": "mean absolute error (MAE)", "r2
 
 
 def quality(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
-    """Say how good it is."""
+    """Show the prediction quality."""
     if not result.metrics:
-        told = "Not measured: `split: {test: 0.2}` in the pipeline keeps a fifth of the rows for testing."
-        return section("How good it is", paragraph(told))
+        told = "Not measured. Set `split: {test: 0.2}` in the pipeline to hold out a fifth of the rows for testing."
+        return section("Prediction quality", paragraph(told))
     test = None if result.evidence is None else result.evidence.test
     figures = "".join(figure(drawn[kind]) for kind in FIGURES if kind in drawn)
     return section(
-        "How good it is",
+        "Prediction quality",
         _metrics(result, test),
         _confusion(test),
         Html(f'<div class="figures">{figures}</div>') if figures else "",
@@ -42,8 +42,8 @@ def _metrics(result: SelectionResult, test: QualityRecord | None) -> Html:
     if test is None:
         return table(head[:2], [row[:2] for row in rows], (1,), name="Metrics")
     explained = (
-        f"On {test.n_rows:,} test rows. 95 % intervals are by the bootstrap over test rows; the baseline always "
-        f"predicts {test.baseline}."
+        f"On {test.n_rows:,} test rows, over which the 95 % intervals are bootstrapped. The baseline always predicts "
+        f"{test.baseline}."
     )
     return Html(paragraph(explained, "muted") + table(head, rows, (1, 2, 3), name="Metrics"))
 
@@ -56,7 +56,7 @@ def _confusion(test: QualityRecord | None) -> Html:
         total = max(1, sum(counts))
         cells = [Cell(f"{count:,}", share=count / total) for count in counts]
         rows.append([label, *cells, f"{counts[k] / total:.1%}" if sum(counts) else ""])
-    head = ["true class ↓ predicted →", *test.labels, "found"]
-    told = "Test rows by their true class (lines) and the predicted one (columns); found: the share that is right."
+    head = ["true class ↓ predicted →", *test.labels, "recall"]
+    told = "Test rows by true class (rows) and predicted class (columns). Recall: the share predicted correctly."
     listed = table(head, rows, range(1, len(head)), name="Confusion matrix")
     return section("Confusion matrix", paragraph(told, "muted"), listed, level=3)

@@ -22,7 +22,7 @@ def _found(result: SelectionResult) -> str:
     of = f"{result.n_features:,} features of {result.n_samples:,} rows"
     target = f" to predict {target_of(result)}" if target_of(result) else ""
     if not names:
-        what = "by cells that features share" if result.method == "feature_hashing" else "by one constant"
+        what = "from hash buckets, which features share" if result.method == "feature_hashing" else "by a constant"
         return f"Of {of}, none is listed{target}: rows are predicted {what}."
     n_selected = len(result.table)
     return (
@@ -46,16 +46,16 @@ def _listed(names: list[str]) -> str:
 def _how_good(result: SelectionResult) -> str:
     metrics = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
     if not metrics:
-        return "How well they predict new rows was not measured."
+        return "Their prediction error on new rows was not measured."
     test = None if result.evidence is None else result.evidence.test
-    new = "rows kept for testing" if test is None else f"{test.n_rows:,} rows kept for testing"
+    new = "held-out rows" if test is None else f"{test.n_rows:,} held-out rows"
     intervals: dict[str, list[float]] = {} if test is None else test.intervals
     baselines: dict[str, float | None] = {} if test is None else test.baseline_metrics
     if test is not None and test.errors:
         of = f" {target_of(result)}" if target_of(result) else ""
         error = f"{digits(test.errors['rmse'])}{_between(intervals.get('rmse'))}"
         constant = baselines.get("rmse")
-        always = "" if constant is None else f", {digits(constant)} for always predicting the mean"
+        always = "" if constant is None else f" ({digits(constant)} when always predicting the mean)"
         share = ""
         if "r2" in metrics:
             share = f"; they explain {metrics['r2']:.1%} of its variance{_between(intervals.get('r2'), percent)}"
@@ -63,12 +63,16 @@ def _how_good(result: SelectionResult) -> str:
     name = next((name for name in ("accuracy", "auc") if name in metrics), next(iter(metrics)))
     value, baseline = metrics[name], baselines.get(name)
     if name == "accuracy":
-        always = "" if baseline is None else f"; always saying the most frequent class is right in {baseline:.1%}"
+        always = (
+            ""
+            if baseline is None
+            else f"; always predicting the most frequent class would be correct in {baseline:.1%}"
+        )
         return (
             f"They predict the class of {new} correctly in {value:.1%} of cases"
             f"{_between(intervals.get(name), percent)}{always}."
         )
-    always = "" if baseline is None or name == "r2" else f"; of a constant it is {digits(baseline)}"
+    always = "" if baseline is None or name == "r2" else f"; that of a constant prediction is {digits(baseline)}"
     return f"On {new}, the {name.replace('_', ' ')} is {digits(value)}{_between(intervals.get(name))}{always}."
 
 
@@ -92,13 +96,13 @@ def warnings(result: SelectionResult) -> Html:
         return Html("")
     found = result.evidence.warnings
     if not found:
-        sought = "leaks, identifiers, copies, constants, a row that makes the error"
-        return paragraph(f"Nothing suspicious was found among what was looked for: {sought}.", "muted")
+        sought = "leaks, identifiers, copies, constants, single rows that dominate the error"
+        return paragraph(f"No problems found. Checked for: {sought}.", "muted")
     return Html(f'<div class="warnings">{section("Look at this first", items(found))}</div>')
 
 
 def asked(result: SelectionResult) -> Html:
-    """Say what was asked of which data."""
+    """Show the data and the settings."""
     rows, evidence = [["method", result.method]], result.evidence
     features = f"{result.n_features:,}"
     if evidence is None:
@@ -123,7 +127,7 @@ def asked(result: SelectionResult) -> Html:
         *([["intercept", shown(result.intercept)]] if math.isfinite(result.intercept) else []),
         *([["refit", _refit(result)]] if result.refit is not None else []),
     ]
-    return section("What was asked of which data", table([], rows, name="What was asked of which data"))
+    return section("Data and settings", table([], rows, name="Data and settings"))
 
 
 def missing(result: SelectionResult) -> Html:
@@ -136,17 +140,15 @@ def missing(result: SelectionResult) -> Html:
             "mean": f"the mean, {value}",
             "zero": "zero",
             "number": value,
-            "category": "a level of its own",
-            "drop": "nothing: the rows were left out",
+            "category": "its own category",
+            "drop": "nothing: the rows were dropped",
         }.get(one.by, one.by)
-        said = "; a feature of its own says where" if one.has_indicator else ""
+        said = "; an indicator feature marks them" if one.has_indicator else ""
         rows.append([one.column, Cell(f"{one.n_missing:,}", one.n_missing), f"{by}{said}"])
     if not rows:
         return Html("")
     listed = table(["column", "missing", "replaced by"], rows, (1,), name="Missing values", is_sorted=True)
-    return section(
-        "Missing values", paragraph("Of all rows that were read, for training and for testing.", "muted"), listed
-    )
+    return section("Missing values", paragraph("In all rows, training and test.", "muted"), listed)
 
 
 def _refit(result: SelectionResult) -> str:

@@ -109,7 +109,7 @@ def test_a_copy_of_the_target_and_a_twin_are_told_of(document, write, tmp_path):
     warnings = outcome.results["message"].evidence.warnings
     assert any("possible leak: 'y_known' by itself has correlation 1.0000" in text for text in warnings)
     page = outcome.report.read_text()
-    assert page.index("Look at this first") < page.index("What was asked of which data")
+    assert page.index("Look at this first") < page.index("Data and settings")
     assert SelectionResult.load(outcome.folder).evidence == outcome.results["message"].evidence
 
 
@@ -161,6 +161,6 @@ def test_selections_of_one_run_are_compared_on_its_test_rows_and_the_refits_too(
     found = {one.metric: one for one in differences(outcome.results)}
     assert {"r2", "refit_r2"} <= found.keys()
     assert (found["r2"].label, found["r2"].is_noise) == ("one", False)
-    assert "Do they differ by more than noise?" in outcome.report.read_text()
+    assert "Significant differences" in outcome.report.read_text()
     again = {label: SelectionResult.load(outcome.folder / label) for label in outcome.results}
     assert differences(again) == differences(outcome.results)

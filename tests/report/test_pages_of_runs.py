@@ -89,9 +89,9 @@ def test_errors_come_first_in_units_of_the_target(page):
 def test_what_was_missing_is_told_by_column_with_what_took_its_place(drafted_and_outcome, page):
     town, height = sorted(cells_of(page, "Missing values"), reverse=True)
     mean = messy_table()["height"].mean()
-    assert town == ["town", "20", "a level of its own"]
+    assert town == ["town", "20", "its own category"]
     assert height[:2] == ["height", "40"]
-    assert height[2] == f"the mean, {mean:.3g}; a feature of its own says where"
+    assert height[2] == f"the mean, {mean:.3g}; an indicator feature marks them"
     first, _ = drafted_and_outcome[1].results["online_substitution"].evidence.data.missing
     assert first.value == pytest.approx(mean, rel=1e-12), "files have all digits"
 
@@ -116,7 +116,7 @@ def test_numbers_have_three_digits_and_identities_are_at_the_foot(drafted_and_ou
 
 
 def test_the_effects_are_drawn_under_the_features(page):
-    assert page.index("<h2>Selected features") < page.index("<h3>Effects</h3>") < page.index("<h2>How good it is")
+    assert page.index("<h2>Selected features") < page.index("<h3>Effects</h3>") < page.index("<h2>Prediction quality")
 
 
 def test_a_python_fit_has_the_evidence_of_a_run(tmp_path):
@@ -132,7 +132,7 @@ def test_a_python_fit_has_the_evidence_of_a_run(tmp_path):
     page = render_report("fit", {"fit": type(result).load(result.save(tmp_path))})
     assert [line[0] for line in cells_of(page, "Confusion matrix")] == ["no", "yes"]
     assert "Calibration" in page
-    assert dict(cells_of(page, "What was asked of which data"))["source"] == "arrays in memory"
+    assert dict(cells_of(page, "Data and settings"))["source"] == "arrays in memory"
     assert list(fitted.classes_) == ["no", "yes"], "the fit is as it was"
 
 
@@ -151,7 +151,7 @@ def test_a_page_of_genotypes_knows_its_variants_target_and_files(tmp_path):
     select = {"method": "online_substitution", "n_features_to_select": 3}
     document = {"version": 1, "name": "cohort", "source": source, "store": "none", "select": select, "output": "run"}
     page = run_pipeline(build_pipeline(document, "test", tmp_path)).report.read_text(encoding="utf-8")
-    asked = dict(cells_of(page, "What was asked of which data"))
+    asked = dict(cells_of(page, "Data and settings"))
     assert (asked["target"], asked["source"]) == ("height", "cohort.bed")
     heads = heads_of(page, "Selected features")
     for name in ("chromosome", "position", "effect allele", "other allele", "allele frequency"):
@@ -161,7 +161,7 @@ def test_a_page_of_genotypes_knows_its_variants_target_and_files(tmp_path):
     assert (lines["rs3"]["chromosome"], lines["rs3"]["position"]) == ("1", "3")
     assert (lines["rs3"]["effect allele"], lines["rs3"]["other allele"]) == ("A", "G")
     assert float(lines["rs3"]["allele frequency"]) == pytest.approx(dosages[:, 3].mean() / 2, abs=1e-3)
-    assert page.index("<h3>Effects</h3>") < page.index("<h2>How good it is")
+    assert page.index("<h3>Effects</h3>") < page.index("<h2>Prediction quality")
     assert "height per standard deviation" in page
 
 
@@ -187,9 +187,9 @@ def test_a_page_of_a_stream_has_effects_errors_calibration_and_the_names_of_the_
     assert {line[1] for line in cells_of(page, "Selected features")} == {"41", "44"}
     assert "baseline" in page
     assert "x1" not in re.sub("<svg.*?</svg>", "", page, flags=re.DOTALL)
-    assert re.search(r"Greatest: [\d.]+, of 4[14]; last shown: [\d.]+, of 4[14]\.", page)
+    assert re.search(r"Highest: [\d.]+, of 4[14]; last shown: [\d.]+, of 4[14]\.", page)
     assert "in 1 pass." in page
-    assert dict(cells_of(page, "What was asked of which data"))["source"] == "s.svm"
+    assert dict(cells_of(page, "Data and settings"))["source"] == "s.svm"
 
 
 @pytest.mark.slow  # kernels of several classes

@@ -215,7 +215,7 @@ def test_the_curve_of_cross_validation_is_drawn_with_its_standard_errors():
     curve = {"features": [1, 4, 16], "mse": [3.0, 1.25, 2.0], "standard_error": [0.5, 0.25, 0.5]}
     history = pd.DataFrame({**curve, "chosen": [False, True, False], "fold_1": 1.0, "fold_2": 2.0})
     figure = history_figure(history, "cross-validation")
-    assert "its mean over 2 folds" in figure.text
+    assert "rows over 2 folds" in figure.text
     assert "Chosen: 4 features, mse 1.25 ± 0.25." in figure.text
     assert "Best" not in figure.text
     assert history_figure(history.drop(columns="chosen"), "cross-validation") is None
@@ -268,7 +268,7 @@ def test_a_metric_is_shown_against_the_number_of_features_with_a_line_for_each_m
     page = render_report("sizes", results)
     checked(page)
     assert page.count("against the number of features</h2>") == 2
-    assert page.count('<svg role="img" aria-label="A line for each method and its settings, from 2 to 4') == 2
+    assert page.count('<svg role="img" aria-label="One line for each method and its settings, from 2 to 4') == 2
     section = page[page.index("<h2>accuracy against") : page.index("<h2>auc against")]
     rows = re.findall(r"<tr>(.*?)</tr>", section)
     assert [re.findall(r">([^<]+)<", row) for row in rows] == [
@@ -366,11 +366,11 @@ def test_runs_of_the_same_test_rows_are_compared_in_pairs():
     assert near.difference == pytest.approx(-0.01)
     assert far.high - far.low < 0.1, "the rows' noise is common to both, a tenth wide each"
     assert sentences([near, far]) == [
-        "r2: a is best; not to be told from it on these rows: b; worse by more than noise: c (by 0.2)"
+        "r2: a is best; not significantly different on these rows: b; significantly worse: c (by 0.2)"
     ]
     page = render_report("compared", results)
     checked(page)
-    assert "Do they differ by more than noise?" in page
+    assert "Significant differences" in page
     assert sentences([near, far])[0] in page
 
 
@@ -384,7 +384,7 @@ def test_errors_are_better_where_they_are_smaller_and_other_rows_are_not_compare
     (only,) = differences(results)
     assert (only.best, only.label, only.is_noise) == ("a", "b", False)
     assert differences({"a": result_of_test("mse", 1.0, a)}) == []
-    assert "Do they differ" not in render_report("before", {"a": make_result(), "b": make_result()})
+    assert "Significant differences" not in render_report("before", {"a": make_result(), "b": make_result()})
 
 
 def test_equal_runs_seldom_differ_by_more_than_noise_however_many():
