@@ -24,6 +24,7 @@ from daskfs.kernels.blocks.any_columns import (
     weigh_column,
 )
 from daskfs.kernels.blocks.column_entries import column_entries, dense_block
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.fit import glm_fit
 from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.lasso.path import lasso_path
@@ -90,16 +91,16 @@ def test_moments_gram_rows_products_and_copies_are_those_of_the_array(dtype):
     assert m.scale[3] == m.scale[9] == 0.0
     features = np.array([0, 5, 7, 150])
     of_array, of_entries = np.empty((2, 4, 200))
-    make_gram_rows(X, weight, expected, features, of_array)
+    make_gram_rows(as_block(X), weight, expected, features, of_array)
     make_gram_rows(found, weight, m, features, of_entries)
     np.testing.assert_allclose(of_entries, of_array, atol=1e-9)
     np.testing.assert_array_equal(of_entries[:, 7], of_entries[:, 8])
     products, more = np.empty((2, 200))
-    multiply_columns(X, m.mean, m.scale, vector, products)
+    multiply_columns(as_block(X), m.mean, m.scale, vector, products)
     multiply_columns(found, m.mean, m.scale, vector, more)
     np.testing.assert_allclose(more, products, rtol=1e-8, atol=1e-8)
     copies, others = np.empty((2, 4, 300))
-    standardised_columns(X, m.mean, m.scale, features, copies)
+    standardised_columns(as_block(X), m.mean, m.scale, features, copies)
     standardised_columns(found, m.mean, m.scale, features, others)
     np.testing.assert_allclose(others, copies, rtol=1e-9, atol=1e-9)
 
@@ -138,7 +139,7 @@ def test_entered_columns_are_where_their_entries_are(density):
     rng = np.random.default_rng(2)
     weight, step, z = rng.uniform(0, 1, len(X)), rng.standard_normal(4), rng.standard_normal(len(X))
     results = []
-    for A in (X, found):
+    for A in (as_block(X), found):
         columns, at, products = new_columns(A, 8), z.copy(), np.zeros(4)
         hessian, longer, work, product = np.full((6, 6), 7.0), np.zeros((4, 4)), np.empty(len(X)), np.empty(len(X))
         enter_columns(columns, A, m.mean, m.scale, features[:2], 0)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from daskfs.kernels.blocks.any_block import block_moments, make_gram_rows
 from daskfs.kernels.blocks.column_entries import column_entries
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.blocks.near_entries import gram_rows_of_near, near_entries
 from daskfs.kernels.lasso.near_columns import _moments_of
 from daskfs.kernels.lasso.path import lasso_path, path_nbytes
@@ -90,7 +91,7 @@ def test_correlations_are_made_of_what_two_columns_have_in_common():
     expected, found = np.empty((3, X.shape[1])), np.empty((3, len(near)))
     features = np.array([0, 1, 20])
     gram_rows_of_near(columns, weight, of_near, features, found)
-    make_gram_rows(X, weight, block_moments(X, y, weight), near[features], expected)
+    make_gram_rows(as_block(X), weight, block_moments(X, y, weight), near[features], expected)
     np.testing.assert_allclose(found, expected[:, near], atol=1e-9)
 
 

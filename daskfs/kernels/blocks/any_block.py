@@ -1,4 +1,4 @@
-"""What paths ask of a block of rows, whether it is dense or holds entries (`ColumnEntries`).
+"""What paths ask of a block of rows, whether it is dense (`DenseBlock`) or holds entries (`ColumnEntries`).
 
 Kernels call these as any other; which is meant is decided as they are compiled.
 """
@@ -17,20 +17,26 @@ from daskfs.kernels.blocks.column_entries import (
     of_rows,
     products_with_entries,
 )
+from daskfs.kernels.blocks.dense_block import (
+    DenseBlock,
+    copy_of_dense,
+    gram_rows_of_dense,
+    n_of_dense,
+    products_with_dense,
+)
 from daskfs.kernels.blocks.near_entries import NearEntries, gram_rows_of_near
 from daskfs.kernels.jit import Choice, kernel
-from daskfs.kernels.linear.columns import copy_columns, products_with_columns
-from daskfs.kernels.linear.moments import Moments, gram_rows, moments
+from daskfs.kernels.linear.moments import Moments, moments
 
 
 def block_moments(X: Any, y: np.ndarray, weight: np.ndarray) -> Moments:
-    """Return the Moments of a block."""
+    """Return the Moments of a block, an array or ColumnEntries."""
     found: Moments = (moments_of_entries if isinstance(X, ColumnEntries) else moments)(X, y, weight)
     return found
 
 
 def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return a block, its target and weights without the rows of weight zero."""
+    """Return a block, an array or ColumnEntries, its target and weights without the rows of weight zero."""
     keep = weight > 0.0
     if keep.all():
         return X, y, weight
@@ -39,13 +45,8 @@ def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.n
 
 def _of_block(of_dense: Any, of_entries: Any, of_near: Any = None) -> Choice:
     """Return what is meant by the class of a block."""
-    by_class = {np.ndarray: of_dense, ColumnEntries: of_entries, NearEntries: of_near}
+    by_class = {DenseBlock: of_dense, ColumnEntries: of_entries, NearEntries: of_near}
     return Choice(lambda block, *_: by_class[block])
-
-
-@kernel
-def _n_dense(X):  # type: ignore[no-untyped-def]
-    return X.size
 
 
 @kernel
@@ -58,11 +59,11 @@ def _n_near(X):  # type: ignore[no-untyped-def]
     return X.starts[-1]
 
 
-n_values = _of_block(_n_dense, _n_entries, _n_near)
+n_values = _of_block(n_of_dense, _n_entries, _n_near)
 """How many numbers a pass over a block looks at."""
-make_gram_rows = _of_block(gram_rows, gram_rows_of_entries, gram_rows_of_near)
+make_gram_rows = _of_block(gram_rows_of_dense, gram_rows_of_entries, gram_rows_of_near)
 """Write ⟨z_f, z_j⟩ for a few features f against every column j; see `daskfs.kernels.linear.moments.gram_rows`."""
-multiply_columns = _of_block(products_with_columns, products_with_entries)
+multiply_columns = _of_block(products_with_dense, products_with_entries)
 """Write Σ_i vector_i z_ij for every column j; see `daskfs.kernels.linear.columns.products_with_columns`."""
-standardised_columns = _of_block(copy_columns, copy_of_entries)
+standardised_columns = _of_block(copy_of_dense, copy_of_entries)
 """Write standardised columns into the rows of `out`; see `daskfs.kernels.linear.columns.copy_columns`."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.blocks.dense_block import copy_to_rows
 from daskfs.kernels.blocks.entered_entries import (
     add_entered,
     enter_entries,
@@ -24,7 +25,7 @@ from daskfs.kernels.blocks.entered_entries import (
     without_runaways,
 )
 from daskfs.kernels.jit import Choice, kernel
-from daskfs.kernels.linear.columns import add_members, copy_row, copy_to_rows, row_dot, weigh_row
+from daskfs.kernels.linear.columns import add_members, copy_row, row_dot, weigh_row
 from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian, member_products
 
 

@@ -33,7 +33,7 @@ def independent_columns(X: Any, share: np.ndarray, m: Moments, columns: np.ndarr
 
     Parameters
     ----------
-    X : ndarray or ColumnEntries of shape (n_samples, n_features)
+    X : DenseBlock or ColumnEntries of shape (n_samples, n_features)
     share : ndarray of shape (n_samples,)
         The rows' weights over their sum.
     m : Moments

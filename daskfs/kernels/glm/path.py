@@ -27,6 +27,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.blocks.entered_entries import entered_entries_nbytes
 from daskfs.kernels.glm.newton import estimate_dispersion, new_problem
 from daskfs.kernels.glm.null_model import fit_null_model, independent_columns
@@ -197,7 +198,7 @@ def glm_path(
         Without a λ where y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
-    record, n_features = find_loss(loss), X.shape[1]
+    record, n_features, block = find_loss(loss), X.shape[1], as_block(X)
     total = float(weight.sum())
     free = np.empty(0, dtype=np.int64) if free is None else free
     if max_features is None:
@@ -207,13 +208,13 @@ def glm_path(
     has_null = fit_null_model(problem, state.coef, state.at)
     m = weighed(block_moments(X, state.at.residual / problem.share, weight), column_weight)
     state.reference[:] = m.cross
-    held = independent_columns(X, problem.share, m, free) if has_null else free[:0]
+    held = independent_columns(block, problem.share, m, free) if has_null else free[:0]
     state.is_settled[free] = True
     state.reference_residual[:] = state.at.residual
     state.base[0] = state.coef[0]
     unit = math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
     if len(held):
-        hold(X, problem, m.mean, m.scale, held, unit, float(tol), state)
+        hold(block, problem, m.mean, m.scale, held, unit, float(tol), state)
     if lambdas is None:
         noise, left = 1e-14 * math.sqrt(m.y_variance), np.where(state.is_settled, 0.0, state.reference)
         largest = float(np.max(np.abs(left), initial=0.0)) * (ABOVE if len(held) else 1.0)
@@ -224,7 +225,7 @@ def glm_path(
         lambdas = lambdas[:0]
     saturated = float(weight @ saturated_values(record.code, y))
     df, deviance, gic, coef, n_followed, best, stop, dispersion = follow(
-        X, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
+        block, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
         saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), unit, float(tol),
         state,
     )  # fmt: skip

@@ -7,12 +7,13 @@ other. `centred` turns them into those whose sum over the classes is 0.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from daskfs.kernels.blocks.any_columns import enter_columns, extend_hessian_of, new_columns
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
 from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, value_at
 from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
@@ -123,7 +124,7 @@ def _large_fit(
     """Fit without a Hessian; the columns stay entries where they have few."""
     features = np.flatnonzero(m.scale > 0.0)
     n_free, width = n_classes - 1, len(features) + 1
-    block: Any = X
+    block = as_block(X)
     if np.count_nonzero(X) <= SPARSE * X.size:
         columns_of, rows = np.nonzero(X.T)
         starts = np.searchsorted(columns_of, np.arange(X.shape[1] + 1))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.any_columns import new_columns
+from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.glm.newton import Predictions, new_predictions
 
 NEAR = 32  # columns copied although not entered: their gradients come near λ
@@ -53,7 +54,7 @@ class GlmState(NamedTuple):
 def new_state(X: Any, capacity: int) -> GlmState:
     """Return the state before the first step, with room for `capacity` entered features of a block."""
     n_samples, n_features = X.shape
-    n_near = min(NEAR if isinstance(X, np.ndarray) else NEAR_ENTRIES, n_features)
+    n_near = min(NEAR_ENTRIES if isinstance(X, ColumnEntries) else NEAR, n_features)
     return GlmState(
         columns=new_columns(X, capacity),
         near=new_columns(X, n_near, makes_hessians=False),

@@ -62,7 +62,7 @@ def made_orthonormal(
     ----------
     groups : ColumnGroups
     m : Moments
-    X : block
+    X : DenseBlock or ColumnEntries
     share : ndarray of shape (n_samples,)
         Weights over their sum.
     gram : ndarray of shape (n_features, n_features), optional

@@ -24,6 +24,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments, rows_of_weight
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.newton import new_problem
 from daskfs.kernels.glm.null_model import fit_null_model
 from daskfs.kernels.glm.path import ABOVE, COLUMNS_NBYTES, lambda_grid
@@ -222,7 +223,7 @@ def group_path(
     free = np.empty(0, dtype=np.int64) if free is None else free
     if max_columns is None:
         max_columns = default_max_columns(total, n_features, n_groups) + int(groups.sizes[free].sum())
-    is_squared = record.is_quadratic
+    is_squared, block = record.is_quadratic, as_block(X)
     is_whole = is_squared and not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     problem = new_problem(record, threshold, y, weight)
     capacity = n_features if is_whole else entered_capacity(n_features, max_columns)
@@ -235,17 +236,17 @@ def group_path(
         of = y if is_squared else state.at.residual / problem.share
         m = block_moments(X, of, weight)
     if not has_null or np.isnan(m.scale).any():
-        none = made_orthonormal(ColumnGroups(groups.members[:0], groups.bounds[:1]), m, X, problem.share, None, 1)
+        none = made_orthonormal(ColumnGroups(groups.members[:0], groups.bounds[:1]), m, block, problem.share, None, 1)
         empty = np.empty((0, len(state.coef)))
         cache = _cache(m, none, state, gram, empty, 0) if is_squared else None
         return _path_of(loss, m, none, state, np.empty(0), None, -1, 0, 1.0, cache)
-    of_block = made_orthonormal(groups, m, X, problem.share, gram, max_columns)
+    of_block = made_orthonormal(groups, m, block, problem.share, gram, max_columns)
     price = of_block.price.copy()
     price[free] = 0.0
     of_block = of_block._replace(price=price)
     _start(of_block, m, gram, state)
     if len(free):
-        begin(X, problem, m.y_variance, m.mean, m.scale, of_block, free, total, float(tol), state)
+        begin(block, problem, m.y_variance, m.mean, m.scale, of_block, free, total, float(tol), state)
     if lambdas is None:
         sizes = np.divide(state.reference_size, of_block.price, out=np.zeros(n_groups), where=of_block.price > 0.0)
         largest = float(sizes.max(initial=0.0)) * (ABOVE if len(free) else 1.0)
@@ -259,7 +260,7 @@ def group_path(
     )  # fmt: skip
     saturated = float(weight @ saturated_values(record.code, y))
     found = follow(
-        X, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
+        block, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
     )
     cache = _cache(m, of_block, state, gram, found[4][: found[5]], max_cached) if is_squared else None
     df, n_active, fit, gic, coef, n_followed, best, stop, noise = found

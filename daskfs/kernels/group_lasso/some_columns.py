@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.blocks.dense_block import DenseBlock
 from daskfs.kernels.jit import Choice, inner_loop, is_stopped, kernel
 
 
 @kernel
 def _of_dense(X, mean, scale, vector, features, out):  # type: ignore[no-untyped-def]
+    if X.is_single:
+        _of_array(X.singles, mean, scale, vector, features, out)
+    else:
+        _of_array(X.doubles, mean, scale, vector, features, out)
+
+
+@kernel
+def _of_array(X, mean, scale, vector, features, out):  # type: ignore[no-untyped-def]
     sums = np.zeros(features.shape[0])
     for i in range(X.shape[0]):
         if i % 1024 == 0 and is_stopped():
@@ -40,5 +49,5 @@ def _of_entries(X, mean, scale, vector, features, out):  # type: ignore[no-untyp
         out[j] = (product - mean[j] * (whole - here)) / scale[j] if scale[j] > 0.0 else 0.0
 
 
-multiply_some_columns = Choice(lambda block, *_: _of_dense if block is np.ndarray else _of_entries)
+multiply_some_columns = Choice(lambda block, *_: _of_dense if block is DenseBlock else _of_entries)
 """Write Σ_i vector_i z_ij for some columns j, in the places of these among all; 0 at constant columns."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
 from daskfs.kernels.lasso.path import STOPS, LassoPath, _by_homotopy, _range, default_max_features, gram_capacity
@@ -83,7 +84,7 @@ def lasso_path_from_gram(
 
 def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> LassoPath:
     """Follow the path as `lasso_path` does, over no rows: no Gram row joins those there are."""
-    X, weight = np.empty((0, len(m.scale))), np.empty(0)
+    X, weight = as_block(np.empty((0, len(m.scale)))), np.empty(0)
     largest, smallest = _range(m, len(m.scale), None)
     given_up = ""
     if largest > 0.0:

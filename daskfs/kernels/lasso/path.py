@@ -24,6 +24,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_block import block_moments
 from daskfs.kernels.blocks.column_entries import ColumnEntries
+from daskfs.kernels.blocks.dense_block import DenseBlock, as_block
 from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.homotopy import COLLINEAR, Knots, follow_knots
 from daskfs.kernels.lasso.near_columns import follow_near_knots
@@ -193,7 +194,7 @@ def lasso_path(
     """
     is_narrow = not isinstance(X, ColumnEntries) and wants_whole_gram(*X.shape)
     m, gram = moments_and_gram(X, y, weight) if is_narrow else (block_moments(X, y, weight), None)
-    m, n_features = weighed(m, column_weight), X.shape[1]
+    m, n_features, block = weighed(m, column_weight), X.shape[1], as_block(X)
     free = np.empty(0, dtype=np.int64) if free is None else free
     if max_features is None:
         max_features = min(default_max_features(m.total, n_features) + len(free), n_features)
@@ -218,23 +219,23 @@ def lasso_path(
     held = free if is_related else free[:0]
     state.gradient[:] = m.cross
     if len(held):
-        hold(X, weight, m, held, state)
+        hold(block, weight, m, held, state)
     left = np.where(state.is_settled, 0.0, state.gradient)
     largest, smallest = _range(m._replace(cross=left), n_features, min_ratio)
     if is_exact and not given_up:
-        path = _by_homotopy(X, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
+        path = _by_homotopy(block, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
         restart(state)
         state.gradient[:] = m.cross
         if len(held):
-            hold(X, weight, m, held, state)
+            hold(block, weight, m, held, state)
     if lambdas is None and largest > 0.0:
         lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
     elif lambdas is None:
         lambdas = np.full(min(1, len(held)), _noise(m))  # of the free columns alone
-    df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
+    df, rss, gic, coef, n_followed, best, stop = follow(block, weight, m, lambdas, rule, state)
     keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
     coef = coef[keep, entered].copy()
     is_active = coef != 0.0
@@ -247,7 +248,7 @@ def lasso_path(
 
 
 def _by_homotopy(
-    X: np.ndarray | ColumnEntries,
+    X: DenseBlock | ColumnEntries,
     weight: np.ndarray,
     m: Moments,
     rule: Rule,

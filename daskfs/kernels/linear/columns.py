@@ -179,12 +179,6 @@ def copy_row(rows, a, source, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def copy_to_rows(rows, X, mean, scale, features, first):  # type: ignore[no-untyped-def]
-    """Write standardised columns of a block into rows from `first` on."""
-    copy_columns(X, mean, scale, features, rows[first : first + features.shape[0]])
-
-
-@kernel
 def copy_columns(X, mean, scale, features, out):  # type: ignore[no-untyped-def]
     """Write the standardised columns `features` of a block into the rows of `out`, in one pass over its rows."""
     n_samples, n_features = X.shape
