@@ -82,8 +82,12 @@ class BaseSelector(Asked, Predicts, FitsSizes, TransformsInMemory, BaseEstimator
     @property
     def weighs_columns(self) -> bool:
         """Whether weights of columns mean something to this selector."""
-        of_others = ("feature_groups", "feature_map", "approx", "estimator")
-        return self._weighs_columns and all(getattr(self, name, None) is None for name in of_others)
+        return self._weighs_columns and self._units_by is None
+
+    @property
+    def _units_by(self) -> str | None:
+        """The parameter, given, by which other things than single columns are selected; None: columns are."""
+        return None
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
         """Return what a notebook shows: scikit-learn's diagram, of a fitted selector with its result."""
@@ -99,10 +103,9 @@ class BaseSelector(Asked, Predicts, FitsSizes, TransformsInMemory, BaseEstimator
             SizeSearch.of(getattr(self, SIZE)).check(self.n_included)
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
-        for name in ("feature_groups", "feature_map"):
-            if self._chooses_size and getattr(self, name, None) is not None:
-                remedy = "give sizes: SelectionCV(selector, sizes=[...])"
-                raise ConfigError(f"'cv' tries numbers of columns, not what {name} makes of them", SIZE, remedy)
+        if self._chooses_size and self._units_by is not None:
+            remedy = "give sizes: SelectionCV(selector, sizes=[...])"
+            raise ConfigError(f"'cv' tries numbers of columns, not what {self._units_by} makes of them", SIZE, remedy)
 
     def plan(
         self,

@@ -45,7 +45,7 @@ class Refits(Results):
         if not self.n_included:
             return np.empty(0, np.int64)
         columns = columns_of(getattr(self, INCLUDED), matrix.shape[1], matrix.names, INCLUDED)
-        groups = None if getattr(self, "feature_groups", None) is None else self._groups_of(matrix)
+        groups = self._groups_of(matrix)
         if groups is None:
             return columns
         held = [groups[g] for g in range(groups.n_groups) if np.isin(groups[g], columns).any()]
