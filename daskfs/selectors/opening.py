@@ -31,15 +31,14 @@ from daskfs.selectors.inputs import (
     refuse_non_finite_target,
     seed_of,
 )
-from daskfs.selectors.settling import SettlesLoss
+from daskfs.selectors.predicting import Predicts
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.tables import begun, ingested_table
-from daskfs.selectors.transforming import Transforms
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
 from daskfs.watching.base import Progress
 
 
-class Opens(Transforms, SettlesLoss):
+class Opens(Predicts):
     """Reads arrays, tables, stores and Dask collections as matrices."""
 
     random_state: Any
