@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.validation import check_is_fitted
 
 from daskfs import interrupts
 from daskfs.cluster.open import workers_of
@@ -294,17 +295,14 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         with ExitStack() as stack:
             if self._setting("verbose") and progress is None:
                 workers = workers_of(self._setting("client")) if workers is None else workers
-                progress = stack.enter_context(shown(name=type(self).__name__, is_compiling=is_compiling))
-                for line in self._taken_for(matrix):
+                name = type(self).__name__
+                progress = stack.enter_context(shown(name=name, is_compiling=is_compiling))
+                n_samples, n_features = matrix.shape
+                size = f"{name}: {n_samples:,} samples x {n_features:,} features, loss {self.loss_}"
+                for line in (size, *self._table_notes, *filter(None, [self._loss_note])):
                     progress.tell(line)
                 stack.enter_context(on_dashboard(workers, progress))
             self.fit_run(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
-
-    def _taken_for(self, matrix: Matrix) -> list[str]:
-        """Return what the data of a fit were taken for, in lines."""
-        n_samples, n_features = matrix.shape
-        size = f"{type(self).__name__}: {n_samples:,} samples x {n_features:,} features, loss {self.loss_}"
-        return [size, *self._table_notes, *filter(None, [self._loss_note])]
 
     def fit_run(self, run: Run) -> Self:
         """Select on the matrix of a run, for whose target the loss is settled."""
@@ -443,7 +441,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         """
         from pandas import DataFrame
 
-        self._check_is_fitted()
+        check_is_fitted(self)
         if self.made_ is not None:
             raise ConfigError("no stand-ins of features that a map makes", "stand_ins", "fit without the map")
         columns = np.sort(self.selected_).astype(np.int64)
@@ -483,7 +481,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         ConfigError
             The features are made by a map.
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         if self.made_ is not None:
             raise ConfigError("not known of features that a map makes", "signal_beyond", "fit without the map")
         with self._looked_at(X, y, sample_weight) as run:

@@ -97,11 +97,8 @@ class Fitted:
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_is_fitted(self) -> None:
-        check_is_fitted(self)
-
     def _get_support_mask(self) -> np.ndarray:
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self.support_
 
     def _encoder_for(self, X: Any) -> Any:

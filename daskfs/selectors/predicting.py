@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from daskfs.errors import DataError, SelectionWarning, warn
 from daskfs.feature_maps.base import MadeMatrix
@@ -172,7 +172,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         -------
         ndarray of shape (n_samples,), or a lazy Dask array or Series
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self._respond(X, self.response)
 
     @property
@@ -197,7 +197,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         -------
         ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
         return self._respond(X, log_odds if is_pair else np.asarray)
 
@@ -213,7 +213,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes), or a lazy Dask array
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self._respond(X, self._probabilities)
 
     @property
