@@ -21,7 +21,7 @@ from open_sets import SETS, open_set
 
 import daskfs
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.refitting import PENALTIES
+from daskfs.selectors.resulting import PENALTIES
 from daskfs.selectors.shared.run import Run
 
 METHODS = ("FGM", "OnlineSubstitution", "Mission", "Message")

@@ -138,7 +138,7 @@ TOPICS: dict[str, Topic] = {
         "Rows, columns and blocks that do not fit together",
         (
             "selectors.inputs",
-            "selectors.transforming",
+            "selectors.predicting",
             "matrix.incoming",
             "matrix.passing",
             "matrix.names",

@@ -10,7 +10,7 @@ import numpy as np
 
 from daskfs.result import RefitRecord, coefficient_norm
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.refitting import refit_notes
+from daskfs.selectors.resulting import refit_notes
 from daskfs.selectors.shared.run import Run
 
 

@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix
 from daskfs.result import SelectionResult
+from daskfs.selectors.tables import encoded, raw_encoder
+from daskfs.sources.in_memory import is_table
 
 
 class Fitted:
@@ -95,9 +97,16 @@ class Fitted:
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_is_fitted(self) -> None:
-        check_is_fitted(self)
-
     def _get_support_mask(self) -> np.ndarray:
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self.support_
+
+    def _encoder_for(self, X: Any) -> Any:
+        """Return what encodes X, as the table of the fit was or that of the fit's store; None where X has features."""
+        if self.encoder_ is not None or self._store_encoder is None or not is_table(X):
+            return self.encoder_
+        return raw_encoder(self._store_encoder, X)
+
+    def _columns_of(self, X: Any, columns: np.ndarray, encoder: Any) -> np.ndarray:
+        """Return columns of a table that is encoded as that of the fit was."""
+        return encoded(encoder, X, columns, getattr(self, "feature_names_in_", None))

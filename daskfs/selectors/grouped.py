@@ -36,6 +36,10 @@ class SelectsGroups(BaseSelector, kw_only=True):
     _takes_overlap: ClassVar[bool] = False
     """Whether a column may be in several groups."""
 
+    @property
+    def _units_by(self) -> str | None:
+        return super()._units_by if self.feature_groups is None else "feature_groups"
+
     def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
         """Return the groups of a matrix's columns; None where each column is selected alone."""
         return self._groups(matrix.shape[1], matrix.names, matrix.table_columns)

@@ -31,15 +31,14 @@ from daskfs.selectors.inputs import (
     refuse_non_finite_target,
     seed_of,
 )
-from daskfs.selectors.settling import SettlesLoss
+from daskfs.selectors.predicting import Predicts
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.tables import begun, ingested_table
-from daskfs.selectors.transforming import Transforms
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
 from daskfs.watching.base import Progress
 
 
-class Opens(Transforms, SettlesLoss):
+class Opens(Predicts):
     """Reads arrays, tables, stores and Dask collections as matrices."""
 
     random_state: Any
@@ -83,68 +82,57 @@ class Opens(Transforms, SettlesLoss):
             else:
                 check_width(X.shape[1], self._n_columns)
             yield X, None
-        elif is_lazy(X):
-            given = y
-            y, labels = self._coded(y, labels, is_first)
+            return
+        schema, name, self._table_notes = self._setting("schema"), type(self).__name__, ()
+        if is_first:
+            is_encoded = is_table(X) and (schema is not None or has_more_than_numbers(X))
+        else:
+            is_encoded = self.encoder_ is not None  # as the table of the fit was
+        if is_lazy(X):
+            coded, labels = self._coded(y, labels, is_first)
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
                 into = Path(folder) / "fit.zarr", seed_of(self.random_state)
-                if self._is_encoded(X, is_first):
-                    matrix, self._table_notes = ingested_table(
-                        X, y, sample_weight, self._setting("schema"), given, type(self).__name__, *into
-                    )
-                    yield matrix, labels
+                if is_encoded:
+                    table, self._table_notes = ingested_table(X, coded, sample_weight, schema, y, name, *into)
+                    yield table, labels
                 else:
-                    yield ingested(X, y, sample_weight, *into), labels
-        elif self._is_encoded(X, is_first):
-            yield self._of_table(X, y, sample_weight, labels, is_first)
-        else:
-            yield self._in_memory(X, y, sample_weight, labels, is_first)
-
-    def _is_encoded(self, X: Any, is_first: bool) -> bool:
-        """Whether X is a table that is encoded: as a later one if that of the fit was."""
-        self._table_notes = ()
-        if not is_first:
-            return self.encoder_ is not None
-        return is_table(X) and (self._setting("schema") is not None or has_more_than_numbers(X))
-
-    def _of_table(
-        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
-    ) -> tuple[ArrayMatrix, np.ndarray | None]:
-        """Return a table in memory as a matrix, see `_in_memory`."""
+                    yield ingested(X, coded, sample_weight, *into), labels
+            return
         refuse_non_finite_target(y)
-        if y is None:
-            raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
-        given = column_or_1d(y, warn=True)
-        coded, labels = self._coded(given, labels, is_first, are_texts(y))
-        weight = _checked_weight(sample_weight, len(given))
-        if not is_first:
-            columns = np.arange(self._n_columns)
-            values = self._columns_of(X, columns, self.encoder_)
-            of = np.array([name for name, (start, stop) in self.encoder_.spans.items() for _ in range(start, stop)])
-            return ArrayMatrix(values, coded, weight, self.encoder_.feature_names, table_columns=of), labels
-        matrix, self._table_notes = begun(X, y, weight, self._setting("schema"), coded, type(self).__name__)
-        return matrix, labels
-
-    def _in_memory(
-        self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None, is_first: bool
-    ) -> tuple[ArrayMatrix, np.ndarray | None]:
-        refuse_non_finite_target(y)
-        refuse_a_name_twice(X)
         has_texts = are_texts(y)
-        X, y_ = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,  # ArrayMatrix names the column and the row
-            ensure_min_samples=2,
-            y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
-            reset=is_first,
-        )
-        y, labels = self._coded(y_, labels, is_first, has_texts)
-        weight = _checked_weight(sample_weight, X.shape[0])
-        return ArrayMatrix(X, y, weight, getattr(self, "feature_names_in_", None)), labels
+        if is_encoded:
+            if y is None:
+                raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
+            column = column_or_1d(y, warn=True)
+        else:
+            refuse_a_name_twice(X)
+            X, column = validate_data(
+                self,
+                X,
+                y,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,  # ArrayMatrix names the column and the row
+                ensure_min_samples=2,
+                y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
+                reset=is_first,
+            )
+        coded, labels = self._coded(column, labels, is_first, has_texts)
+        weight = None
+        if sample_weight is not None:
+            weight = as_column(sample_weight, len(column), "weight")
+            if not weight.any():
+                raise DataError("every weight is zero", "sample_weight", "give at least one row a positive weight")
+        if not is_encoded:
+            yield ArrayMatrix(X, coded, weight, getattr(self, "feature_names_in_", None)), labels
+        elif is_first:
+            matrix, self._table_notes = begun(X, y, weight, schema, coded, name)
+            yield matrix, labels
+        else:
+            values = self._columns_of(X, np.arange(self._n_columns), self.encoder_)
+            columns = [one for one, (start, stop) in self.encoder_.spans.items() for _ in range(start, stop)]
+            names = self.encoder_.feature_names
+            yield ArrayMatrix(values, coded, weight, names, table_columns=np.array(columns)), labels
 
     def _coded(
         self, y: Any, labels: np.ndarray | None, is_first: bool, has_texts: bool | None = None
@@ -198,13 +186,3 @@ class Opens(Transforms, SettlesLoss):
         limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
         workers = workers_of(self._setting("client")) if workers is None else workers
         return Run(matrix, self.method, workers, progress, checkpoint, limit)
-
-
-def _checked_weight(sample_weight: Any, n_samples: int) -> np.ndarray | None:
-    """Return the weights of the rows, float64, or None where none are given."""
-    if sample_weight is None:
-        return None
-    weight = as_column(sample_weight, n_samples, "weight")
-    if not weight.any():
-        raise DataError("every weight is zero", "sample_weight", "give at least one row a positive weight")
-    return weight

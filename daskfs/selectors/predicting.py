@@ -1,32 +1,165 @@
-"""How a fit predicts: the linear predictor of the selected features, and what is made of it."""
+"""What a fitted selector makes of rows: the selected columns, the linear predictor, and what the loss makes of that."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskfs.losses import find_loss
+from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs.feature_maps.base import MadeMatrix
+from daskfs.losses import AUTO, LOSSES, Loss, TargetKind, find_loss
+from daskfs.matrix.target import doubt
 from daskfs.metrics import accuracy, r2
-from daskfs.selectors.inputs import check_width, is_lazy, is_matrix, lazy_response
+from daskfs.parameters import LossOf, Parameters, parameters_of
+from daskfs.selectors.fitted import Fitted
+from daskfs.selectors.inputs import (
+    check_width,
+    dense_columns,
+    is_lazy,
+    is_matrix,
+    lazy_columns,
+    lazy_made,
+    lazy_response,
+)
 from daskfs.selectors.predictor import LinearPredictor
-from daskfs.selectors.settling import SettlesLoss
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
-from daskfs.selectors.transforming import Transforms
+from daskfs.selectors.tables import lazily_encoded
 
 
-def _may_classify(selector: SettlesLoss) -> bool:
+class TransformsInMemory(Fitted, SelectorMixin):
+    """The selected columns of what is in memory, in the container that `set_output` asks for.
+
+    scikit-learn wraps the `transform` of every class below `SelectorMixin` to make that container.
+    """
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of an array or a table in memory."""
+        if (encoder := self._encoder_for(X)) is None:
+            return super().transform(X)
+        chosen = self._columns_of(X, self.get_support(indices=True), encoder)
+        return chosen if self.made_ is None else self.made_.of(chosen)
+
+    def _transform(self, X: Any) -> Any:
+        """Return the selected features of an array, checked."""
+        return super()._transform(X) if self.made_ is None else self.made_.of(dense_columns(X, self.made_.parents))
+
+
+class Transforms(Fitted):
+    """Lets Dask collections and stores pass by `set_output`, which would load them into memory."""
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns.
+
+        Parameters
+        ----------
+        X : as in `fit`
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame or lazy Dask collection
+            Same kind as the input (`set_output` applies to what is in memory); a dense array for a store.
+        """
+        made = self.made_
+        columns = self.get_support(indices=True)  # type: ignore[attr-defined]
+        if is_lazy(X):
+            chosen = self._lazy_columns(X, columns)
+            return chosen if made is None else lazy_made(chosen, made, self.get_feature_names_out())
+        if is_matrix(X):
+            return X.read(slice(None), columns) if made is None else MadeMatrix(X, made).read(slice(None))
+        return super().transform(X)  # type: ignore[misc]
+
+    def _lazy_columns(self, X: Any, columns: np.ndarray) -> Any:
+        """Return columns of a Dask collection, as lazy as it came; encoded where that of the fit was."""
+        if (encoder := self._encoder_for(X)) is not None:
+            names = np.array(encoder.feature_names, dtype=object)[columns]
+            return lazily_encoded(encoder, X, columns, names)
+        return lazy_columns(X, columns, self.n_features_in_, getattr(self, "feature_names_in_", None))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the selected features, in the order of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns of X, where they were not known in the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_selected,), str
+        """
+        names: np.ndarray
+        if self.encoder_ is None:
+            names = super().get_feature_names_out(input_features)  # type: ignore[misc]
+        else:
+            if input_features is not None and list(input_features) != list(self.feature_names_in_):
+                raise DataError("input_features is not equal to feature_names_in_", "get_feature_names_out")
+            names = np.array(self.encoder_.feature_names, dtype=object)[self.get_support()]  # type: ignore[attr-defined]
+        if self.made_ is None:
+            return names
+        made = np.empty(len(self.made_.columns), dtype=object)
+        made[:] = self.made_.names([str(name) for name in names])
+        return made
+
+
+def _may_classify(selector: Predicts) -> bool:
     return any(loss.is_classifier for loss in selector.possible_losses)
 
 
-def _may_have_probabilities(selector: SettlesLoss) -> bool:
+def _may_have_probabilities(selector: Predicts) -> bool:
     return any(loss.has_probabilities for loss in selector.possible_losses)
 
 
-class Predicts(Transforms, SettlesLoss):
-    """Predicts from the selected features."""
+class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
+    """Has a loss, by name or by its target, and predicts by it from the selected features."""
+
+    _loss_note = ""  # what is to be said of the choice of the loss
+
+    @property
+    def loss_choice(self) -> LossOf | None:
+        """The losses that can be asked for; None where the method has one."""
+        parameter = parameters_of(type(self)).get("loss")
+        if parameter is None:
+            return None
+        return parameter.kinds[0] if isinstance(parameter.kinds[0], LossOf) else LossOf()
+
+    @property
+    def possible_losses(self) -> list[Loss]:
+        """The loss; before a fit with "auto" those that it may become."""
+        name = self.loss if self.loss != AUTO else getattr(self, "loss_", AUTO)
+        choice = self.loss_choice
+        names = choice.by_default if name == AUTO and choice is not None else (name,)
+        return [LOSSES[one] for one in names if one in LOSSES]
+
+    @property
+    def _loss(self) -> Loss:
+        """The loss that is fitted, once it is settled."""
+        return LOSSES[self.loss_]
+
+    def _check_loss(self, loss: Loss) -> None:
+        """Refuse other parameters with this loss; of ``loss="auto"`` asked once the target is known."""
+
+    def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
+        """Set ``loss_``: the loss that is named, or the one that the target calls for, with a word where it may err."""
+        self._loss_note, self.loss_, parameter = "", self.loss, self.loss_choice
+        if parameter is None:
+            return
+        self.loss_ = parameter.of(type(self).__name__, self.loss, kind)
+        if self.loss != AUTO:
+            return
+        self._check_loss(self._loss)
+        is_classifier = self._loss.is_classifier
+        others = [name for name in parameter.names if LOSSES[name].is_classifier != is_classifier]
+        if kind.n_whole and others and is_classifier == (kind.n_classes > 0):
+            self._loss_note = doubt(kind, self.loss_, others)
+            if not is_plan:
+                warn(f"{type(self).__name__}: {self._loss_note}", SelectionWarning)  # before the work, not after it
+        elif is_classifier:
+            self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
 
     def predict(self, X: Any) -> Any:
         """Predict the target from the selected features: its mean, or the likeliest label.
@@ -39,7 +172,7 @@ class Predicts(Transforms, SettlesLoss):
         -------
         ndarray of shape (n_samples,), or a lazy Dask array or Series
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self._respond(X, self.response)
 
     @property
@@ -64,7 +197,7 @@ class Predicts(Transforms, SettlesLoss):
         -------
         ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes), or a lazy Dask collection
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         is_pair = np.ndim(self.intercept_) > 0 and len(self.classes_) == 2
         return self._respond(X, log_odds if is_pair else np.asarray)
 
@@ -80,7 +213,7 @@ class Predicts(Transforms, SettlesLoss):
         -------
         ndarray of shape (n_samples, n_classes), or a lazy Dask array
         """
-        self._check_is_fitted()
+        check_is_fitted(self)
         return self._respond(X, self._probabilities)
 
     @property

@@ -60,6 +60,7 @@ def test_a_data_frame_is_selected_from_as_the_file_that_it_is_written_to(problem
     store = ingest(make_source(**source), tmp_path / "store.zarr", dtype="float64")
     of_file, of_frame = FGM(4, loss="squared").fit(store), FGM(4, loss="squared", schema="judge").fit(frame, y)
     assert of_frame.encoder_.feature_names == list(store.names.array())
+    assert of_frame.encoder_.target == "price"  # the name of the series
     assert list(of_frame.get_feature_names_out()) == list(of_file.get_feature_names_out())
     assert_same_answer(of_frame, of_file)
     assert set(of_frame.get_feature_names_out()) == {"city=oslo", "number", "flag=True", "share"}

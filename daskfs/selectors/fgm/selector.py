@@ -260,6 +260,10 @@ class FGM(SelectsGroups):
             raise ConfigError("has no effect without feature_groups", name, "leave it out")
 
     @property
+    def _units_by(self) -> str | None:
+        return super()._units_by if self.feature_map is None else "feature_map"
+
+    @property
     def is_nested(self) -> bool:
         """Whether passes select columns, as many as are asked for, and the refit gives their coefficients."""
         ways = self.feature_groups, self.feature_map, self.validation, self.always_include

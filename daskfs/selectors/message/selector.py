@@ -283,6 +283,11 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             raise ConfigError(problem, "always_include", "leave it out, or the estimator")
 
     @property
+    def weighs_columns(self) -> bool:
+        """Whether weights of columns mean something: to the paths, not to ``approx`` nor to another estimator."""
+        return super().weighs_columns and self.approx is None and self.estimator is None
+
+    @property
     def is_nested(self) -> bool:
         """Whether columns, not groups, have votes."""
         return self.feature_groups is None
