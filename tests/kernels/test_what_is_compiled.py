@@ -64,5 +64,6 @@ def test_a_squared_fit_compiles_no_other_loss(tmp_path):
 def test_a_first_fit_compiles_so_many_functions_at_most(method, loss, tmp_path):
     """A bound, not a goal, numba's own functions among them."""
     names = compiled_by(method, loss, tmp_path)
-    assert not of(["poisson"], names)
+    if (method, loss) != ("message", "logistic"):  # whose kernels take any loss but the squared one, by its number
+        assert not of(["poisson"], names)
     assert len(names) < (230 if method == "message" else 150), len(names)
