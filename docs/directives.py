@@ -1,4 +1,4 @@
-"""What pages ask for by a word: a picture, a method's algorithm, the topics of errors with all their messages."""
+"""What pages ask for by a word: a picture, a method's algorithm, the topics of errors, and formulas as MathML."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from docutils import nodes
 from docutils.parsers.rst import Parser
 from docutils.statemachine import StringList
 from docutils.utils import new_document
+from latex2mathml.converter import convert
 from messages import messages
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -113,8 +114,21 @@ def parse_rst(directive: SphinxDirective, text: str) -> list[nodes.Node]:
     return list(document.children)
 
 
+def _inline_formula(translator: Any, node: nodes.math) -> None:
+    """Write a formula within a sentence."""
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _displayed_formula(translator: Any, node: nodes.math_block) -> None:
+    """Write a formula on lines of its own; what is too wide scrolls by keys."""
+    translator.body.append(f'<div class="math" tabindex="0">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Tell Sphinx of the directives."""
+    """Tell Sphinx of the directives and of how formulas are written."""
+    app.add_html_math_renderer("mathml", (_inline_formula, None), (_displayed_formula, None))
     app.connect("autodoc-process-docstring", _docstring, priority=900)
     app.add_directive("picture", Picture)
     app.add_directive("algorithm", Algorithm)
