@@ -19,7 +19,7 @@ from daskfs.methods import SELECTORS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc")
+TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc", "latex2mathml")
 
 needs_tools = pytest.mark.skipif(
     any(find_spec(name) is None for name in TOOLS), reason=f"{', '.join(TOOLS)}: pip install 'daskfs[docs]'"
@@ -118,8 +118,9 @@ def test_every_selector_has_a_page_that_says_when_and_when_not():
     for name in SELECTORS:
         text = (DOCS / "selectors" / f"{name}.md").read_text(encoding="utf-8")
         headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
-        assert headings[:3] == ["When", "When not", "What it takes"]
-        assert {"As in the paper, and as measured", "The algorithm", "Parameters"} <= set(headings)
+        assert headings[:5] == ["When to use it", "When not to use it", "Objective", "Cost", "When it fails"]
+        assert {"Compared with the paper", "The algorithm", "Parameters"} <= set(headings)
+        assert re.search(r"^\$\$", text, re.MULTILINE), f"{name}: no formula"
 
 
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.stem)
