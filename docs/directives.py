@@ -17,6 +17,7 @@ from docutils.utils import new_document
 from latex2mathml.converter import convert
 from messages import messages
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from daskfs import methods
@@ -114,15 +115,23 @@ def parse_rst(directive: SphinxDirective, text: str) -> list[nodes.Node]:
     return list(document.children)
 
 
+def _mathml(latex: str, display: str) -> str:
+    """Return a formula as MathML; a command that the converter passes through ends the build."""
+    markup = convert(latex, display=display)
+    if unknown := re.search(r"\\\w*", re.sub(r"<[^>]+>", "", markup)):
+        raise ExtensionError(f"the formula {latex!r} has {unknown[0]!r}, which latex2mathml does not know")
+    return markup
+
+
 def _inline_formula(translator: Any, node: nodes.math) -> None:
     """Write a formula within a sentence."""
-    translator.body.append(convert(node.astext()))
+    translator.body.append(_mathml(node.astext(), "inline"))
     raise nodes.SkipNode
 
 
 def _displayed_formula(translator: Any, node: nodes.math_block) -> None:
-    """Write a formula on lines of its own; what is too wide scrolls by keys."""
-    translator.body.append(f'<div class="math" tabindex="0">{convert(node.astext(), display="block")}</div>')
+    """Write a formula on lines of its own; one that is too wide scrolls, by keys too."""
+    translator.body.append(f'<div class="math" tabindex="0">{_mathml(node.astext(), "block")}</div>')
     raise nodes.SkipNode
 
 
