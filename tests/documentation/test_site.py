@@ -131,6 +131,36 @@ def test_what_a_page_links_to_exists(path):
             assert (path.parent / target).exists(), target
 
 
+RIDDLES = {  # what a native reader would stumble over, and the plain words for it; see docs/glossary.md
+    r"newcomers?": "candidate, new user",
+    r"told apart|tell apart": "distinguish",
+    r"told (from|of)|tells? of": "distinguished from, reported",
+    r"without error by": "linearly separable",
+    r"of no use with": "has no effect with",
+    r"leading process": "client process",
+    r"mend(s|ed|ing)?": "fix",
+    r"parabola": "quadratic approximation",
+    r"comes? along": "bundled",
+    r"knows? the target": "leaks the target",
+    r"member's place": "replaces a selected feature",
+    r"asked for (so|as) many": "requested number",
+    r"rows? that pass(es)? by once": "rows that are read once",
+    r"goes on elsewhere|how a run goes on": "progress of a run",
+    r"whatever else": "always",
+    r"is said by": "set",
+    r"for who(ever)?": "for readers who",
+    r"than can be told": "than is known",
+    r"Of [a-z_]+\.": "say what it is",
+}
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_a_page_has_none_of_the_words_that_readers_stumbled_over(path):
+    text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = {plain: match[0] for words, plain in RIDDLES.items() if (match := re.search(rf"\b{words}", text))}
+    assert not found, f"{path.name}: say {found}"
+
+
 def test_every_page_is_in_the_table_of_contents():
     listed = re.findall(r"^[\w/]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {str(path.relative_to(DOCS).with_suffix("")) for path in PAGES} - {"index"} == set(listed)
