@@ -26,7 +26,8 @@ suppress_warnings = ["myst.header"]  # pages that are included begin at a lower 
 nitpicky = False
 default_role = "code"  # `x` of docstrings
 
-myst_enable_extensions = ["colon_fence", "attrs_block", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "attrs_block", "attrs_inline", "dollarmath"]
+myst_dmath_allow_space = False  # "$5 and $6" of a page is money
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # types stand in the docstrings
 autodoc_member_order = "bysource"
@@ -34,6 +35,7 @@ autosummary_generate = False
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
+html_math_renderer = "mathml"  # see directives: browsers draw it, no script and no network are needed
 html_theme = "furo"
 html_title = f"daskfs {version}"
 html_static_path = ["_static"]

@@ -1,4 +1,4 @@
-"""What pages ask for by a word: a picture, a method's algorithm, the topics of errors with all their messages."""
+"""What pages ask for by a word: a picture, a method's algorithm, the topics of errors, and formulas as MathML."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from docutils import nodes
 from docutils.parsers.rst import Parser
 from docutils.statemachine import StringList
 from docutils.utils import new_document
+from latex2mathml.converter import convert
 from messages import messages
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from daskfs import methods
@@ -113,8 +115,29 @@ def parse_rst(directive: SphinxDirective, text: str) -> list[nodes.Node]:
     return list(document.children)
 
 
+def _mathml(latex: str, display: str) -> str:
+    """Return a formula as MathML; a command that the converter passes through ends the build."""
+    markup = convert(latex, display=display)
+    if unknown := re.search(r"\\\w*", re.sub(r"<[^>]+>", "", markup)):
+        raise ExtensionError(f"the formula {latex!r} has {unknown[0]!r}, which latex2mathml does not know")
+    return markup
+
+
+def _inline_formula(translator: Any, node: nodes.math) -> None:
+    """Write a formula within a sentence."""
+    translator.body.append(_mathml(node.astext(), "inline"))
+    raise nodes.SkipNode
+
+
+def _displayed_formula(translator: Any, node: nodes.math_block) -> None:
+    """Write a formula on lines of its own; one that is too wide scrolls, by keys too."""
+    translator.body.append(f'<div class="math" tabindex="0">{_mathml(node.astext(), "block")}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Tell Sphinx of the directives."""
+    """Tell Sphinx of the directives and of how formulas are written."""
+    app.add_html_math_renderer("mathml", (_inline_formula, None), (_displayed_formula, None))
     app.connect("autodoc-process-docstring", _docstring, priority=900)
     app.add_directive("picture", Picture)
     app.add_directive("algorithm", Algorithm)

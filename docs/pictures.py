@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Picture(NamedTuple):
-    """Shapes on a canvas, a title, a description for who cannot see them, a caption."""
+    """Shapes on a canvas, a title, a description for readers who cannot see them, a caption."""
 
     width: int
     height: int
@@ -61,7 +61,7 @@ def _tiles() -> Picture:
         "is one pile of them. Each tile is a file of its own on disk, with a checksum."
     )
     return Picture(
-        600, 210, "A store is cut into tiles, so that rows and columns are read alike", words, "".join(shapes)
+        600, 210, "A store is cut into tiles: rows and columns are equally cheap to read", words, "".join(shapes)
     )
 
 
@@ -79,15 +79,15 @@ def _block() -> Picture:
         _box(400, 88, 60, 30, "off", 0.7),
         _text(430, 78, "a few numbers"),
         _line(465, 103, 535, 103),
-        _text(560, 108, "joined"),
-        _text(310, 195, "each worker holds two blocks: one is computed with while the next is read"),
+        _text(560, 108, "combined"),
+        _text(310, 195, "each worker holds two blocks: it computes with one while it reads the next"),
     ]
     words = (
         "A block, which is a few rows or columns of the store, is read into memory; a kernel makes a few "
         "numbers of it, which are joined with those of the other blocks. A worker holds two blocks, whatever "
         "the size of the store."
     )
-    return Picture(620, 210, "A block is what is in memory at one time", words, "".join(shapes))
+    return Picture(620, 210, "A block: the rows or columns in memory at one time", words, "".join(shapes))
 
 
 def _votes() -> Picture:
@@ -112,7 +112,7 @@ def _votes() -> Picture:
         "not."
     )
     return Picture(
-        600, 245, "A vote: what more than half of the subsets of the rows choose is selected", words, "".join(shapes)
+        600, 245, "A vote: a feature is selected if more than half of the subsets choose it", words, "".join(shapes)
     )
 
 
@@ -127,9 +127,7 @@ def _sketch() -> Picture:
             fill = "on" if hit else "off" if shared else ""
             shapes.append(_box(300 + cell * 27, 46 + row * 40, 27, 26, fill, 0.75))
     shapes += [_line(158, 62, 380, 58), _line(158, 62, 488, 98), _line(158, 62, 326, 138)]
-    shapes.append(
-        _text(300, 190, "a weight is the median of its three cells: what shares one cell with it does no harm")
-    )
+    shapes.append(_text(300, 190, "a weight is the median of its three cells: a collision in one cell does no harm"))
     words = (
         "Ten million features have no weight each, but three cells each of a small table, found by hashing "
         "the feature's name. Two features may share a cell; the median of three cells is hardly moved by "
@@ -146,9 +144,9 @@ def _substitution() -> Picture:
     shapes += [_line(190, 100, 235, 100)]
     shapes += [_box(245 + i * 34, 60, 24, 80, "off" if i == 3 else "on", 0.75) for i in range(5)]
     shapes += [_line(425, 100, 490, 100), _box(510, 60, 24, 80, "off", 0.4)]
-    shapes.append(_text(310, 172, "a column comes in if it gains more than the least valuable one costs"))
+    shapes.append(_text(310, 172, "a column enters if its gain exceeds the smallest removal cost"))
     words = (
-        "Columns pass by one block after the other. Five are held. A new one takes the place of the held "
+        "Columns stream by in blocks. Five are held. A new one replaces the held "
         "column whose removal costs least, if it gains more than that."
     )
     return Picture(600, 190, "Online substitution: one in, one out", words, "".join(shapes))
@@ -163,14 +161,12 @@ def _passes() -> Picture:
     for group in range(3):
         shapes += [_box(385 + group * 64 + i * 26, 66, 22, 64, "off", 0.75) for i in range(2)]
         shapes.append(_text(409 + group * 64, 148, f"pass {group + 1}", size=12))
-    shapes.append(
-        _text(310, 180, "a small problem over these is solved, the errors that are left score the columns anew")
-    )
+    shapes.append(_text(310, 180, "a small problem over these is solved; the remaining errors score the columns again"))
     words = (
-        "Each pass scores all columns by what they explain of the errors that are left, and adds the two best "
+        "Each pass scores all columns by how much of the remaining errors they explain, and adds the two best "
         "to those of the earlier passes. Then a small problem over the added columns is solved."
     )
-    return Picture(620, 195, "FGM: a few columns more with each pass", words, "".join(shapes))
+    return Picture(620, 195, "FGM: a few more columns with each pass", words, "".join(shapes))
 
 
 PICTURES = {

@@ -30,15 +30,18 @@ class Block(NamedTuple):
     line: int
     language: str
     code: str
+    shown: str | None
+    """What the page says that it prints: the ``text`` block right below."""
 
 
 def blocks(language: str) -> list[Block]:
     found = []
+    below = r"(?:\n\n```text\n(.*?)^```)?"
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        for match in re.finditer(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for match in re.finditer(rf"^```{language}\n(.*?)^```{below}", text, re.DOTALL | re.MULTILINE):
             line = text.count("\n", 0, match.start()) + 1
-            found.append(Block(str(page.relative_to(ROOT)), line, language, match[1]))
+            found.append(Block(str(page.relative_to(ROOT)), line, language, match[1], match[2]))
     return found
 
 
@@ -47,7 +50,7 @@ def named(block):
 
 
 PYTHON = {
-    page: [block.code for block in blocks("python") if block.page == page]
+    page: [block for block in blocks("python") if block.page == page]
     for page in dict.fromkeys(block.page for block in blocks("python"))
 }
 NEEDS_A_CLUSTER = ("open_cluster(", "KubeCluster(")
@@ -90,7 +93,7 @@ def _write_genotypes(stem, rng, n_samples=80, n_variants=12):
 
 
 @pytest.mark.parametrize("page", PYTHON)
-def test_python_on_a_page_runs_from_its_first_block_to_its_last(page, files):
+def test_python_on_a_page_runs_from_its_first_block_to_its_last(page, files, capsys):
     import daskfs
 
     X, y = files.drop(columns="delay"), files["delay"]
@@ -100,10 +103,13 @@ def test_python_on_a_page_runs_from_its_first_block_to_its_last(page, files):
         yield from ((X.to_numpy()[i : i + 100], y.to_numpy()[i : i + 100]) for i in range(0, len(X), 100))
 
     namespace = {"daskfs": daskfs, "X": X.to_numpy(), "y": y, "store": store, "my_stream": my_stream}
-    for code in PYTHON[page]:
-        compiled = compile(code, page, "exec")
-        if not any(word in code for word in NEEDS_A_CLUSTER):
+    capsys.readouterr()
+    for block in PYTHON[page]:
+        compiled = compile(block.code, page, "exec")
+        if not any(word in block.code for word in NEEDS_A_CLUSTER):
             exec(compiled, namespace)
+        printed = capsys.readouterr().out
+        assert block.shown is None or printed == block.shown
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=named)
@@ -143,8 +149,10 @@ def test_commands_on_a_page_are_commands_with_options_that_exist(block):
         command.make_context(words[0], words[1:])
 
 
-RUN = {"docs/pipelines.md": "wine.yaml", "docs/editors.md": None}
-"""Pages whose commands run as they stand, one after the other, and the file that their first YAML is."""
+RUN = {"docs/pipelines.md": "wine.yaml", "docs/editors.md": None, "docs/getting_started.md": None}
+"""Pages whose commands run as they stand, one after the other, and the file that their first YAML is.
+
+Where a page has Python too, its first block makes the files that the commands read."""
 
 
 @pytest.mark.slow
@@ -153,9 +161,13 @@ def test_commands_on_a_page_run(page, tmp_path):
     if RUN[page] is not None:
         (first, *_) = [block for block in blocks("yaml") if block.page == page]
         (tmp_path / RUN[page]).write_text(first.code, encoding="utf-8")
+    if page in PYTHON:
+        subprocess.run([sys.executable, "-c", PYTHON[page][0].code], cwd=tmp_path, check=True)
     python = f"{shlex.quote(sys.executable)} -m daskfs"
     for block in blocks("bash"):
         if block.page == page:
             script = f'set -eu\ndaskfs() {{ {python} "$@"; }}\n{block.code}'
             done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
+            printed = done.stdout.replace(f"{tmp_path.resolve()}/", "")
+            assert block.shown is None or printed.endswith(block.shown)

@@ -94,7 +94,7 @@ def yaml_of(document: Path) -> dict:
 
 
 def test_the_pipeline_and_the_table_schema_of_the_documentation_are_valid():
-    check_document(Pipeline, yaml_of(ROOT / "README.md"), "README.md")
+    check_document(Pipeline, yaml_of(ROOT / "docs" / "pipelines.md"), "pipelines.md")
     schema = load_table_schema(yaml_of(ROOT / "data_schemas" / "README.md"))
     assert schema.columns["Carrier"].min_count == 100
 
