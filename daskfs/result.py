@@ -531,6 +531,8 @@ class SelectionResult:
         ConfigError
             There is no such kind, or the result does not have what it shows.
         """
+        if isinstance(n_features, str):
+            raise ConfigError(f"expected a number, found {n_features!r}", "n_features", f"plot(kind={n_features!r})")
         if kind not in (None, *KINDS):
             raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}{did_you_mean(kind, KINDS)}", "kind")
         found = self.figures(n_features)

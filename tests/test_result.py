@@ -183,6 +183,8 @@ def test_plot_says_what_it_cannot_draw(result):
         result.plot(kind="calibration")
     with refused(ConfigError, "run-folders", at="kind", naming=["'score'", "did you mean", "'scores'"]):
         result.plot(kind="score")
+    with refused(ConfigError, "run-folders", at="n_features", naming=["plot(kind='history'"]):
+        result.plot("history")
 
 
 def test_evidence_is_saved_read_back_and_shown_in_notebooks(with_evidence, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,11 @@ class Opens(Predicts):
         Raises
         ------
         DataError
-            Values that are not finite, or a target given twice or not at all.
+            A path; values that are not finite; a target given twice or not at all.
         """
+        if isinstance(X, (str, PathLike)):
+            remedy = "open_store(path) opens a feature store; ingest(path, store, target=...) makes one of a file"
+            raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
         X = read_once(X)
         if is_matrix(X):
             if y is not None or sample_weight is not None:

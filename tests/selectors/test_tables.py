@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
+from pathlib import Path
 
 import dask.dataframe as dd
 import numpy as np
@@ -294,6 +295,12 @@ def test_names_of_a_table_are_checked(problem):
     np.testing.assert_array_equal(selector.get_feature_names_out(frame.columns), selector.get_feature_names_out())
     with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
         selector.get_feature_names_out(["a"] * 7)
+
+
+@pytest.mark.parametrize("path", ["table.zarr", Path("table.csv")])
+def test_a_path_is_no_data(path):
+    with refused(DataError, "shapes", at="X", naming=["open_store", str(path)]):
+        OnlineSubstitution(1).fit(path, [0.0, 1.0])
 
 
 def test_a_stream_of_record_batches_is_fitted_as_its_table():
