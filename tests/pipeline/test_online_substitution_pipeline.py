@@ -40,6 +40,7 @@ def test_the_pipeline_that_ships_finds_the_true_features_by_every_rule(outcome):
         assert list(loaded.history["objective"]) == list(result.history["objective"])
 
 
+@pytest.mark.slow
 def test_the_report_shows_how_the_objective_fell(outcome):
     page = (outcome[0] / "run" / "report.html").read_text(encoding="utf-8")
     assert page.count("Objective as columns were presented") == 4
