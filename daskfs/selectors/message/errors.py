@@ -154,12 +154,12 @@ def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> l
     """
     notes = [SELECTED_ON_THE_SAME_ROWS]
     if compared is None:
-        notes.append("std_error is by how the subsets' coefficients differ, whatever the noise")
+        notes.append("std_error is estimated from the variation of the subsets' coefficients, whatever the noise")
     elif compared[1] > 0 and compared[0] > 1.0 + UNLIKELY * math.sqrt(2.0 / compared[1]):
         notes.append(
             Suspicion(
-                f"the subsets' coefficients differ {math.sqrt(compared[0]):.2g} times as much as std_error says: the "
-                "noise is not as the loss takes it, or rows depend on each other; std_errors='subsets' holds there too"
+                f"the subsets' coefficients vary {math.sqrt(compared[0]):.2g} times as much as std_error says: the "
+                "noise does not match the loss, or rows are dependent; std_errors='subsets' stays valid"
             )
         )
     n_without = int(np.isnan(np.atleast_2d(errors)).any(axis=0).sum())
