@@ -57,17 +57,15 @@ def _how_good(result: SelectionResult) -> str:
         constant = baselines.get("rmse")
         always = "" if constant is None else f" ({digits(constant)} when always predicting the mean)"
         share = ""
-        if "r2" in metrics:
+        if metrics.get("r2", 0.0) < 0.0:
+            share = f"; that is worse than a constant: R² is {digits(metrics['r2'])}{_between(intervals.get('r2'))}"
+        elif "r2" in metrics:
             share = f"; they explain {metrics['r2']:.1%} of its variance{_between(intervals.get('r2'), percent)}"
         return f"On {new} they predict{of} with a typical error (RMSE) of {error}{always}{share}."
     name = next((name for name in ("accuracy", "auc") if name in metrics), next(iter(metrics)))
     value, baseline = metrics[name], baselines.get(name)
     if name == "accuracy":
-        always = (
-            ""
-            if baseline is None
-            else f"; always predicting the most frequent class would be correct in {baseline:.1%}"
-        )
+        always = "" if baseline is None else f"; always predicting the most frequent class is correct in {baseline:.1%}"
         return (
             f"They predict the class of {new} correctly in {value:.1%} of cases"
             f"{_between(intervals.get(name), percent)}{always}."

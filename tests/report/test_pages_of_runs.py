@@ -96,6 +96,17 @@ def test_what_was_missing_is_told_by_column_with_what_took_its_place(drafted_and
     assert first.value == pytest.approx(mean, rel=1e-12), "files have all digits"
 
 
+def test_a_model_worse_than_a_constant_explains_no_variance():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 30)), rng.standard_normal(120)
+    fitted = OnlineSubstitution(25).fit(X[:40], y[:40])
+    result = examine(fitted, (X[:40], y[:40]), test=(X[40:], y[40:]))
+    assert result.metrics["r2"] < 0.0
+    page = render_report("fit", {"fit": result})
+    assert "worse than a constant" in page
+    assert "of its variance" not in page
+
+
 def test_near_misses_of_one_column_are_one_line():
     table = messy_table()[["speed", "town", "noise"]].dropna()
     y = 1000 * table["speed"].to_numpy() + np.arange(len(table))

@@ -7,8 +7,8 @@ for (const table of document.querySelectorAll("table.sorted")) {
     layout: { topStart: "search", topEnd: null, bottomStart: "info", bottomEnd: null },
     language: {
       search: "Search",
-      info: "_TOTAL_ lines",
-      infoEmpty: "no lines",
+      info: "rows: _TOTAL_",
+      infoEmpty: "no rows",
       infoFiltered: "of _MAX_",
       zeroRecords: "Nothing matches.",
     },
