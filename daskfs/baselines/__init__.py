@@ -1,6 +1,6 @@
-"""The papers' comparison methods, with the interface and the report of the selectors; each in a file of its own.
+"""The papers' comparison methods, with the interface and the report of the selectors.
 
-The names are fetched when first used: ``from daskfs.baselines import Bolasso``.
+Names are imported on first use: ``from daskfs.baselines import Bolasso``.
 """
 
 from __future__ import annotations

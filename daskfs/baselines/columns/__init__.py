@@ -1,1 +1,1 @@
-"""Baselines of online substitution: columns one after the other."""
+"""Baselines of online substitution. They process one column at a time."""

@@ -1,20 +1,20 @@
-"""Alpha-investing: each column of a stream is tested at a price; a discovery earns what further tests may cost.
+"""Alpha-investing: columns arrive in a stream and are tested one at a time; discoveries earn budget for further tests.
 
     Input: columns x_1, x_2, ... in a stream, wealth W, payout Δ
     1. For the i-th column: α_i = W / (2 i); p = p-value of the column given the model;
-    2. if p <= α_i: it joins the model, W = W + Δ - α_i; else W = W - α_i.
+    2. if p <= α_i: the column joins the model, W = W + Δ - α_i; else W = W - α_i.
 
 Figure 1 of J. Zhou, D. Foster, R. Stine and L. Ungar, "Streaming Feature Selection using Alpha-investing", Proceedings
 of the 11th ACM SIGKDD Conference (2005), and of "Streamwise Feature Selection", Journal of Machine Learning Research 7
-(2006). Related work of section 2.2 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A
-Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation" (KDD 2016).
+(2006). Section 2.2 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A Limited-Memory
+Substitution Algorithm and Its Asynchronous Parallel Variation" (KDD 2016) discusses it as related work.
 
 Differs from the papers
 -----------------------
-* The stream ends when n_features_to_select columns have joined; often fewer do, for none ever leaves.
-* The p-value is that of the partial t-test (squared loss; by a normal approximation good to a few parts in 1,000), or
-  of Rao's score test, so that a column which does not join is never fitted. Refits with other losses than squares have
-  a small ridge, or classes that the model's columns separate linearly would end the stream.
+* The stream ends when n_features_to_select columns have joined. Often fewer join. A column never leaves.
+* The p-value is that of the partial t-test (squared loss; a normal approximation, accurate to a few parts in 1,000) or
+  of Rao's score test, so a column that does not join is never fitted. With other losses, refits have a small ridge.
+  Without it, classes that the model's columns separate linearly would end the stream.
 """
 
 from __future__ import annotations
@@ -35,36 +35,37 @@ from daskfs.parameters import Count, PositiveShare
 
 
 class AlphaInvesting(ColumnBaseline):
-    """Select from a stream of columns by tests whose price depends on the discoveries so far.
+    """Select columns from a stream by tests whose significance level depends on the discoveries so far.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        With which the stream ends; by default 100.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        The stream ends when this many columns have joined. The default is 100. "cv" chooses the number by
+        cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`, `groups` and `order` of
+        `daskfs.SelectionCV`.
     wealth : float
-        To begin with, W_0.
+        Initial wealth, W_0.
     payout : float
-        For a discovery, Δ.
+        Wealth earned by a discovery, Δ.
     n_epochs : int
-        How often the stream of columns comes by.
+        Number of times that the stream of columns is repeated.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     result_ : SelectionResult
-        Its history has one row for each column that joined: index, test (its number), price, wealth (after it).
+        The history has one row for each column that joined: index, test (number of the test), price (its level), wealth
+        (after the test).
 
     Notes
     -----
-    Holds the columns of the model, 8 n s bytes, and one block.
+    The fit holds the columns of the model, 8 n s bytes, and one block.
 
     Examples
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
-    >>> AlphaInvesting(2, wealth=0.05).fit(X, 2 * X[:, 3] - X[:, 7]).selected_  # the first column costs half the wealth
+    >>> AlphaInvesting(2, wealth=0.05).fit(X, 2 * X[:, 3] - X[:, 7]).selected_  # testing column 0 costs half the wealth
     array([3, 7])
     """
 
@@ -78,7 +79,7 @@ class AlphaInvesting(ColumnBaseline):
 
     @property
     def _n_asked(self) -> None:
-        """So many columns at most are asked for: the stream may end with fewer."""
+        """None: `n_features_to_select` is an upper bound, and the stream may end with fewer columns."""
 
     def _n_select(self, n_features: int) -> int:
         if self.n_features_to_select is None:
@@ -94,7 +95,7 @@ class AlphaInvesting(ColumnBaseline):
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
         model = _Model(problem, n_select, columns.total_weight, self._loss.ridge * self._loss.curvature_bound)
         is_member = np.zeros(columns.n_features, dtype=bool)
-        purse = np.array([float(self.wealth), 0.0, 0.0])  # wealth, tests so far, price of the last
+        purse = np.array([float(self.wealth), 0.0, 0.0])  # wealth, number of tests so far, price of the last test
         lines: list[tuple[float, ...]] = []
         for _ in range(self.n_epochs):
             if len(lines) == n_select:
@@ -109,7 +110,7 @@ class AlphaInvesting(ColumnBaseline):
 
 
 class _Model:
-    """The model that candidates are tested against, and how it grows."""
+    """The model that candidates are tested against. It grows as candidates join."""
 
     def __init__(self, problem: Problem, capacity: int, total: float, ridge: float) -> None:
         self.problem, self.capacity, self.total, self.ridge, self.n = problem, capacity, total, ridge, 0
@@ -124,7 +125,7 @@ class _Model:
         self._factorise()
 
     def discoveries(self, block: np.ndarray, first: int, is_member: np.ndarray, purse: np.ndarray) -> Iterator[int]:
-        """Yield the places in the block of the columns that pass; each joins before the next is tested."""
+        """Yield the positions in the block of the columns that pass. Each joins before the next is tested."""
         start = 0
         while start < len(block) and self.n < self.capacity:
             place = invest(self.problem, block, first, start, self.tested, self.n, self.total, is_member, purse)

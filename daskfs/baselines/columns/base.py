@@ -1,7 +1,7 @@
-"""What the baselines of online substitution share: s columns out of a matrix, chosen their way, refitted one way.
+"""Base class of the online substitution baselines: select s columns of a matrix and refit them.
 
-All see the columns centred and of unit variance, with an intercept that no constraint touches, and refit the columns
-they selected on all rows: least squares with the squared loss, the minimum of the loss with the others.
+All of them see centred columns of unit variance and an intercept that no constraint touches. They refit the selected
+columns on all rows: by least squares with the squared loss, and by minimising the loss otherwise.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ from daskfs.selectors.shared.run import Run
 
 MOST_BY_DEFAULT = 100
 TOLERANCE = 1e-9
-REFIT_NBYTES = 128 << 20  # of selected columns that the refit keeps
+REFIT_NBYTES = 128 << 20  # bytes of selected columns that the refit keeps in memory
 REFIT_BLOCKS_NBYTES = 24 << 20
 KEPT_COLUMNS = "standardised columns, kept"
 COLUMNS_AT_ONCE = "columns of a tile"
 ONE_AFTER_THE_OTHER = "all of it: columns are decided on one after the other"
 
 Chosen: TypeAlias = tuple[np.ndarray, list[tuple[float, ...]], list[str]]
-"""Column numbers, the lines of the history, and notes."""
+"""Column numbers, rows of the history, and notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection(Record):
-    """What a method chose, as a checkpoint keeps it."""
+    """The selection as a checkpoint stores it."""
 
     features: np.ndarray
     """Column numbers, int64."""
     lines: np.ndarray
-    """Its history: shape (n_lines, n_history_columns), float64."""
+    """History: shape (n_lines, n_history_columns), float64."""
     notes: tuple[str, ...]
     n_passes: int
 
 
 class ColumnBaseline(BaseSelector):
-    """Base of the baselines that select a number of columns; each defines `_select` and what it holds.
+    """Base class of the baselines that select a given number of columns. Subclasses define `_select`.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        The paper's s; by default half of the features and at most 100.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        The paper's s. The default is half of the features, at most 100. "cv" chooses the number by cross-validation. A
+        mapping does so with the options `cv`, `sizes`, `rule`, `metric`, `groups` and `order` of `daskfs.SelectionCV`.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
-        Of numbers, or of two classes; by default squared or logistic, as the target calls for.
+        Loss of a numeric or a two-class target. "auto" is squared for numbers and logistic for classes.
     memory_limit : int or str, optional
-        What the fit may take beside the process, "1GiB" for example; refused where it does not suffice.
+        Memory that the fit may use in addition to the process, for example "1GiB". A limit that is too small raises an
+        error.
     client : distributed.Client, optional
         Has no effect: the method is sequential and runs in this process.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, by the size of their standardised coefficients in the refit.
+        Columns, by decreasing size of their standardised coefficients in the refit.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,)
-        Of the refit, on the scale of the data.
+        Coefficients of the refit, on the scale of the data.
     intercept_ : float
     scores_ : ndarray of shape (n_features,)
         Size of the standardised coefficient.
@@ -83,12 +83,12 @@ class ColumnBaseline(BaseSelector):
     """
 
     keeps_columns: ClassVar[bool] = False
-    """Whether the standardised columns stay in memory between passes, where they fit."""
+    """Whether the standardised columns stay in memory between passes if they fit."""
     joins_for_good: ClassVar[bool] = False
-    """Whether columns join one by one, in an order that does not depend on how many are asked for, and none leaves."""
+    """Whether columns join one at a time, never leave, and their order does not depend on the number wanted."""
     ridge_of_path = 0.0
     history_columns: ClassVar[dict[str, type]]
-    """Names and types of what the history says in each line."""
+    """Names and types of the history's columns."""
 
     score_kind = "standardised coefficient"
 
@@ -97,27 +97,27 @@ class ColumnBaseline(BaseSelector):
 
     @property
     def is_nested(self) -> bool:
-        """Whether the first columns of a fit are those of a fit that selects so many."""
+        """Whether a fit that selects fewer columns gives the first columns of this one."""
         return self.joins_for_good
 
     def _path_order(self, run: Run) -> np.ndarray:
-        """Columns as they joined."""
+        """Return the columns in the order in which they joined."""
         return self._joined
 
     @abstractmethod
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
-        """Choose up to `n_select` columns, and say why in the last note."""
+        """Choose up to `n_select` columns. The last note says how they were chosen."""
 
     @abstractmethod
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
-        """Return the memory in bytes of what the method holds beside the blocks."""
+        """Return the memory in bytes that the method holds in addition to the blocks."""
 
     @abstractmethod
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
-        """Return how often all columns are read at most, and what there is to say of it."""
+        """Return the largest number of passes over all columns, and a description of them for the plan."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """All of it is held by the client process: these methods are sequential."""
+        """Plan a fit in the client process. These methods are sequential."""
         n_samples, n_features, itemsize = shape.n_samples, shape.n_features, shape.itemsize
         n_select = min(self._n_select(n_features), n_features)
         refitted = 2 * min(REFIT_NBYTES, itemsize * n_samples * n_select)
@@ -136,7 +136,7 @@ class ColumnBaseline(BaseSelector):
         every, room = 8 * n_samples * n_features, CACHE_NBYTES
         if limits.task_nbytes is not None:
             room = min(room, limits.task_nbytes - client.nbytes)
-        if self.keeps_columns and every <= room:  # all or none
+        if self.keeps_columns and every <= room:  # all columns or none
             client.add(KEPT_COLUMNS, every)
             n_reads, where = 1, "columns stay in memory after the first"
         left = None if limits.task_nbytes is None else limits.task_nbytes - client.nbytes
@@ -166,7 +166,7 @@ class ColumnBaseline(BaseSelector):
             chosen = run.load("", Selection)
             if chosen is None:
                 progress = None if run.is_part else run.progress
-                told = Run(rows, self.method, progress=progress)  # pass by pass; their time is that of one step
+                told = Run(rows, self.method, progress=progress)  # counts its passes; its time belongs to one step
                 columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
                 problem = Problem(self._loss.facts, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)
@@ -181,7 +181,7 @@ class ColumnBaseline(BaseSelector):
         self.result_ = self._result_of(run, notes=notes, history=history, chosen={"n_features_to_select": n_select})
 
     def _refit(self, run: Run, features: np.ndarray) -> list[str]:
-        """Fit the selected columns on all rows; importance is the size of their standardised coefficients."""
+        """Fit the selected columns on all rows. The importance is the size of the standardised coefficient."""
         fit = self._refitted(run, features)
         self._set_selection(features, np.abs(fit.coef) * fit.scale, fit.coef, fit.intercept)
         notes = []
@@ -193,13 +193,13 @@ class ColumnBaseline(BaseSelector):
 
 
 def _decoded_nbytes(shape: DataShape, width: int, is_aligned: bool) -> int:
-    """Return what a pass decodes: tiles whole, for every piece of so many columns that has some of theirs."""
+    """Return the bytes that a pass decodes. Each piece of columns decodes every tile that it touches as a whole."""
     m, tile = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
     pieces = pieces_of_tiles(m, tile, width) if is_aligned else [(j, min(j + width, m)) for j in range(0, m, width)]
     return sum(-(-stop // tile) - start // tile for start, stop in pieces) * shape.tile_column_nbytes
 
 
 def largest(size: np.ndarray, n_select: int) -> np.ndarray:
-    """Return the places of the `n_select` largest positive numbers, the largest first, ties in order."""
+    """Return the positions of the `n_select` largest positive numbers, in decreasing order; ties keep their order."""
     order = np.argsort(-size, kind="stable")[:n_select]
     return order[size[order] > 0.0]

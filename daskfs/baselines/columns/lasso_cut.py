@@ -1,8 +1,8 @@
-"""The Lasso, or its like for classes, at the first penalty that keeps at least s columns; cut to the s largest.
+"""The Lasso, or an L1-penalised classifier, at the first penalty that keeps at least s columns, cut to the s largest.
 
     Input: rows (X, y), number of features s
-    1. Lower λ until the minimum of f(w) + λ ‖w‖₁ has at least s coefficients that are not zero.
-    2. The features are the s of largest coefficients.
+    1. Lower λ until the minimum of f(w) + λ ‖w‖₁ has at least s nonzero coefficients.
+    2. The features are the s with the largest coefficients.
 
 The L1 regularised batch methods of section 5 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature
 Selection: A Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation", Proceedings of the 22nd
@@ -10,9 +10,9 @@ ACM SIGKDD Conference (2016): the Lasso, and the squared hinge of LIBLINEAR.
 
 Differs from the paper
 ----------------------
-* Squared loss: the exact path of scikit-learn's `lars_path` instead of proximal gradient descent at one λ; where the
-  columns are too collinear for it, coordinate descent on a falling λ.
-* Other losses: LIBLINEAR as in the paper, through scikit-learn, on a falling λ; its intercept is penalised like a
+* Squared loss: the exact path of scikit-learn's `lars_path` instead of proximal gradient descent at one λ. If the
+  columns are too collinear for it, coordinate descent on decreasing λ.
+* Other losses: LIBLINEAR as in the paper, through scikit-learn, on decreasing λ. It penalises the intercept like a
   coefficient.
 * Columns are standardised.
 """
@@ -32,35 +32,35 @@ from daskfs.baselines.standard_columns import StandardColumns
 from daskfs.kernels.glm.newton import Problem
 from daskfs.selectors.inputs import seed_of
 
-# scikit-learn's solvers are loaded when they are used: they take 30 MiB, which no other method needs.
-GROWTH = 1.2  # of 1/λ from one trial to the next, where there is no exact path
+# scikit-learn's solvers are imported on use: they take 30 MiB, which no other method needs.
+GROWTH = 1.2  # factor of 1/λ from one trial to the next if there is no exact path
 MAX_TRIALS = 60
-LEAST_SHARE = 1e-4  # of the largest λ
+LEAST_SHARE = 1e-4  # share of the largest λ
 
 
 class LassoCut(ColumnBaseline):
-    """Select by an L1 penalty, the smallest that keeps enough columns, and cut to s columns.
+    """Select with the largest L1 penalty that keeps enough columns, and cut to s columns.
 
     Parameters
     ----------
     random_state : int, RandomState or None
-        Of the order of LIBLINEAR's steps.
+        Seed of the order of LIBLINEAR's steps.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     penalty_ : float
         λ, in units of the mean loss over standardised columns.
     n_active_ : int
-        Columns with a coefficient before the cut.
+        Number of columns with a nonzero coefficient before the cut.
     result_ : SelectionResult
-        Its history has one row for each penalty: penalty, n_active.
+        The history has one row for each penalty: penalty, n_active.
 
     Notes
     -----
-    Needs all columns in memory, 16 bytes for each value with the squared loss (lars_path works on a copy), 40 with the
-    others (LIBLINEAR has 16 for each value beside the array); a `memory_limit` that is too small is refused. The other
-    baselines stream.
+    The fit needs all columns in memory: 16 bytes per value with the squared loss (lars_path works on a copy), 40 with
+    the others (LIBLINEAR uses 16 per value in addition to the array). A `memory_limit` that is too small raises an
+    error. The other baselines stream the columns.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class LassoCut(ColumnBaseline):
 
     @property
     def n_active_(self) -> int:
-        """Columns with a coefficient before the cut."""
+        """Number of columns with a nonzero coefficient before the cut."""
         return int(self.result_.history["n_active"].max())
 
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
@@ -101,7 +101,7 @@ class LassoCut(ColumnBaseline):
             tried = self._trials(rows.T, problem, n_select)
         notes = sorted({f"scikit-learn: {str(warning.message).splitlines()[0]}" for warning in caught})
         lines: list[tuple[float, ...]] = [(penalty, int(np.count_nonzero(coef))) for penalty, coef in tried]
-        best = max(range(len(tried)), key=lambda k: lines[k][1])  # the first, and the last if it has enough
+        best = max(range(len(tried)), key=lambda k: lines[k][1])  # the first with most columns
         notes.append(f"they have the largest of {lines[best][1]} coefficients with the penalty {lines[best][0]:.4g}")
         return largest(np.abs(tried[best][1]), n_select), lines, notes
 
@@ -129,7 +129,7 @@ def _up_to(tries: Iterator[tuple[float, np.ndarray]], n_select: int) -> list[tup
 
 
 def _lars(X: np.ndarray, y: np.ndarray, n_select: int) -> list[tuple[float, np.ndarray]]:
-    """Follow the exact path for as many steps as it takes; columns leave it too, so twice as many may be needed."""
+    """Follow the exact path for all its steps. Columns also leave it, so up to twice as many steps may be needed."""
     from sklearn.linear_model import lars_path
 
     n_steps, most = n_select + n_select // 4 + 8, 8 * min(X.shape)
@@ -143,7 +143,7 @@ def _lars(X: np.ndarray, y: np.ndarray, n_select: int) -> list[tuple[float, np.n
 
 
 def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
-    """Yield the Lasso on a falling penalty, each from the one before."""
+    """Yield Lasso fits on a decreasing penalty, each started from the one before."""
     from sklearn.linear_model import Lasso
 
     penalty = float(np.abs(X.T @ y).max()) / len(y)
@@ -155,7 +155,7 @@ def _descent(X: np.ndarray, y: np.ndarray) -> Iterator[tuple[float, np.ndarray]]
 
 
 def _liblinear(X: np.ndarray, problem: Problem, loss: str, seed: int | None) -> Iterator[tuple[float, np.ndarray]]:
-    """Yield the fits of LIBLINEAR on a falling penalty; its C is that of a sum, the hinge's without the half."""
+    """Yield LIBLINEAR fits on a decreasing penalty. Its C multiplies a sum; its hinge has no ½."""
     from sklearn.svm import l1_min_c
 
     X = np.ascontiguousarray(X)

@@ -1,21 +1,21 @@
-"""OMP: the column that is most correlated with the residual joins the model, which is refitted; s times.
+"""OMP: the column most correlated with the residual joins the model, and the model is refitted; repeated s times.
 
     Input: rows (X, y), number of features s, columns per pass B
     1. S = ∅, r = y - ȳ.
     2. In a pass over all columns: S = S ∪ {the B columns outside S of largest |x_j' r| / ‖x_j‖};
     3. refit the columns of S; r = residuals (of other losses minus the derivatives of the loss).
-    4. Until |S| = s.
+    3. refit the columns of S; r = residuals (for other losses, minus the derivatives of the loss).
 
 Y. C. Pati, R. Rezaiifar and P. S. Krishnaprasad, "Orthogonal Matching Pursuit", Proceedings of the 27th Asilomar
-Conference on Signals, Systems and Computers (1993). With B > 1 the generalised OMP of J. Wang, S. Kwon and B. Shim,
-IEEE Transactions on Signal Processing 60 (2012). The batch method that no online method should be far from.
+Conference on Signals, Systems and Computers (1993). With B > 1 it is the generalised OMP of J. Wang, S. Kwon and B.
+Shim, IEEE Transactions on Signal Processing 60 (2012). It is the batch method that online methods are measured against.
 
 Differs from the papers
 -----------------------
-* Out of core: columns pass in blocks, the selected ones are held. With B = 1 the columns, their order and the
+* Out of core: columns are read in blocks, and the selected ones are kept. With B = 1 the columns, their order and the
   coefficients are those of scikit-learn's OrthogonalMatchingPursuit, which needs all columns in memory.
-* A column that is a combination of those selected is passed over, and the next one is taken.
-* Losses other than squares are refitted by Newton's method, with a small ridge while columns are being added.
+* A column that is a linear combination of the selected ones is skipped, and the next one is taken.
+* Losses other than squares are refitted by Newton's method, with a small ridge while columns are added.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from daskfs.kernels.glm.newton import Predictions, Problem, mean_loss, newton
 from daskfs.kernels.linear.linalg import extend_cholesky, solve_cholesky
 from daskfs.parameters import Count, NotNegative
 
-EXPLAINED = 1e-12  # of the largest product at the start: below it nothing is left to explain
+EXPLAINED = 1e-12  # share of the largest product at the start; below it nothing is left to explain
 
 
 class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features_per_pass"}):
-    """Select by orthogonal matching pursuit, one or more columns in each pass over the data.
+    """Select by orthogonal matching pursuit, with one or more columns per pass over the data.
 
     Parameters
     ----------
     n_features_per_pass : int
-        Columns that join in one pass, the B of generalised OMP.
+        Number of columns that join in one pass, the B of generalised OMP.
     ridge : float, optional
-        Of the refits between passes, in units of the mean loss; by default 0 with the squared loss and 3 % of the bound
-        of the curvature with the others. The last refit has none.
+        Ridge of the refits between passes, in units of the mean loss. The default is 0 with the squared loss and 3 % of
+        the curvature's bound with the others. The final refit has no ridge.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     result_ : SelectionResult
-        Its history has one row for each column in the order in which they joined: index, pass, product (with the
+        The history has one row for each column, in the order in which they joined: index, pass, product (with the
         residual), objective (after the pass).
 
     Notes
     -----
-    Reads the matrix once for every `n_features_per_pass` columns, unless they stay in memory (1 GiB, or what
-    `memory_limit` leaves). Holds the selected columns: 8 n s bytes.
+    The fit reads the matrix once per `n_features_per_pass` columns, unless all columns stay in memory (up to 1 GiB, or
+    what `memory_limit` leaves). It holds the selected columns, 8 n s bytes.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
 
 
 class _Growing:
-    """A model whose columns only grow in number: their Gram matrix and its factor, and their fit."""
+    """A model to which columns are only added: its columns, their Gram matrix with its factor, and the fit."""
 
     def __init__(self, problem: Problem, capacity: int, intercept: float, ridge: float) -> None:
         self.problem, self.ridge, self.n = problem, ridge, 0
@@ -118,7 +118,7 @@ class _Growing:
         self.coef[0] = intercept
 
     def extend(self, source: StandardColumns, order: np.ndarray, wanted: int, is_out: np.ndarray) -> list[int]:
-        """Take the first columns in `order` that no others combine to; return them."""
+        """Add the first columns in `order` that are not linear combinations of others, and return them."""
         joined: list[int] = []
         for j in order:
             if len(joined) == wanted:
@@ -138,7 +138,7 @@ class _Growing:
         return joined
 
     def refit(self, at: Predictions) -> None:
-        """Fit the columns and bring predictions and residuals up to date."""
+        """Fit the columns and update predictions and residuals."""
         n = self.n
         if self.problem.loss.is_quadratic and self.ridge == 0.0:
             solve_cholesky(self.factor, n, self.cross, self.coef[1:])

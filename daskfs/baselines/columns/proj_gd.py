@@ -1,9 +1,9 @@
-"""Proj-GD: gradient steps, each projected onto the vectors of s coefficients (iterative hard thresholding).
+"""Proj-GD: gradient steps, each projected onto the vectors with s nonzero coefficients (iterative hard thresholding).
 
     Input: rows (X, y), number of features s
     1. w = 0.
-    2. Repeat: w = P_s(w - η ∇f(w)), where P_s keeps the s coefficients of largest size;
-    3. until w no longer changes. The features are those of w.
+    2. Repeat: w = P_s(w - η ∇f(w)), where P_s keeps the s largest coefficients in absolute value;
+    3. until w no longer changes. The features are the nonzero coefficients of w.
 
 The L0 constrained batch method of section 5 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature
 Selection: A Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation", Proceedings of the 22nd
@@ -14,10 +14,10 @@ Performance", IEEE Journal of Selected Topics in Signal Processing 4 (2010), alg
 
 Differs from the papers
 -----------------------
-* Yang et al. do not say their step η. Here it is the best of those tried, the adaptive one of Blumensath and Davies;
-  ½/L of all columns finds a fifth to a third fewer of the true features.
-* Columns are standardised and there is an intercept, so that neither units nor offsets decide what is kept.
-* Of losses other than squares the curvature is replaced by its bound.
+* Yang et al. do not state their step size η. Ours is the best of those tried, the adaptive one of Blumensath and
+  Davies. With ½/L of all columns, a fifth to a third fewer of the true features are found.
+* Columns are standardised and there is an intercept, so neither units nor offsets decide what is kept.
+* For losses other than squares, the curvature is replaced by its bound.
 """
 
 from __future__ import annotations
@@ -42,29 +42,30 @@ MAX_SHRINKS = 30
 
 
 class ProjGD(ColumnBaseline):
-    """Select by projected gradient descent under a bound on the number of features.
+    """Select by projected gradient descent with at most s features.
 
     Parameters
     ----------
     step : {"normalised", "restricted", "half", "full"}
-        The adaptive step of Blumensath and Davies; ½/L with L of the columns selected at present, found anew in each
-        iteration; ½/L or 1/L with L of all columns, which takes 20 more passes.
+        "normalised": the adaptive step of Blumensath and Davies. "restricted": ½/L with L of the currently selected
+        columns, recomputed in each iteration. "half" and "full": ½/L and 1/L with L of all columns, which takes 20 more
+        passes.
     max_iter : int
-        Steps at most.
+        Maximum number of steps.
     tol : float
-        Ends where a step changes the coefficients by less than this part of their length.
+        Stop when a step changes the coefficients by less than this share of their norm.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     n_iter_ : int
     result_ : SelectionResult
-        Its history has one row for each step: iteration, step, replaced, objective.
+        The history has one row for each step: iteration, step, replaced, objective.
 
     Notes
     -----
-    A step is a pass over all columns: in memory where they fit (1 GiB, or what `memory_limit` leaves), else from the
-    matrix in blocks of 8 MiB. Holds the selected columns twice.
+    Each step is a pass over all columns: in memory if they fit (1 GiB, or what `memory_limit` leaves), otherwise from
+    the matrix in blocks of 8 MiB. The fit holds the selected columns twice.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class ProjGD(ColumnBaseline):
 
     @property
     def n_iter_(self) -> int:
-        """Steps that were taken."""
+        """Number of steps taken."""
         return len(self.result_.history)
 
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
@@ -117,7 +118,7 @@ class ProjGD(ColumnBaseline):
         return w.features[np.argsort(-np.abs(w.coef[w.features]), kind="stable")], lines, notes
 
     def _fixed_step(self, columns: StandardColumns, problem: Problem, bound: float) -> float:
-        """Return the step from the largest eigenvalue of all columns' Gram matrix, or 0 where it is not fixed."""
+        """Return the step from the largest eigenvalue of all columns' Gram matrix, or 0 if it is not fixed."""
         if self.step not in ("half", "full"):
             return 0.0
         vector = np.random.default_rng(0).standard_normal(len(problem.y))
@@ -136,14 +137,15 @@ class ProjGD(ColumnBaseline):
     def _step(
         self, w: _Sparse, descent: np.ndarray, fixed: float, problem: Problem, bound: float, project: Projection
     ) -> tuple[float, _Sparse]:
-        """Return the length of the step, and where it leads."""
+        """Return the step size and the coefficients after the step."""
         if self.step in ("half", "full"):
             return fixed, project(w.coef + fixed * descent, w)
         start = w if len(w.features) else project(descent, w)
         if self.step == "restricted":
             fixed = 0.5 / (bound * _largest_eigenvalue(start.values, problem.share))
             return fixed, project(w.coef + fixed * descent, w)
-        # the step that is best along the gradient of the columns kept, shrunk until it falls where others come in
+        # The optimal step along the gradient of the kept columns. If the selection changes, it is shrunk until it is
+        # safe.
         along = descent[start.features]
         step = float(along @ along) / (bound * max(_square(start.image(along), problem.share), 1e-300))
         for _ in range(MAX_SHRINKS):
@@ -163,7 +165,7 @@ class ProjGD(ColumnBaseline):
 
 
 class _Sparse(NamedTuple):
-    """Coefficients of which few are not zero, and the columns of those."""
+    """Sparse coefficients and the columns that they belong to."""
 
     coef: np.ndarray
     """Shape (n_features,)."""
@@ -183,7 +185,7 @@ Projection: TypeAlias = Callable[[np.ndarray, _Sparse], _Sparse]
 
 
 def _projected(columns: StandardColumns, n_select: int, coef: np.ndarray, near: _Sparse) -> _Sparse:
-    """Return the largest coefficients and their columns; those that are not near are read."""
+    """Return the largest coefficients and their columns. Columns that `near` does not hold are read."""
     features = np.sort(largest(np.abs(coef), n_select))
     kept = np.zeros_like(coef)
     kept[features] = coef[features]
@@ -200,7 +202,7 @@ def _square(image: np.ndarray, share: np.ndarray) -> float:
 
 
 def _largest_eigenvalue(values: np.ndarray, share: np.ndarray) -> float:
-    """Return that of the columns' Gram matrix, from below, by the power method; at least 1."""
+    """Return a lower bound of the largest eigenvalue of the columns' Gram matrix by the power method; at least 1."""
     vector = np.ones(len(values))
     image, size = np.empty(values.shape[1]), 1.0
     for _ in range(POWER_STEPS):

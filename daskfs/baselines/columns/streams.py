@@ -1,13 +1,13 @@
-"""Baselines that see the columns as they come: online L0 and L1 coordinate descent, and grafting.
+"""Baselines that process columns as they arrive: online L0 and L1 coordinate descent, and grafting.
 
     Input: columns x_1, ..., x_p in a stream, penalty λ or number of features s
     1. For each column x_j
-       online L0:  w_j = w_j - ∇_j f(w) / L_j; if more than s coefficients are not zero, the smallest becomes zero and
-                   its column is forgotten.
+       online L0:  w_j = w_j - ∇_j f(w) / L_j; if more than s coefficients are nonzero, the smallest is set to zero
+                   and its column is dropped.
        online L1:  w_j = soft(w_j - ∇_j f(w) / L_j, λ / L_j).
-       grafting:   if it is outside the model and |∇_j f(w)| > λ, it joins; f(w) + λ ‖w‖₁ is minimised over the model's
-                   columns, and those whose coefficient becomes zero leave.
-    2. Again, for the number of epochs. The s features of largest coefficients are selected.
+       grafting:   if x_j is outside the model and |∇_j f(w)| > λ, it joins; f(w) + λ ‖w‖₁ is minimised over the
+                   columns of the model, and those whose coefficient becomes zero leave.
+    2. Repeat for the number of epochs. The s features with the largest coefficients are selected.
 
 The "two naive online implementations" of section 5 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature
 Selection: A Limited-Memory Substitution Algorithm and Its Asynchronous Parallel Variation", Proceedings of the 22nd
@@ -16,14 +16,14 @@ Grafting", Proceedings of the 20th International Conference on Machine Learning 
 
 Differs from the papers
 -----------------------
-* Columns are standardised, so that L_j is the bound of the loss's curvature. There is an intercept without penalty,
-  which takes a step after each of the columns'; in grafting it is fitted with them.
-* Online L0 refuses a candidate whose coefficient is not larger than the smallest before anything moves, as adding and
-  dropping it would end.
-* Yang et al. take the λ with which the batch method selects at least s features; online nobody knows it. Without
-  `penalty` it is looked for in further passes.
-* The memory of grafting is bounded: where `max_active` columns are held, further ones are refused, which a note says.
-  Without it grafting holds as many columns as the penalty lets in, six to ten times s where the noise is small.
+* Columns are standardised, so L_j is the bound of the loss's curvature. An unpenalised intercept takes a step after
+  each column's step; in grafting it is fitted together with the columns.
+* Online L0 rejects a candidate in advance if its coefficient is not larger than the smallest one. Adding and dropping
+  it would give the same result.
+* Yang et al. take the λ with which the batch method selects at least s features; an online method cannot know it. If
+  `penalty` is not given, further passes search for it.
+* The memory of grafting is bounded: once `max_active` columns are held, further ones are rejected, and a note says so.
+  Without the bound, grafting holds as many columns as the penalty admits, six to ten times s if there is little noise.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ from daskfs.kernels.glm.state import ENTERED, new_state
 from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.parameters import Count, Positive
 
-FIRST_SHARE = 0.5  # of the smallest penalty that keeps nothing
+FIRST_SHARE = 0.5  # of the smallest penalty that selects nothing
 NEXT_SHARE = 0.8
 MAX_PENALTIES = 30
 ACTIVE_PER_SELECTED = 10
-TOLERANCE = 1e-4  # of a fit's last step, in units of the mean loss's scale
+TOLERANCE = 1e-4  # largest step of a converged fit, in units of the mean loss's scale
 
 
 class OnlineL0(ColumnBaseline):
-    """Select from a stream of columns by coordinate descent that keeps s coefficients.
+    """Select from a stream of columns by coordinate descent that keeps the s largest coefficients.
 
     Parameters
     ----------
     n_epochs : int
-        How often the stream of columns comes by.
+        Number of times that the stream of columns is repeated.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     result_ : SelectionResult
-        Its history has one row for each epoch: epoch, taken (candidates that came in), n_active, objective.
+        The history has one row for each epoch: epoch, taken (number of candidates that joined), n_active, objective.
 
     Notes
     -----
-    Holds the kept columns, 8 n s bytes, and one block.
+    The fit holds the kept columns, 8 n s bytes, and one block.
 
     Examples
     --------
@@ -106,26 +106,26 @@ class OnlineL0(ColumnBaseline):
 
 
 class L1Stream(ColumnBaseline):
-    """Base of the online methods with an L1 penalty.
+    """Base class of the online methods with an L1 penalty.
 
     Parameters
     ----------
     penalty : float, optional
-        λ, in units of the mean loss over standardised columns. By default it is looked for: half of the largest
-        gradient at the start, then, after `n_epochs`, 0.8 times as much in each further pass until enough columns are
-        kept.
+        λ, in units of the mean loss over standardised columns. If not given, it is searched for: it starts at half of
+        the largest initial gradient, and after `n_epochs` each further pass lowers it by the factor 0.8 until enough
+        columns are kept.
     n_epochs : int
-        How often the stream of columns comes by at the first penalty.
+        Number of passes over the stream of columns at the first penalty.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_ : as of `daskfs.baselines.columns.base.ColumnBaseline`
+    selected_, support_, coef_, intercept_, scores_ : see `daskfs.baselines.columns.base.ColumnBaseline`
     penalty_ : float
-        That was used last.
+        The last penalty used.
     n_active_ : int
-        Columns with a coefficient before the cut.
+        Number of columns with a nonzero coefficient before the cut.
     result_ : SelectionResult
-        Its history has one row for each pass: penalty, n_active, most_active, objective.
+        The history has one row for each pass: penalty, n_active, most_active, objective.
     """
 
     _weighs_columns = True
@@ -140,17 +140,17 @@ class L1Stream(ColumnBaseline):
 
     @property
     def penalty_(self) -> float:
-        """λ, as it was used last."""
+        """The last λ used."""
         return float(self.result_.history["penalty"].iloc[-1])
 
     @property
     def n_active_(self) -> int:
-        """Columns with a coefficient before the cut."""
+        """Number of columns with a nonzero coefficient before the cut."""
         return int(self.result_.history["n_active"].iloc[-1])
 
     @property
     def _n_asked(self) -> int | None:
-        """How many columns are asked for: a penalty of the user's may leave fewer."""
+        """Return the number of columns asked for; None if the user set the penalty, which may keep fewer."""
         return self.n_features_to_select if self.penalty is None else None
 
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
@@ -187,19 +187,19 @@ class _Model(ABC):
 
     @abstractmethod
     def begin(self, lam: float) -> None:
-        """Bring the model to a penalty, before the columns come by."""
+        """Prepare the model for a penalty before a pass over the columns."""
 
     @abstractmethod
     def take(self, block: np.ndarray, first: int, lam: float) -> None:
-        """Let the columns of a block come by, each a row of it."""
+        """Process the columns of a block; each is a row of it."""
 
     @abstractmethod
     def coefficients(self) -> np.ndarray:
-        """Return those of all columns."""
+        """Return the coefficients of all columns."""
 
     @property
     def notes(self) -> list[str]:
-        """What there is to say of the passes."""
+        """Return notes on the passes."""
         return []
 
 
@@ -208,11 +208,11 @@ class OnlineL1(L1Stream):
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_, penalty_, n_active_, result_ : as of `L1Stream`
+    selected_, support_, coef_, intercept_, scores_, penalty_, n_active_, result_ : see `L1Stream`
 
     Notes
     -----
-    Holds no column: a coefficient for each and the predictions.
+    The fit holds no columns, only one coefficient per column and the predictions.
 
     Examples
     --------
@@ -237,7 +237,7 @@ class _Descent(_Model):
         self.bound, self.intercept, self.coef = bound, np.array([self.first_intercept]), np.zeros(n_features)
 
     def begin(self, lam: float) -> None:
-        """Nothing: each step sees the penalty."""
+        """Do nothing: each step receives the penalty."""
 
     def take(self, block: np.ndarray, first: int, lam: float) -> None:
         l1_steps(self.problem, self.bound, block, first, lam, self.coef, self.intercept, self.at)
@@ -253,15 +253,15 @@ class Grafting(L1Stream):
     Parameters
     ----------
     max_active : int, optional
-        Columns held at most; by default ten times as many as are selected.
+        Maximum number of columns held; by default ten times as many as are selected.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_, penalty_, n_active_, result_ : as of `L1Stream`
+    selected_, support_, coef_, intercept_, scores_, penalty_, n_active_, result_ : see `L1Stream`
 
     Notes
     -----
-    Holds up to `max_active` columns, 8 n max_active bytes, and as many squared numbers.
+    The fit holds up to `max_active` columns, 8 n max_active bytes, and max_active² numbers.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Baselines of MESSAGE: Lasso paths on all rows or on subsets."""
+"""Baselines of MESSAGE: Lasso paths on all rows or on subsets of them."""

@@ -1,4 +1,4 @@
-"""What the baselines of MESSAGE share: parameters, training rows, and how their estimates become a result."""
+"""Base class of the MESSAGE baselines: parameters, training rows, and the result of an estimate."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target, classes_of
 
 TOLERANCE = 1e-9
-"""Of coefficients that no refit follows, where the loss is not squared."""
+"""Measure of importance of coefficients that are not refitted, if the loss is not squared."""
 
 
 class Estimate(NamedTuple):
-    """What a baseline makes of the rows."""
+    """The estimate that a baseline computes from the rows."""
 
     coef: np.ndarray
     """Shape (n_features,) or (n_classes, n_features), on the scale of the data."""
@@ -37,14 +37,14 @@ class Estimate(NamedTuple):
     """Shape (n_features,)."""
     intercept: Any
     path: PathTable | None
-    """Of the first subset or sample."""
+    """History of the first subset or sample."""
     notes: list[str]
     attributes: dict[str, Any] = {}  # noqa: RUF012 (never written)
-    """More of the selector's, by name."""
+    """Further attributes of the selector, by name."""
 
 
 def one_against_rest(found: list[Estimate]) -> Estimate:
-    """Return the estimate of several classes, each against all others: a feature is selected that one class takes."""
+    """Combine the one-against-rest estimates of several classes; a feature of any class is selected."""
     attributes, counts = dict(found[0].attributes), "n_selected_per_subset_"
     if counts in attributes:
         attributes[counts] = np.sum([one.attributes[counts] for one in found], axis=0)
@@ -60,25 +60,25 @@ def one_against_rest(found: list[Estimate]) -> Estimate:
 
 
 class LassoBaseline(BaseSelector, kw_only=True):
-    """Base of the baselines of MESSAGE: each sees the Lasso path with its criterion, on rows of its own choice.
+    """Base class of the MESSAGE baselines. Each follows Lasso paths with an information criterion, on different rows.
 
     Parameters
     ----------
     criterion : {"bic", "ric", "ebic"}
-        By which a model on the path is chosen; see `Message`.
+        Information criterion that chooses a model on the path; see `Message`.
     gamma : float
-        EBIC's γ (0 to 1).
+        EBIC parameter γ (0 to 1).
     gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the refit or of the shrunk Lasso fit.
+        Whether the criterion uses the residuals of the refit or of the shrunk Lasso fit.
     n_lambdas : int
-        Length of a path's grid.
+        Number of penalties on the grid of a path.
     patience : int or None
-        A path stops at models with so many features more than the best so far; None: never.
+        A path stops at models that have this many features more than the best model so far; None: never.
     max_features : int, optional
-        Largest model of a path; by default n / (2 log p), of n rows.
+        Largest model of a path; by default n / (2 log p) with n rows.
     loss : {"auto", "squared", "logistic", "poisson", "huber", "multinomial"}
-        By default squared, logistic or multinomial, as the target calls for. With several classes, each against all
-        others; a feature is selected that one of them takes.
+        The default is squared, logistic or multinomial, depending on the target. With several classes, one-against-rest
+        paths are followed, and a feature is selected if at least one of them selects it.
     """
 
     history_kind = "criterion path"
@@ -93,18 +93,18 @@ class LassoBaseline(BaseSelector, kw_only=True):
     loss: Annotated[str, LossOf(LIKELIHOOD)] = "auto"
 
     def _training_rows(self, matrix: Matrix) -> tuple[Matrix, SelectionSettings]:
-        """Return the rows of positive weight, their target checked, and how to select on them."""
+        """Return the rows of positive weight, with their target checked, and the settings for selecting on them."""
         y = checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         positive = None
         if self._loss.is_classifier:
             self.classes_ = classes_of(np.asarray(rows.read_target()), None, many=self._loss.has_classes)
-            positive = float(self.classes_[1])  # of more classes: each in its turn
+            positive = float(self.classes_[1])  # with more than two classes, one at a time
         threshold = threshold_of(self._loss, None, y, matrix.read_weight(slice(None)))
         return rows, replace(self._settings(), positive=positive, threshold=threshold)
 
     def _settings(self) -> SelectionSettings:
-        """Return how a path is chosen on, as far as is known before any data is; of several classes for one of them."""
+        """Return the settings of a path, as far as they are known without data; with several classes, of one."""
         return SelectionSettings(
             criterion=self.criterion,
             gamma=self.gamma,
@@ -137,7 +137,7 @@ class LassoBaseline(BaseSelector, kw_only=True):
         return responses.one_against_rest if self._loss.has_classes else probabilities(self.loss_)
 
     def _finish(self, run: Run, estimate: Estimate) -> None:
-        """Order the selected columns by importance, and make the result."""
+        """Order the selected columns by importance and make the result."""
         self.coef_, self.support_, self.scores_ = estimate.coef, estimate.is_selected, estimate.scores
         self.intercept_ = estimate.intercept
         for name, value in estimate.attributes.items():

@@ -3,9 +3,9 @@
     Input: rows (X, y), number of bootstrap samples B
     1. Draw B samples of n rows with replacement.
     2. On each sample b: follow the Lasso path; choose the model on it that minimises
-       GIC(M) = n log(RSS_M / n) + λ |M| (of other losses the deviance + λ |M|); J(b) are its features.
+       GIC(M) = n log(RSS_M / n) + λ |M| (for other losses, the deviance + λ |M|); J(b) are its features.
     3. Intersect: J = ∩_b J(b).
-    4. On all rows: least squares (of other losses their minimum) on J gives β.
+    4. On all rows, a refit on J by least squares (for other losses, the minimum of the loss) gives β.
     Return J, β
 
 Algorithm 1 of F. R. Bach, "Bolasso: Model Consistent Lasso Estimation through the Bootstrap", Proceedings of the 25th
@@ -15,10 +15,10 @@ International Conference on Machine Learning (2008). A baseline in section 4.1 o
 
 Differs from the paper
 ----------------------
-* Bach gives every sample the same λ, proportional to n^(-1/2) in his theory; here each sample chooses its own by the
-  criterion, as Wang, Peng and Dunson do. They do not say their B; 32 here, of Bach's up to 256.
+* Bach gives every sample the same λ, proportional to n^(-1/2) in his theory. Here each sample chooses its own by the
+  criterion, as Wang, Peng and Dunson do. They do not state their B; we use 32, while Bach uses up to 256.
 * Bach's soft version keeps features of at least 90 % of the samples: ``threshold=0.9``.
-* A sample is a weighting of the rows, whose moments and Gram rows are sums over row blocks: all samples share their
+* A sample is a weighting of the rows. Its moments and Gram rows are sums over row blocks, so all samples share their
   passes over the data, and nothing is copied.
 """
 
@@ -49,41 +49,41 @@ from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
 
-PATHS_NBYTES = 256 << 20  # of Gram rows held at once, where the memory limit does not ask for less
+PATHS_NBYTES = 256 << 20  # of Gram rows held at once if the memory limit does not ask for less
 
 
 class Bolasso(LassoBaseline):
-    """Select the features that the Lasso selects on every bootstrap sample, refit them on all rows.
+    """Select the features that the Lasso selects on every bootstrap sample, and refit them on all rows.
 
     Parameters
     ----------
     n_bootstraps : int
-        Bach's m, the number of samples.
+        Number of bootstrap samples, Bach's m.
     threshold : float
         Share of the samples that must select a feature: 1 intersects, 0.9 is Bach's soft version.
     random_state : int, RandomState or None
-        Of the samples.
+        Seed of the samples.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: by the share of the samples, then by the size of the coefficient.
+        Columns, most important first: by the share of samples that selected them, then by the size of the coefficient.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        Of the refit, on the scale of the data.
+        Coefficients of the refit, on the scale of the data.
     intercept_ : float or ndarray of shape (n_classes,)
     scores_ : ndarray of shape (n_features,)
-        Share of the samples that selected a feature.
+        Share of the samples that selected each feature.
     result_ : SelectionResult
-        Its history is the path of the first sample: lambda, df, rss, gic, chosen.
+        The history is the path of the first sample: lambda, df, rss, gic, chosen.
 
     Notes
     -----
-    With the squared loss, reads the matrix two to four times for every group of samples whose Gram rows fit in memory,
-    then the selected columns twice. The other losses hold all rows in one task and read them once for each sample; a
-    `memory_limit` that is too small is refused. The same store and parameters give the same bits on one machine with
-    any number of workers; tiles and memory change no more than rounding. A row of weight 2 is drawn as one row and
-    counts twice wherever it was drawn.
+    With the squared loss, the fit reads the matrix two to four times for each group of samples whose Gram rows fit in
+    memory, and then the selected columns twice. The other losses hold all rows in one task and read them once per
+    sample; a `memory_limit` that is too small raises an error. On one machine, the same store and parameters give
+    bit-identical results with any number of workers; tiles and memory change only rounding. A row of weight 2 is drawn
+    as one row and counts twice each time it is drawn.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class Bolasso(LassoBaseline):
         )
 
     def _paths_at_once(self, shape: DataShape, memory_limit: int | None) -> int:
-        """Return how many samples go over the data together."""
+        """Return the number of samples that share passes over the data."""
         k = most_features(shape, self.max_features)
         one, two = (paths_nbytes(n, shape.n_features, k) for n in (1, 2))
         limit = PATHS_NBYTES if memory_limit is None else min(PATHS_NBYTES, memory_limit // 4)
@@ -128,7 +128,7 @@ class Bolasso(LassoBaseline):
         return n_paths
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
-        self._plan(run.shape, run.limits)  # refuses what does not fit
+        self._plan(run.shape, run.limits)  # raises an error if the fit needs too much memory
         if self._loss.is_quadratic:
             return self._over_blocks(BlockPasses(run), settings)
         return self._in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))
@@ -158,13 +158,13 @@ class Bolasso(LassoBaseline):
         return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:
-        """Step 1; sample b is the same whatever else is drawn."""
+        """Step 1. Sample b does not depend on the other samples."""
         entropy = seed_of(self.random_state)
         seed = int(np.random.default_rng().integers(2**31)) if entropy is None else entropy
         return [Weighting.bootstrap((seed, b), sizes) for b in range(self.n_bootstraps)]
 
     def _intersect(self, selected: list[np.ndarray], n_features: int) -> tuple[np.ndarray, np.ndarray]:
-        """Step 3: return the share of the samples that selected each column, and whether that is as large as wanted."""
+        """Step 3: return the share of the samples that selected each column, and whether it reaches the threshold."""
         n_votes = np.bincount(np.concatenate(selected), minlength=n_features)
         is_selected = (n_votes >= self.threshold * self.n_bootstraps - 1e-9) & (n_votes > 0)
         return n_votes / self.n_bootstraps, is_selected

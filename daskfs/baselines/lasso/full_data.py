@@ -1,19 +1,20 @@
-"""Full data: one Lasso on all rows, the baseline that MESSAGE is measured against.
+"""Full data: one Lasso on all rows, the baseline that MESSAGE is compared with.
 
     Input: rows (X, y)
     1. On all rows: follow the Lasso path; choose the model on it that minimises GIC(M) = n log(RSS_M / n) + λ |M|
-       (of other losses the deviance + λ |M|).
-    2. Return its features and its Lasso coefficients, shrunk as they are.
+       (for other losses, the deviance + λ |M|).
+    2. Return its features and its Lasso coefficients, without a refit.
 
 The full set inference of section 4.1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset Aggregation for
 Parallel Inference", Advances in Neural Information Processing Systems 27 (2014).
 
 Differs from the paper
 ----------------------
-* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`; the default is EBIC
-  (γ = ½), which a model that no vote follows needs.
-* The path of the squared loss is exact and out of core: moments and Gram rows are sums over row blocks, and only the
-  rows of features that may enter are made. The paper's glmnet holds all rows in memory, as the other losses do here.
+* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`. The default is EBIC (γ
+  = ½), because no vote follows that would remove false selections.
+* With the squared loss the path is exact and computed out of core: moments and Gram rows are sums over row blocks, and
+  only the Gram rows of features that may enter are computed. The paper's glmnet holds all rows in memory, as the other
+  losses do here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from daskfs.selectors.shared.run import Run
 
 
 class FullData(LassoBaseline):
-    """Select by one Lasso with an information criterion on all rows.
+    """Select by one Lasso on all rows, with an information criterion.
 
     Attributes
     ----------
@@ -40,18 +41,18 @@ class FullData(LassoBaseline):
         Columns, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        The Lasso's, on the scale of the data.
+        Lasso coefficients, on the scale of the data.
     intercept_ : float or ndarray of shape (n_classes,)
     scores_ : ndarray of shape (n_features,)
-        Size of the coefficient; with the squared loss of the standardised one.
+        Size of the coefficient; with the squared loss, of the standardised one.
     result_ : SelectionResult
-        Its history is the path: lambda, df, rss, gic, chosen.
+        The history is the path: lambda, df, rss, gic, chosen.
 
     Notes
     -----
-    With the squared loss, reads the matrix two to four times, in blocks of up to 4 Mi values. The other losses hold all
-    rows in one task and read them once; a `memory_limit` that is too small is refused. The same store and parameters
-    give the same bits on one machine with any number of workers; tiles change no more than rounding.
+    With the squared loss, the fit reads the matrix two to four times, in blocks of up to 4 Mi values. The other losses
+    hold all rows in one task and read them once; a `memory_limit` that is too small raises an error. On one machine,
+    the same store and parameters give bit-identical results with any number of workers; tiles change only rounding.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class FullData(LassoBaseline):
         return plan_one_piece(self.method, Subsets(shape, self._settings()), limits)
 
     def _estimate(self, run: Run, settings: SelectionSettings) -> Estimate:
-        self._plan(run.shape, run.limits)  # refuses what does not fit
+        self._plan(run.shape, run.limits)  # raises an error if the fit needs too much memory
         if self._loss.is_quadratic:
             return _over_blocks(BlockPasses(run), settings)
         return _in_one_piece(SubsetPasses(run, Subsets(run.shape, settings)))

@@ -1,6 +1,6 @@
-"""Paths over all rows for the losses whose curvature moves with the fit: no sums serve all of it, so the rows stay.
+"""Paths over all rows for losses whose curvature changes with the fit. Sums cannot replace the rows.
 
-A task holds all rows. What does not fit in its memory is refused: `daskfs.Message` is for that.
+A task holds all rows. If they do not fit in its memory, an error is raised; `daskfs.Message` handles such data.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from daskfs.selectors.shared.budget import Budget, Limits, SelectorPlan
 
 
 def select_on_samples(passes: SubsetPasses, weightings: list[Weighting]) -> list[SubsetChoice]:
-    """Select on every bootstrap sample of all rows, which are one subset, each in a task."""
+    """Select on every bootstrap sample, each in a task of its own. All rows form one subset."""
     rows = passes.run.rows(0, passes.subsets.data.n_samples)
     return passes.run.map("select", select_on_sample, weightings, passes.settings, rows, record=SubsetChoice)
 
 
 def plan_one_piece(method: str, subsets: Subsets, limits: Limits, n_paths: int = 1) -> SelectorPlan:
-    """Return what the paths of so many samples of all rows, which are one subset, will read and hold.
+    """Return the plan of following `n_paths` paths over all rows, which form one subset.
 
     Raises
     ------
     PlanError
-        All rows do not fit in the limit of a task.
+        All rows together exceed the memory limit of a task.
     """
     shape = subsets.data
     task = Budget().add("all rows and a path", subsets.select_nbytes(1))
@@ -60,7 +60,7 @@ def refit_in_one_piece(passes: SubsetPasses, columns: np.ndarray) -> tuple[np.nd
     intercept : float
         0 without columns.
     notes : list of str
-        What is wrong with the fit.
+        Problems with the fit.
     """
     if not len(columns):
         return np.empty(0), 0.0, []

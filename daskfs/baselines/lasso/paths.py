@@ -1,7 +1,7 @@
-"""Lasso paths over all rows of a matrix, out of core: a pass for the moments, then one for each batch of Gram rows.
+"""Lasso paths over all rows of a matrix, out of core: one pass for the moments, then one for each batch of Gram rows.
 
-A path needs the Gram rows of the features that enter it and no others, so memory grows with p times the size of the
-model and not with n. The paths of several weightings of the rows (bootstrap samples) share their passes.
+A path needs only the Gram rows of the features that enter it, so memory grows with p times the size of the model and
+not with n. The paths of several weightings of the rows (bootstrap samples) share their passes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Run
 
-FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass, and of a later one: each makes as many as there are
+FIRST_ROWS, MOST_ROWS = 16, 64  # Gram rows of the first pass; most of a later one, which doubles the number
 
 
 class BlockPasses:
@@ -45,7 +45,7 @@ class BlockPasses:
         self.sizes = np.diff(bounds)
 
     def moments(self, weightings: list[Weighting], columns: Rows = slice(None)) -> list[Moments]:
-        """Return the moments of every weighting."""
+        """Return the moments for each weighting."""
         shared = (columns, tuple(weightings))
         key = self._next_key()
         sums = self.run.reduce(
@@ -54,7 +54,7 @@ class BlockPasses:
         return finished_moments(sums)
 
     def gram(self, requests: list[GramRequest], columns: Rows = slice(None)) -> list[np.ndarray]:
-        """Return the Gram rows of every request."""
+        """Return the Gram rows for each request."""
         shared = (columns, tuple(requests))
         key = self._next_key()
         found = self.run.reduce("gram", gram_on_block, self.parts, add_rows, *shared, record=GramRows, key=key)
@@ -66,7 +66,7 @@ class BlockPasses:
 
 
 def lasso_paths(passes: BlockPasses, weightings: list[Weighting], settings: SelectionSettings) -> list[LassoPath]:
-    """Return the Lasso path of every weighting, as far as the criterion needs it."""
+    """Return the Lasso path for each weighting, as far as the criterion needs it."""
     n_features = passes.run.matrix.shape[1]
     column_weight = passes.run.matrix.weights_of_columns()
     all_moments = [weighed(m, column_weight) for m in passes.moments(weightings)]
@@ -102,10 +102,10 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
     Returns
     -------
     coef : ndarray of shape (len(columns),)
-        On the scale of the data; 0 where a column is constant.
+        On the scale of the data; 0 for a constant column.
     intercept : float
     is_singular : bool
-        Whether columns depended on each other, so that the shortest solution was taken.
+        Whether the columns are linearly dependent, so that the solution of least norm was taken.
     """
     if not len(columns):
         y, weight = np.asarray(passes.run.matrix.read_target()), passes.run.matrix.read_weight()
@@ -122,22 +122,22 @@ def least_squares_over_blocks(passes: BlockPasses, columns: np.ndarray) -> tuple
 def plan_paths(
     method: str, shape: DataShape, n_paths: int, max_features: int | None, memory_limit: int | None
 ) -> SelectorPlan:
-    """Return what `lasso_paths` will read and hold at most.
+    """Return the plan of `lasso_paths`: passes, bytes read, and peak memory.
 
     Parameters
     ----------
     method : str
     shape : DataShape
     n_paths : int
-        Weightings of the rows.
+        Number of weightings of the rows.
     max_features : int or None
     memory_limit : int or None
-        Bytes that a task, or the client beside its process, may take.
+        Bytes that a task, or the client in addition to its process, may use.
 
     Raises
     ------
     PlanError
-        A block, or the Gram rows of the paths, do not fit; with what would.
+        A block or the Gram rows of the paths do not fit. The error says what would fit.
     """
     n_samples, n_features = shape.n_samples, shape.n_features
     rows = min(block_rows(n_features), n_samples)
@@ -159,14 +159,14 @@ def plan_paths(
 
 
 def most_features(shape: DataShape, max_features: int | None) -> int:
-    """Return the features that a path may have."""
+    """Return the maximum number of features of a path."""
     n_samples, n_features = shape.n_samples, shape.n_features
     return min(max_features or default_max_features(n_samples, n_features), n_features)
 
 
 def paths_budgets(shape: DataShape, n_paths: int, max_features: int) -> tuple[Budget, Budget]:
-    """Return what a task and the client hold while so many paths are followed."""
-    n_features, itemsize = shape.n_features, shape.itemsize if shape.itemsize >= 4 else 5  # int8 is read, and converted
+    """Return the memory budgets of a task and of the client while `n_paths` paths are followed."""
+    n_features, itemsize = shape.n_features, shape.itemsize if shape.itemsize >= 4 else 5  # int8 is read and converted
     rows = min(block_rows(n_features), shape.n_samples)
     sums_nbytes = 8 * n_paths * n_features * MOST_ROWS
     task = Budget().add("a block of rows", rows * n_features * itemsize + 8 * rows * (MOST_ROWS + 8))
@@ -176,6 +176,6 @@ def paths_budgets(shape: DataShape, n_paths: int, max_features: int) -> tuple[Bu
 
 
 def paths_nbytes(n_paths: int, n_features: int, max_features: int) -> int:
-    """Return the bytes of the Gram rows that so many paths may need at most, and of following one of them."""
+    """Return the bytes of the Gram rows that `n_paths` paths may need, and of following one of them."""
     capacity = gram_capacity(n_features, max_features)
     return 8 * n_features * (n_paths * (capacity + 8) + capacity) + 8 * capacity * (4 * capacity + 100)
