@@ -1,4 +1,4 @@
-"""The l1 penalty by LIBLINEAR, through scikit-learn."""
+"""l1-penalised models of LIBLINEAR, through scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 
 class LiblinearLoss(NamedTuple):
-    """A loss as LIBLINEAR has it."""
+    """LIBLINEAR's version of a loss."""
 
     name: str
-    """For `sklearn.svm.l1_min_c`."""
+    """Name of the loss in `sklearn.svm.l1_min_c`."""
     is_svm: bool
-    """Whether `sklearn.svm.LinearSVC` minimises it, and not `LogisticRegression`."""
+    """Whether `sklearn.svm.LinearSVC` minimises it, rather than `LogisticRegression`."""
     factor: float
-    """LIBLINEAR's loss over ours."""
+    """Ratio of LIBLINEAR's loss to ours."""
     derivative: float
-    """Size of that of our loss at 0."""
+    """Absolute derivative of our loss at 0."""
 
 
 LIBLINEAR = {
@@ -26,17 +26,17 @@ LIBLINEAR = {
 
 
 def l1_model(loss: str, C: float, **options: Any) -> Any:
-    """Return a model that minimises ‖(w, b)‖₁ + C Σ_i loss(z_i, y_i), not fitted.
+    """Return an unfitted model that minimises ‖(w, b)‖₁ + C Σ_i loss(z_i, y_i).
 
     Parameters
     ----------
     loss : {"logistic", "squared_hinge"}
-        The squared hinge with LIBLINEAR's factor 1, not ½.
+        The squared hinge has LIBLINEAR's factor 1, not ½.
     C : float
     **options
-        More of scikit-learn's.
+        Further parameters of scikit-learn's model.
     """
-    # loaded when used: 30 MiB, which no other baseline needs
+    # imported on use: 30 MiB, which no other baseline needs
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 

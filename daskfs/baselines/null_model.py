@@ -1,4 +1,4 @@
-"""The model without columns, where baselines begin."""
+"""The model without columns, the start of the baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a matrix, centred and of unit variance (times weights), each contiguous: blocks, as often as asked."""
+"""Blocks of standardised columns of a matrix: centred, of unit variance, times the weights, each column contiguous."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from daskfs.kernels.linear.moments import moments, weighed
 from daskfs.selectors.shared.budget import DataShape
 from daskfs.selectors.shared.run import Run
 
-BLOCK_VALUES = 1 << 20  # of a block: 8 MiB
-TILES_NBYTES = 256 << 20  # of columns read together, for tiles are decoded whole, where no limit says otherwise
-CACHE_NBYTES = 1 << 30  # of columns kept between passes, where no memory limit says otherwise
+BLOCK_VALUES = 1 << 20  # values of a block: 8 MiB
+TILES_NBYTES = 256 << 20  # columns read together, because tiles are decoded as a whole, if no limit is given
+CACHE_NBYTES = 1 << 30  # columns kept between passes, if no memory limit is given
 
 
 def block_columns(n_samples: int, n_features: int) -> int:
-    """Return the columns of a block, which depend on the shape alone.
+    """Return the number of columns of a block. It depends on the shape alone.
 
     Examples
     --------
@@ -29,12 +29,12 @@ def block_columns(n_samples: int, n_features: int) -> int:
 
 
 def blocks_nbytes(n_samples: int, n_features: int, itemsize: int) -> int:
-    """Return the memory in bytes of the blocks alive at once: two as stored, a copy to convert, one standardised."""
+    """Return the bytes of the blocks alive at once: two as stored, a copy to convert, one standardised."""
     return n_samples * block_columns(n_samples, n_features) * (2 * itemsize + 8 + 8)
 
 
 def columns_at_once(shape: DataShape, room: int | None) -> int:
-    """Return how many columns are read at once: those of a tile, that it is decoded once in a pass, as far as they fit.
+    """Return the number of columns read at once: those of a tile, if they fit, so that a pass decodes each tile once.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def columns_at_once(shape: DataShape, room: int | None) -> int:
     Returns
     -------
     int
-        At least those of a block, which need no more memory than the blocks have.
+        At least the columns of a block, which need no more memory than the blocks themselves.
     """
     width = block_columns(shape.n_samples, shape.n_features)
     tile = shape.n_features if shape.tile_shape is None else shape.tile_shape[1]
@@ -55,7 +55,7 @@ def columns_at_once(shape: DataShape, room: int | None) -> int:
 
 
 def pieces_of_tiles(n_features: int, tile: int, most: int) -> list[tuple[int, int]]:
-    """Return the bounds of pieces of at most so many columns, of whole tiles where these fit, else of one each.
+    """Return the bounds of pieces of at most `most` columns: of whole tiles if these fit, otherwise parts of one tile.
 
     Examples
     --------
@@ -69,27 +69,27 @@ def pieces_of_tiles(n_features: int, tile: int, most: int) -> list[tuple[int, in
 
 
 class StandardColumns:
-    """Columns of a matrix, standardised over its weighted rows, times their weights; those that are constant are 0.
+    """Columns of a matrix, standardised over its weighted rows and multiplied by the weights. Constant columns are 0.
 
     Parameters
     ----------
     run : Run
-        Over rows of positive weight; passes are told to it one by one.
+        The run, over rows of positive weight. Each pass is reported to it.
     y, weight : ndarray of shape (n_samples,), float64
     keep : bool
-        Whether standardised columns are kept in memory after the first pass.
+        Whether standardised columns stay in memory after the first pass.
     at_once : int
-        Columns that are read at once, see `columns_at_once`; no more than a block has: by blocks.
+        Number of columns read at once, see `columns_at_once`. If it is at most the width of a block, blocks are read.
 
     Attributes
     ----------
     mean, scale : ndarray of shape (n_features,), float64
-        Known after the first pass; the scale of a constant column is 0, of others divided by their weights.
+        Known after the first pass. The scale of a constant column is 0; that of another is divided by its weight.
     cross : ndarray of shape (n_features,), float64
         ⟨z_j, y - ȳ⟩, known after the first pass.
     total_weight : float
     n_passes : int
-        Passes made so far.
+        Number of passes made so far.
     """
 
     def __init__(self, run: Run, y: np.ndarray, weight: np.ndarray, keep: bool = False, at_once: int = 0) -> None:
@@ -103,19 +103,19 @@ class StandardColumns:
         self.n_passes = 0
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Pass over all columns.
+        """Iterate over all columns in one pass.
 
         Yields
         ------
         first : int
             Number of the block's first column.
         block : ndarray of shape (n_columns, n_samples), float64
-            Overwritten by the next one.
+            Overwritten by the next block.
 
         Raises
         ------
         DataError
-            NaN or infinity, with its column and row.
+            A value is NaN or infinite; the error names its column and row.
         """
         self.n_passes += 1
         with self.run.reported(f"pass-{self.n_passes}", -(-self.n_features // self._width)) as advance:
@@ -131,7 +131,7 @@ class StandardColumns:
         return out
 
     def all(self) -> np.ndarray:
-        """Return every column, kept, each a row of the result; reads them, where no pass has."""
+        """Return all kept columns, each a row of the result. Read them if no pass was made yet."""
         if self._kept is None:
             raise ValueError("columns are not kept")
         for _ in self.blocks() if not self.n_passes else ():
@@ -139,7 +139,7 @@ class StandardColumns:
         return self._kept
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Return some columns, each a row of the result; after the first pass."""
+        """Return some columns, each a row of the result. Needs a pass before."""
         if self._kept is not None:
             return self._kept[features]
         X = _as_float(self.matrix.read(slice(None), features))
@@ -159,14 +159,14 @@ class StandardColumns:
             yield start, self._standardised(X, features, out)
 
     def _stored_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the blocks as they are stored: cut from columns of tiles where these are read at once."""
+        """Yield the blocks as stored. They are cut from columns of whole tiles if these are read at once."""
         matrix, width = self.matrix, self._width
         if matrix.is_resident or self._at_once <= width:
             for read in matrix.column_blocks(block_columns=width):
                 yield read.start, read.X
             return
         buffer = np.empty((self.n_samples, self._at_once + width - 1), matrix.dtype)
-        first = 0  # the columns [first, stop) lie in the buffer
+        first = 0  # the buffer holds the columns [first, stop)
         for start, stop in pieces_of_tiles(self.n_features, matrix.tile_shape[1], self._at_once):
             matrix.read(slice(None), slice(start, stop), buffer[:, start - first : stop - first])
             last = stop if stop == self.n_features else stop - (stop % width)
@@ -177,14 +177,14 @@ class StandardColumns:
                 first = last
 
     def _learn(self, X: np.ndarray, features: np.ndarray) -> None:
-        """Take the moments of a block."""
+        """Compute the moments of a block."""
         found = weighed(moments(X, self._y, self._weight), self.matrix.weights_of_columns(features))
         if not np.isfinite(found.scale).all():
             raise self.matrix.bad_column(int(features[np.flatnonzero(~np.isfinite(found.scale))[0]]))
         self.mean[features], self.scale[features], self.cross[features] = found.mean, found.scale, found.cross
 
     def _standardised(self, X: np.ndarray, features: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Write the columns, standardised, to `out`, those that are constant as 0; return it."""
+        """Write the standardised columns to `out`, constant ones as 0, and return it."""
         varying = np.flatnonzero(self.scale[features] > 0.0)
         mean, scale, is_every = self.mean[features], self.scale[features], len(varying) == len(features)
         part = out if is_every else np.empty((len(varying), self.n_samples))

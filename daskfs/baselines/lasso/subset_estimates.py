@@ -1,24 +1,24 @@
-"""Averaging and Median: the Lasso estimates of random subsets of the rows, combined column by column.
+"""Averaging and Median: combine the Lasso estimates of random subsets of the rows, column by column.
 
     Input: rows (X, y), number of subsets m
     1. Partition the rows at random into m subsets.
     2. On each subset i: follow the Lasso path; the model on it that minimises
-       GIC(M) = n_i log(RSS_M / n_i) + λ |M| (of other losses the deviance + λ |M|) gives the Lasso estimate β(i),
-       shrunk as it is.
-    3. Averaging: β = Σ_i β(i) / m, so that the features are those of any subset.
-       Median: β_j = median_i β_j(i); for m even, the mean of the two in the middle.
+       GIC(M) = n_i log(RSS_M / n_i) + λ |M| (for other losses, the deviance + λ |M|) gives the Lasso estimate β(i),
+       without a refit.
+    3. Averaging: β = Σ_i β(i) / m, so the selected features are the union of the subsets' features.
+       Median: β_j = median_i β_j(i); for even m, the mean of the two middle values.
     Return β
 
 The averaging and the median approach of section 4.1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset
 Aggregation for Parallel Inference", Advances in Neural Information Processing Systems 27 (2014); averaging is after
-Y. Zhang, J. C. Duchi and M. J. Wainwright, "Communication-Efficient Algorithms for Statistical Optimization", the same,
-volume 25 (2012).
+Y. Zhang, J. C. Duchi and M. J. Wainwright, "Communication-Efficient Algorithms for Statistical Optimization", in volume
+25 (2012) of the same proceedings.
 
 Differs from the paper
 ----------------------
-* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`; the default is EBIC
-  (γ = ½), which a model that no vote follows needs.
-* A subset on which a column is constant says nothing of it: the mean or median is over the others.
+* The criteria and the end of the path are those of `daskfs.selectors.message.selector.Message`. The default is EBIC (γ
+  = ½), because no vote follows that would remove false selections.
+* A subset on which a column is constant has no estimate for it: the mean or median is over the other subsets.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ from daskfs.selectors.shared.run import Run
 
 
 class SubsetEstimates(LassoBaseline):
-    """Base of the two: rows partitioned as MESSAGE does it, the subsets' shrunk estimates combined.
+    """Base class of Averaging and Median: combine the Lasso estimates of subsets, drawn as in MESSAGE, without a refit.
 
     Parameters
     ----------
     n_subsets : int, optional
         The paper's m.
     subset_size : int, optional
-        Rows of a subset, instead of `n_subsets`. With neither, as `daskfs.selectors.message.selector.Message` chooses.
+        Rows of a subset; an alternative to `n_subsets`. By default `daskfs.selectors.message.selector.Message`'s
+        choice.
     random_state : int, RandomState or None
-        Of the partition of rows that do not stand in random order.
+        Seed of the partition, which is drawn if the rows are not in random order.
     """
 
     score_kind = "inclusion frequency"
@@ -68,7 +69,7 @@ class SubsetEstimates(LassoBaseline):
 
     @abstractmethod
     def _combine(self, estimates: np.ndarray) -> np.ndarray:
-        """Return one estimate for every column of an (n_subsets, n_columns) array, without its NaN."""
+        """Return one estimate per column of an (n_subsets, n_columns) array, ignoring NaN."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         return plan_message(self._subsets(shape, self._settings()), limits)
@@ -98,7 +99,7 @@ class SubsetEstimates(LassoBaseline):
         )
 
     def _combined(self, choices: Choices, n_features: int) -> np.ndarray:
-        """Combine the subsets' estimates of every column that any of them chose."""
+        """Combine the subsets' estimates of every column that at least one subset chose."""
         models = choices.ballots
         union, place = np.unique(models.selected, return_inverse=True)
         estimates = np.zeros((len(choices), len(union)))
@@ -106,7 +107,7 @@ class SubsetEstimates(LassoBaseline):
         of_constant = np.repeat(np.arange(len(choices)), choices.n_constant)
         is_there = np.isin(choices.constant, union)
         where = np.searchsorted(union, choices.constant[is_there])
-        estimates[of_constant[is_there], where] = np.nan  # the subset says nothing of the column
+        estimates[of_constant[is_there], where] = np.nan  # the subset has no estimate for the column
         estimates[models.abstains] = np.nan
         coef = np.zeros(n_features)
         coef[union] = self._combine(estimates)
@@ -118,7 +119,7 @@ def _intercepts(choices: Choices) -> np.ndarray:
 
 
 class Averaging(SubsetEstimates):
-    """Average the Lasso estimates of random subsets of the rows; a feature of any subset is a feature.
+    """Average the Lasso estimates of random subsets of the rows. A feature of any subset is selected.
 
     Attributes
     ----------
@@ -129,18 +130,18 @@ class Averaging(SubsetEstimates):
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
         On the scale of the data.
     intercept_ : float or ndarray of shape (n_classes,)
-        Mean of the subsets' intercepts.
+        Mean of the intercepts of the subsets.
     scores_ : ndarray of shape (n_features,)
         Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant.
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
     result_ : SelectionResult
-        Its history is the path of the first subset: lambda, df, rss, gic, chosen.
+        The history is the path of the first subset: lambda, df, rss, gic, chosen.
 
     Notes
     -----
-    Reads the matrix once. The same store and parameters give the same bits on one machine with any number of workers;
-    tiles change no more than rounding.
+    The fit reads the matrix once. On one machine, the same store and parameters give bit-identical results with any
+    number of workers; tiles change only rounding.
 
     Examples
     --------
@@ -164,8 +165,8 @@ class Averaging(SubsetEstimates):
 class Median(SubsetEstimates):
     """Take the coordinate-wise median of the Lasso estimates of random subsets of the rows.
 
-    Attributes are those of `Averaging`; ``coef_`` and ``intercept_`` are medians, and ``support_`` is where the median
-    is not zero.
+    The attributes are those of `Averaging`. ``coef_`` and ``intercept_`` are medians, and ``support_`` marks the
+    columns with a nonzero median.
 
     Examples
     --------

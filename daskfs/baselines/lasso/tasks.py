@@ -1,7 +1,8 @@
-"""What a Lasso over all rows does where the data is.
+"""Tasks of a Lasso over all rows, which run where the data is.
 
-Moments and Gram rows of one row block add up; for the losses that they do not serve, all rows stay together. A
-bootstrap sample is a weighting of the rows: how often each was drawn. Imported by workers, hence light.
+Moments and Gram rows are sums over row blocks. Losses that they do not suffice for keep all rows together. A bootstrap
+sample is a weighting of the rows: the number of times that each was drawn. Workers import this module, so it has few
+imports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BLOCK_VALUES = 1 << 22  # 16 MiB of float32
 
 @dataclass(frozen=True, slots=True)
 class RowPart:
-    """Row block k of a matrix: where its rows stand in the base matrix."""
+    """Row block k of a matrix: the position of its rows in the base matrix."""
 
     k: int
     rows: Rows
@@ -34,8 +35,8 @@ class RowPart:
 class Weighting:
     """All rows as they are, or a bootstrap sample of them.
 
-    A sample draws as many rows as there are, with replacement: first how many from each block (`n_drawn`), then which
-    ones, from a seed per block, so that no block needs to know of the others.
+    A sample draws as many rows as there are, with replacement. It first draws the number of rows of each block
+    (`n_drawn`), then the rows, from one seed per block, so blocks do not depend on each other.
     """
 
     seed: tuple[int, ...] | None = None
@@ -43,7 +44,7 @@ class Weighting:
 
     @property
     def name(self) -> str:
-        """Number of the sample."""
+        """The number of the sample."""
         return "all" if self.seed is None else str(self.seed[-1])
 
     @classmethod
@@ -53,7 +54,7 @@ class Weighting:
         return cls(seed, np.random.default_rng(seed).multinomial(total, sizes / total))
 
     def of(self, part: RowPart, weight: np.ndarray) -> np.ndarray:
-        """Return the weights of a block's rows, given those that the user gave them."""
+        """Return the weights of a block's rows, given the user's weights."""
         if self.seed is None or self.n_drawn is None:
             return weight
         rng = np.random.default_rng((*self.seed, part.k))
@@ -63,7 +64,7 @@ class Weighting:
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows a block has; of the width alone, so that sums have the same order everywhere.
+    """Return the number of rows of a block. It depends on the width alone, so sums always have the same order.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def block_rows(n_features: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MomentSums(Record):
-    """What the moments of some rows are made of, one row for each weighting of them."""
+    """Sums that give the moments of some rows; one row for each weighting."""
 
     total: np.ndarray
     """Sum of the weights, shape (n_weightings,)."""
@@ -84,19 +85,19 @@ class MomentSums(Record):
     y_square: np.ndarray
     """Sum of squared deviations of the target from its mean."""
     mean: np.ndarray
-    """Of the columns, shape (n_weightings, n_columns)."""
+    """Means of the columns, shape (n_weightings, n_columns)."""
     square: np.ndarray
     cross: np.ndarray
-    """Sum of products of the columns' deviations and the target's."""
+    """Sum of products of the deviations of the columns and of the target."""
 
 
 def moments_on_block(matrix: Matrix, columns: Rows, weightings: tuple[Weighting, ...], part: RowPart) -> MomentSums:
-    """Return the sums of a block; `add_moments` adds those of two.
+    """Return the sums of a block. `add_moments` adds those of two blocks.
 
     Raises
     ------
     DataError
-        NaN or infinity, with the column's name and the row.
+        A value is NaN or infinite; the error names its column and row.
     """
     X, y, weight = read_rows(matrix, columns, None, part.rows)
     sums = [_sums(matrix, part, X, y, weighting.of(part, weight)) for weighting in weightings]
@@ -130,7 +131,7 @@ def add_moments(a: MomentSums, b: MomentSums) -> MomentSums:
 
 
 def finished_moments(sums: MomentSums) -> list[Moments]:
-    """Return the Moments of every weighting from the sums over all blocks."""
+    """Return the Moments for each weighting from the sums over all blocks."""
     found = []
     for k, total in enumerate(sums.total):
         mean, variance = sums.mean[k], sums.square[k] / total
@@ -142,7 +143,7 @@ def finished_moments(sums: MomentSums) -> list[Moments]:
 
 @dataclass(frozen=True, slots=True)
 class GramRequest:
-    """Gram rows that the path of one weighting waits for."""
+    """The Gram rows that the path of one weighting needs next."""
 
     weighting: Weighting
     moments: Moments
@@ -151,13 +152,13 @@ class GramRequest:
 
 @dataclass(frozen=True, slots=True)
 class GramRows(Record):
-    """All requested rows, one below the other: the shares of some rows of the matrix, which add up."""
+    """All requested Gram rows, stacked: the contribution of some rows of the matrix. Contributions add up."""
 
     rows: np.ndarray
 
 
 def gram_on_block(matrix: Matrix, columns: Rows, requests: tuple[GramRequest, ...], part: RowPart) -> GramRows:
-    """Return a block's share of all requested Gram rows."""
+    """Return a block's contribution to all requested Gram rows."""
     X, _, weight = read_rows(matrix, columns, None, part.rows)
     out = np.zeros((sum(len(request.features) for request in requests), X.shape[1]))
     first = 0
@@ -169,7 +170,7 @@ def gram_on_block(matrix: Matrix, columns: Rows, requests: tuple[GramRequest, ..
 
 
 def add_rows(a: GramRows, b: GramRows) -> GramRows:
-    """Add the shares of two parts of the rows."""
+    """Add the contributions of two parts of the rows."""
     return GramRows(a.rows + b.rows)
 
 

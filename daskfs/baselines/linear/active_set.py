@@ -1,12 +1,12 @@
-"""The active-set method: FGM that takes one column in each pass.
+"""The active-set method: FGM with one column per pass.
 
-    1. The column whose product with the dual variables is largest joins the model.
-    2. The model is fitted anew, ½ (Σ_j |w_j|)² + C Σ_i loss(z_i, y_i); the dual variables follow.
-    3. Until as many columns as asked for have joined.
+    1. The column with the largest product with the dual variables joins the model.
+    2. The model is refitted, ½ (Σ_j |w_j|)² + C Σ_i loss(z_i, y_i), and the dual variables are updated.
+    3. Repeat until the wanted number of columns have joined.
 
 F. Bach, "High-dimensional non-linear variable selection through hierarchical kernel learning", arXiv 0909.0844 (2009);
-V. Roth and B. Fischer, "The group-Lasso for generalized linear models", ICML (2008): in the form in which Tan, Tsang
-and Wang (2014), section 7, compare it with FGM. With B = 1 the norm of FGM is the l1 norm, squared.
+V. Roth and B. Fischer, "The group-Lasso for generalized linear models", ICML (2008), in the form that Tan, Tsang and
+Wang (2014), section 7, compare with FGM. With B = 1, FGM's norm is the squared l1 norm.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class ActiveSet(
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        Exactly so many; by default until `tol` or `max_passes` ends it.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Exact number of features; by default passes continue until `tol` or `max_passes` ends them. "cv" chooses the
+        number by cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`, `groups` and
+        `order` of `daskfs.SelectionCV`.
     random_state : int, RandomState or None
-        Of the rows held out with ``C="validation"``.
+        Seed of the rows held out with ``C="validation"``.
 
     Attributes
     ----------
     selected_, support_, coef_, intercept_, classes_, scores_, C_, dual_gap_, n_passes_, result_
-        As of `FGM`.
+        See `FGM`.
 
     Examples
     --------

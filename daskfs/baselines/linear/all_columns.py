@@ -1,4 +1,4 @@
-"""What methods share that hold all columns of all rows in memory: their rows, and their targets."""
+"""Base class of methods that hold all columns of all rows in memory: their rows and targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskfs.selectors.shared.targets import classes_of
 
 
 def rows_of(matrix: Matrix) -> Any:
-    """Return all rows, sparse ones as a csr_array."""
+    """Return all rows; sparse ones as a csr_array."""
     entries = matrix.sparse_rows(slice(None))
     if entries is None:
         return matrix.read(slice(None))
@@ -25,7 +25,7 @@ def rows_of(matrix: Matrix) -> Any:
 
 
 def refuse_non_finite(matrix: Matrix, columns: np.ndarray) -> None:
-    """Name the first value of columns that is not finite."""
+    """Raise an error that names the first value of the columns that is not finite."""
     for j in columns:
         values = matrix.read(slice(None), np.array([j])).ravel()
         for row in np.flatnonzero(~np.isfinite(values)):
@@ -33,20 +33,20 @@ def refuse_non_finite(matrix: Matrix, columns: np.ndarray) -> None:
 
 
 class AllColumns(BaseSelector):
-    """Base of methods that fit all columns in memory, of several classes each against the rest."""
+    """Base class of methods that fit all columns in memory, with several classes one against the rest."""
 
     @property
     def is_nested(self) -> bool:
-        """Whether one fit holds the selections of fewer features."""
+        """Whether one fit contains the selections of fewer features."""
         return False
 
     @property
     def is_logistic(self) -> bool:
-        """Whether classes are told apart."""
+        """Whether the target is a class."""
         return find_loss(self.loss_).is_classifier
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """Return what is fitted, shape (n_samples, n_targets), and set the classes."""
+        """Return the numeric targets, shape (n_samples, n_targets), and set the classes."""
         if not self.is_logistic:
             return as_vector(y)[:, None]
         self.classes_ = classes_of(y, None, many=True)

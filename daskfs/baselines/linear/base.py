@@ -1,4 +1,4 @@
-"""What the baselines of FGM that hold all rows share: standardised columns, the search for C, the result."""
+"""Base class of the FGM baselines that hold all rows: standardised columns, the search for C, the result."""
 
 from __future__ import annotations
 
@@ -27,43 +27,46 @@ class PenalisedFit(Record):
     """A fit at one weight of the loss."""
 
     coef: np.ndarray
-    """Shape (n_features,), of standardised columns; of groups those of each, one after the other."""
+    """Coefficients of standardised columns, shape (n_features,); with groups, those of each group in turn."""
     intercept: float
     n_iter: int
 
 
 class LaidOut(NamedTuple):
-    """All columns as the solver takes them: rows of positive weight, and how they were standardised."""
+    """All columns as the solver needs them: rows of positive weight, and the standardisation."""
 
     X: Any
     mean: np.ndarray
     """Shape (n_features,)."""
     inverse: np.ndarray
-    """Of the standard deviations; 0 of a constant column."""
+    """Inverses of the standard deviations; 0 for a constant column."""
 
 
 class LinearBaseline(BaseSelector):
-    """Base of l1-SVM, l1-LR, SGD-SLR and of those over groups: a penalised fit of all columns, by falling penalties.
+    """Base class of l1-SVM, l1-LR, SGD-SLR and the group methods: penalised fits of all columns, on decreasing
+    penalties.
 
-    The first fit with at least `n_features_to_select` columns, found by bisection, is kept, and of its columns those
+    Bisection finds the first fit with at least `n_features_to_select` columns, and the columns with the largest
+    coefficients are kept. An interrupted search resumes after the last C that was solved.
     with the largest coefficients. A fit that is interrupted goes on after the last C that was solved.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        Of the fit with the largest penalty that keeps as many, those with the largest coefficients.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features: those with the largest coefficients in the fit of the largest penalty that keeps as many.
+        "cv" chooses the number by cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order` of `daskfs.SelectionCV`.
     C : float, optional
-        Instead, the weight of the loss; by default ten times the least that selects anything.
+        Weight of the loss; an alternative to `n_features_to_select`. By default ten times the smallest that selects
+        anything.
     memory_limit : int or str, optional
-        What the fit may take, "1GiB" for example; refused where it does not suffice.
+        Memory that the fit may use, for example "1GiB". A limit that is too small raises an error.
     client : distributed.Client, optional
         Has no effect: the method runs in this process.
     """
 
     copies: ClassVar[int]
-    """Bytes for each value of X that the fit holds."""
+    """Bytes that the fit holds for each value of X."""
 
     score_kind = "standardised coefficient"
 
@@ -73,7 +76,7 @@ class LinearBaseline(BaseSelector):
 
     @abstractmethod
     def _solve(self, C: float, X: Any, y: np.ndarray, weight: np.ndarray, start: PenalisedFit | None) -> PenalisedFit:
-        """Return the fit for one weight of the loss; `start` is the fit before it, if there was one."""
+        """Return the fit at one weight of the loss; `start` is the fit before it, if there was one."""
 
     @abstractmethod
     def _least(self, X: Any, y: np.ndarray, weight: np.ndarray) -> float:
@@ -90,7 +93,7 @@ class LinearBaseline(BaseSelector):
         return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "all of it: one machine has all rows")
 
     def _held(self, shape: DataShape) -> Budget:
-        """Return what the method holds beside."""
+        """Return what the method holds in addition."""
         return Budget()
 
     def _check_combination(self) -> None:
@@ -100,7 +103,7 @@ class LinearBaseline(BaseSelector):
     def _fit(self, run: Run) -> None:
         n_units = self._n_units(run)
         n_to_select(self.n_features_to_select, n_units, n_units)
-        self._plan(run.shape, run.limits)  # refuses what does not fit
+        self._plan(run.shape, run.limits)  # raises an error if the fit needs too much memory
         y, weight = self._target_and_weight(run.matrix)
         used = weight > 0.0
         self.n_fits_ = 0
@@ -119,11 +122,11 @@ class LinearBaseline(BaseSelector):
         self.result_ = self._result_of(run, notes=notes, chosen={"C": self.C_}, columns=of_table)
 
     def _n_units(self, run: Run) -> int:
-        """Return how many things there are to select from."""
+        """Return the number of units to select from: features, or groups."""
         return run.shape.n_features
 
     def _laid_out(self, run: Run, y: np.ndarray, weight: np.ndarray) -> LaidOut:
-        """Return X standardised (a sparse one as it is)."""
+        """Return X standardised; sparse X as it is."""
         X, mean, inverse = _columns(run.matrix, weight)
         column_weight = run.matrix.weights_of_columns()
         if column_weight is not None:
@@ -132,17 +135,17 @@ class LinearBaseline(BaseSelector):
         return LaidOut(X[weight > 0.0], mean, inverse)
 
     def _sizes(self, X: Any, coef: np.ndarray) -> np.ndarray:
-        """Return how large the coefficients are of each thing that is selected."""
+        """Return the size of the coefficients of each unit."""
         return np.abs(coef)
 
     def _without(self, X: Any, coef: np.ndarray, dropped: np.ndarray) -> np.ndarray:
-        """Return the coefficients without those of some of the things that are selected."""
+        """Return the coefficients without those of the dropped units."""
         kept = coef.copy()
         kept[dropped] = 0.0
         return kept
 
     def _take(self, laid_out: LaidOut, coef: np.ndarray, intercept: float) -> dict[str, np.ndarray]:
-        """Set the selection; return further columns of the result's table."""
+        """Set the selection, and return further columns of the result's table."""
         columns = np.flatnonzero(coef)
         on_scale = coef[columns] * laid_out.inverse[columns]
         shift = (laid_out.mean[columns] * on_scale).sum()
@@ -150,7 +153,7 @@ class LinearBaseline(BaseSelector):
         return {}
 
     def _search(self, X: Any, least: float, fit_at: Callable[[float], PenalisedFit]) -> tuple[np.ndarray, float]:
-        """Set C, and return coefficients, of standardised columns, and intercept."""
+        """Set C. Return the coefficients of the standardised columns and the intercept."""
 
         def n_kept(fit: PenalisedFit) -> int:
             return int(np.count_nonzero(self._sizes(X, fit.coef)))
@@ -181,7 +184,7 @@ class LinearBaseline(BaseSelector):
     def _fit_at(
         self, run: Run, before: list[PenalisedFit], X: Any, y: np.ndarray, weight: np.ndarray, C: float
     ) -> PenalisedFit:
-        """Return the fit at C: the one that a checkpoint has, or a new one, which becomes the last of those before."""
+        """Return the fit at C, from a checkpoint or new. It is appended to `before`."""
         fit = run.load(f"C-{C!r}", PenalisedFit)
         if fit is None:
             fit = self._solve(C, X, y, weight, before[-1] if before else None)
@@ -191,7 +194,7 @@ class LinearBaseline(BaseSelector):
         return fit
 
     def _debiased(self, run: Run, total_weight: float) -> str:
-        """Fit the selected columns alone, without the penalty that shrank them, as FGM does."""
+        """Refit the selected columns alone, without the penalty that shrank them, as FGM does."""
         is_likelihood = find_loss(self.loss_).is_likelihood
         ridge = None if is_likelihood else 1.0 / (default_C(total_weight, self.loss_, 1.0) * total_weight)
         fit = self._refitted(run, self.selected_, ridge)
@@ -200,7 +203,7 @@ class LinearBaseline(BaseSelector):
 
 
 def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return X standardised (a sparse one as it is), the means and the inverse deviations."""
+    """Return X standardised (sparse X as it is), the means, and the inverse standard deviations."""
     n_features = int(matrix.shape[1])
     entries = matrix.sparse_columns(slice(None))
     if entries is not None:
@@ -208,7 +211,7 @@ def _columns(matrix: Matrix, weight: np.ndarray) -> tuple[Any, np.ndarray, np.nd
         X = csc_array((entries.data, entries.indices, entries.indptr), shape=shape).tocsr()
         return X if entries.taken is None else X[entries.taken], np.zeros(n_features), np.ones(n_features)
     X = np.array(matrix.read(slice(None)), dtype=np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused with its place
+    with np.errstate(invalid="ignore", over="ignore"):  # checked below
         mean = np.average(X, axis=0, weights=weight)
         X -= mean
         deviation = np.sqrt(np.average(X * X, axis=0, weights=weight))

@@ -1,11 +1,11 @@
-"""The group lasso over all columns in memory: by FISTA, by block coordinate descent, by an active set.
+"""The group lasso over all columns in memory: FISTA, block coordinate descent, or an active set.
 
     min over w, b of Σ_g p_g ‖w_g‖ + C Σ_i loss(x_iᵀ w + b, y_i)
 
-    fista       gradient steps of all groups with momentum, and the proximal map of the penalty; the step by trial
-    bcd         one group after the other, sweep after sweep over all
-    active_set  bcd over the groups that have coefficients; those whose gradient exceeds their penalty join, as many
-                again in each round, the worst first, until there are none
+    fista       gradient steps of all groups with momentum and the penalty's proximal map; step size by backtracking
+    bcd         one group at a time, in sweeps over all groups
+    active_set  bcd over the groups with nonzero coefficients; groups whose gradient exceeds their penalty join, the
+                worst first, up to doubling their number in each round, until there are none
 
 M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped variables", Journal of the Royal
 Statistical Society B 68 (2006); (15) of Tan, Tsang and Wang (2014), who compare FGM in section 8.6 with FISTA (J. Liu
@@ -15,12 +15,12 @@ descent (Z. Qin, K. Scheinberg and D. Goldfarb, "Efficient block-coordinate desc
 
 Differs from the paper
 ----------------------
-* A group's own problem is not solved by Newton's method: a step of gradient descent with its own curvature and the
-  proximal map (P. Tseng and S. Yun, Mathematical Programming 117, 2009), which for groups of one column is exact.
-* Active sets take many groups at once; Bach's takes one. Strong rules (R. Tibshirani et al., Journal of the Royal
-  Statistical Society B 74, 2012) would save nothing: what they leave out has to be looked at all the same in the end.
-* The number of groups may be asked for: C is bisected, each fit begun from the one before.
-* Columns are standardised, the intercept is not penalised.
+* A group's own problem is not solved by Newton's method but by a gradient step with the group's curvature and the
+  proximal map (P. Tseng and S. Yun, Mathematical Programming 117, 2009). For groups of one column it is exact.
+* The active set takes many groups at once; Bach's takes one. Strong rules (R. Tibshirani et al., Journal of the Royal
+  Statistical Society B 74, 2012) would save nothing, because the groups that they discard must be checked anyway.
+* The number of groups may be given: C is bisected, and each fit starts from the one before.
+* Columns are standardised, and the intercept is not penalised.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from daskfs.kernels.losses import values
 from daskfs.losses import BOUNDED_CURVATURE, ONE_PREDICTION, find_loss
 from daskfs.parameters import Count, LossOf, Positive
 
-GROWTH = 2.0  # of the step's curvature where it was too long
-RELAXATION = 0.9  # of the curvature before each step, as SLEP lets steps grow again
-ROUNDING = 1e-12  # of a loss, by which the model of a step may lie below it
-FEWEST_NEW = 10  # groups that join an active set
+GROWTH = 2.0  # factor of the step's curvature if the step was too long
+RELAXATION = 0.9  # factor of the curvature before each step; steps grow again, as in SLEP
+ROUNDING = 1e-12  # share of a loss, by which the quadratic approximation may lie below it
+FEWEST_NEW = 10  # smallest number of groups that join an active set
 
 
 class GroupLasso(GroupBaseline):
@@ -52,15 +52,15 @@ class GroupLasso(GroupBaseline):
     Parameters
     ----------
     loss : {"auto", "squared", "logistic", "squared_hinge"}
-        Of two classes, or of numbers.
+        Loss of two classes, or of numbers.
     solver : {"active_set", "bcd", "fista"}
-        They end at the same coefficients, the problem is convex.
+        All solvers reach the same coefficients, because the problem is convex.
     tol : float
-        Ends where no step of a group, times the curvature, is larger than this share of its penalty.
+        Stop when no group's step, times the curvature, is larger than this share of its penalty.
     max_iter : int
-        Sweeps over the groups, or steps of FISTA, at most.
+        Maximum number of sweeps over the groups, or of FISTA's steps.
     debias : bool
-        Whether `coef_` are those of a refit on the selected features alone, as `FGM` makes it.
+        Whether `coef_` is from a refit on the selected features alone, as in `FGM`.
     random_state : int, RandomState or None
         Has no effect.
 
@@ -70,22 +70,22 @@ class GroupLasso(GroupBaseline):
         Columns of the selected groups, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,)
-        On the scale of the data, shrunk as the penalty does unless `debias`.
+        Coefficients on the scale of the data. They are shrunk by the penalty unless `debias`.
     intercept_ : float
     classes_ : ndarray of shape (2,)
-        With a loss of classes.
+        Set for a loss of classes.
     scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient.
+        Absolute value of the standardised coefficient.
     groups_, group_names_, group_scores_ : ndarray of shape (n_selected_groups,)
-        With `feature_groups`: numbers, names, and norms of the standardised coefficients.
+        Set if `feature_groups` is given: numbers, names, and norms of the standardised coefficients.
     C_ : float
     n_fits_, n_iter_ : int
-        Fits, and sweeps or steps of the last one.
+        Number of fits, and number of sweeps or steps of the last one.
     result_ : SelectionResult
 
     Notes
     -----
-    Holds all values as float64, of sparse columns too. A checkpoint keeps the fit for each C.
+    The fit holds all values as float64, also those of sparse columns. A checkpoint stores the fit of each C.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class GroupLasso(GroupBaseline):
         return int(descend_groups(problem, bound, X.columns, which, lam, coef, intercept, at, self.tol, self.max_iter))
 
     def _fista(self, problem: Problem, X: Grouped, lam: float, coef: np.ndarray, intercept: np.ndarray) -> int:
-        """Take steps from a point beyond the last one; where the objective has risen, without momentum again."""
+        """Take accelerated steps. A step that raises the objective is repeated without momentum."""
         members, here = X.groups.members, np.append(coef, intercept)
         beyond, momentum = here.copy(), 1.0
         curvature, objective = find_loss(self.loss_).curvature_bound, math.inf
@@ -187,7 +187,7 @@ class GroupLasso(GroupBaseline):
 
 
 def _predicted(problem: Problem, X: Grouped, coef: np.ndarray) -> Predictions:
-    """Return the predictions of coefficients, the intercept last."""
+    """Return the predictions of the coefficients; the intercept is the last one."""
     at = new_predictions(len(problem.y))
     of_columns = np.bincount(X.groups.members, weights=coef[:-1], minlength=len(X.columns.columns))
     predict(X.columns.columns, len(of_columns), of_columns, coef[-1], at.z)

@@ -1,4 +1,4 @@
-"""What the baselines of FGM over groups share: all columns in memory by their groups, which are counted and cut."""
+"""Base class of the FGM baselines that select groups; all columns are in memory, ordered by group."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from daskfs.selectors.shared.run import Run
 
 
 class Grouped(NamedTuple):
-    """All columns by their groups, and the groups by name."""
+    """All columns ordered by group, and the groups."""
 
     columns: GroupedColumns
     groups: FeatureGroups
 
 
 class GroupBaseline(LinearBaseline, SelectsGroups, kw_only=True):
-    """Base of the group lasso and of UFO-MKL.
+    """Base class of the group lasso and UFO-MKL.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        So many groups: of the fit with the largest penalty that keeps as many, those with the largest coefficients.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of groups: those with the largest coefficients in the fit of the largest penalty that keeps as many. "cv"
+        chooses the number by cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`,
+        `groups` and `order` of `daskfs.SelectionCV`.
     feature_groups : "schema", array of labels, list of arrays, or mapping, optional
-        Columns that are selected together or not at all, as of `FGM`. A column that is in several groups has a
-        coefficient in each of them, as in the latent group lasso.
+        Columns that are selected together or not at all, as in `FGM`. A column of several groups has a coefficient in
+        each of them, as in the latent group lasso.
     group_penalty : {"sqrt_size", "equal"}
-        Whether the norm of a group's coefficients counts times the root of its size, as Yuan and Lin (2006) have it, or
-        as it is, as in (15) of the paper.
+        Factor of the norm of a group's coefficients: the root of the group's size, as in Yuan and Lin (2006), or 1, as
+        in (15) of the paper.
     """
 
     copies = 8
@@ -64,7 +64,7 @@ class GroupBaseline(LinearBaseline, SelectsGroups, kw_only=True):
         return self.n_features_to_select if self.feature_groups is None else None
 
     def _every_group(self, matrix: Matrix) -> FeatureGroups:
-        """Return the groups, of one column each where there are none."""
+        """Return the groups; without groups, one for each column."""
         n_features, groups = int(matrix.shape[1]), self._groups_of(matrix)
         if groups is not None:
             return groups

@@ -1,4 +1,4 @@
-"""l1-SVM and l1-LR: the l1 penalty over all columns, by liblinear through scikit-learn.
+"""l1-SVM and l1-LR: an l1 penalty on all columns, by LIBLINEAR through scikit-learn.
 
     min over w, b of ‖(w, b)‖₁ + C Σ_i loss(x_iᵀ w + b, y_i)
 
@@ -7,9 +7,9 @@ Journal of Machine Learning Research 9 (2008); baselines of Tan, Tsang and Wang 
 
 Differs from the paper
 ----------------------
-* The number of features may be asked for: C is bisected. The squared hinge is half of liblinear's, so C is twice its.
-* Dense columns are standardised first; sparse ones are taken as they are, so that they stay sparse.
-* liblinear counts the intercept in the penalty, as the paper's experiments with an intercept do.
+* The number of features may be given: C is bisected. Our squared hinge is half of LIBLINEAR's, so our C is twice its.
+* Dense columns are standardised first. Sparse columns are not, so that they stay sparse.
+* LIBLINEAR penalises the intercept, as the paper's experiments with an intercept do.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class L1Liblinear(LinearBaseline):
     Parameters
     ----------
     loss : {"auto", "logistic", "squared_hinge"}
-        l1-LR, l1-SVM (the default).
+        "logistic" is l1-LR, "squared_hinge" is l1-SVM (the default).
     fit_intercept : bool
         Whether there is an intercept.
     tol : float
-        By which liblinear ends its iterations.
+        Tolerance of LIBLINEAR's stopping criterion.
     max_iter : int
-        Of liblinear, at most.
+        Maximum number of LIBLINEAR's iterations.
     debias : bool
-        Whether `coef_` are those of a refit on the selected features alone, as `FGM` makes it.
+        Whether `coef_` is from a refit on the selected features alone, as in `FGM`.
     random_state : int, RandomState or None
-        Of liblinear's order of coordinates.
+        Seed of the order of LIBLINEAR's coordinates.
 
     Attributes
     ----------
@@ -51,25 +51,25 @@ class L1Liblinear(LinearBaseline):
         Columns, by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,)
-        On the scale of the data, shrunk as the penalty does unless `debias`.
+        Coefficients on the scale of the data. They are shrunk by the penalty unless `debias`.
     intercept_ : float
     classes_ : ndarray of shape (2,)
     scores_ : ndarray of shape (n_features,)
-        Size of the coefficient, of a dense matrix of the standardised one.
+        Absolute value of the coefficient; for a dense matrix, of the standardised one.
     C_ : float
     n_fits_ : int
     n_iter_ : int
-        Of the last fit.
+        Number of iterations of the last fit.
     result_ : SelectionResult
 
     Notes
     -----
-    Holds all values three times: in double precision, and in liblinear's own sparse form.
+    The fit holds all values three times: in double precision and in LIBLINEAR's own sparse format.
 
-    The columns of a sparse matrix are not standardised: the penalty depends on their units, and other features may be
-    selected than from the same numbers in a dense matrix. Scale them beforehand where their scales differ.
+    The columns of a sparse matrix are not standardised, so the penalty depends on their units, and the selection may
+    differ from that of the same numbers in a dense matrix. Scale the columns beforehand if their scales differ.
 
-    A checkpoint keeps the fit for each C: an interrupted search goes on after the last.
+    A checkpoint stores the fit of each C, and an interrupted search resumes after the last one.
 
     Examples
     --------

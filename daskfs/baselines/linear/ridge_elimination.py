@@ -1,15 +1,15 @@
-"""Ridge on all columns, and on the third of them with the largest coefficients, and on the third of those.
+"""Ridge elimination: fit all columns with a ridge, keep the third with the largest coefficients, and repeat.
 
-    1. Scale the columns; fit all of them with a ridge.
-    2. Keep the third with the largest coefficients, and fit these, begun at what they had.
-    3. Repeat down to the number asked for.
+    1. Scale the columns and fit all of them with a ridge.
+    2. Keep the third with the largest coefficients and refit them, starting from their coefficients.
+    3. Repeat down to the wanted number of columns.
 
 Recursive feature elimination with a linear machine: I. Guyon, J. Weston, S. Barnhill, V. Vapnik (2002): Gene selection
-for cancer classification using support vector machines. Machine Learning 46, 389-422. There half of the columns leave
-at a time, and the machine is a support vector machine.
+for cancer classification using support vector machines. Machine Learning 46, 389-422. There, half of the columns leave
+at a time, and the model is a support vector machine.
 
-Where many weak features carry the signal together, no short selection predicts what all of them do. All columns are
-held in memory: dense ones in float32, sparse ones as their entries.
+If many weak features carry the signal together, no short selection predicts as well as all of them. All columns are
+held in memory: dense ones as float32, sparse ones as their entries.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 KEPT = 1 / 3
-"""Of the columns, from one fit to the next."""
+"""Share of the columns kept from one fit to the next."""
 FEWEST = 50
-"""On a path: of fewer, many strengths of a ridge fit the folds by chance where rows are few."""
+"""Fewest columns on a path. With fewer columns and few rows, many ridges fit the folds by chance."""
 RIDGES = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(11))
-"""Falling. In parts of the sum of the columns' variances: of rows that fit this well without a ridge, the mean loss."""
+"""Ridges, decreasing, as shares of the sum of the columns' variances."""
 BLOCK = 1 << 17
-"""Of values that are centred together, in float64."""
+"""Number of values centred together in float64."""
 N_VECTORS = 12
-"""Of a number for each column and target, that the solver holds."""
+"""Number of values that the solver holds for each column and target."""
 
 
 class LaidOut(NamedTuple):
-    """Rows in memory."""
+    """All rows in memory."""
 
     X: Any
-    """Dense, or a csr_array in float64."""
+    """Dense, or a csr_array of float64."""
     y: np.ndarray
     weight: np.ndarray
     mean: np.ndarray
@@ -53,7 +53,7 @@ class LaidOut(NamedTuple):
     """Weighted standard deviations of the columns."""
 
     def problem(self, y: np.ndarray, is_logistic: bool, inverse: np.ndarray) -> Problem:
-        """Return the problem of the columns times `inverse`; dense ones centred."""
+        """Return the problem of the columns times `inverse`; dense columns are centred."""
         if isinstance(self.X, np.ndarray):
             X: Any = np.empty(self.X.shape, dtype=np.float32)
             for some in _blocks(self.X):
@@ -64,7 +64,7 @@ class LaidOut(NamedTuple):
 
 
 def laid_out(matrix: Matrix) -> LaidOut:
-    """Return all rows of a matrix, with the means and deviations of its columns."""
+    """Return all rows of a matrix, with the means and standard deviations of its columns."""
     y, given = as_vector(matrix.read_target(slice(None))), matrix.read_weight(slice(None))
     weight = np.ones(len(y)) if given is None else as_vector(given)
     X: Any = rows_of(matrix)
@@ -87,25 +87,25 @@ def laid_out(matrix: Matrix) -> LaidOut:
 
 
 def _blocks(X: np.ndarray) -> Iterator[slice]:
-    """Yield a few rows at a time, as many as are centred together."""
+    """Yield slices of rows that are centred together."""
     step = max(1, BLOCK // X.shape[1])
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
 class Step(NamedTuple):
-    """A fit of some of the columns, on the scale of the data."""
+    """A fit of some columns, on the scale of the data."""
 
     columns: np.ndarray
-    """Ascending."""
+    """Columns, ascending."""
     coef: np.ndarray
     """Shape (n_columns, n_targets)."""
     intercept: np.ndarray
     importance: np.ndarray
-    """Of the columns: the norms of the coefficients that they have where their variance is one."""
+    """Norms of the coefficients of the columns scaled to unit variance."""
 
 
 def sizes_to(fewest: int, n_features: int) -> list[int]:
-    """Return the numbers of columns of the fits, falling.
+    """Return the numbers of columns of the successive fits, decreasing.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def sizes_to(fewest: int, n_features: int) -> list[int]:
 def eliminate(
     data: LaidOut, y: np.ndarray, is_logistic: bool, scaling: str, ridges: Sequence[float], sizes: Sequence[int]
 ) -> list[list[Step]]:
-    """Return the fits of each ridge on so many columns, falling.
+    """Return, for each ridge, the fits on decreasing numbers of columns.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ def eliminate(
     is_logistic : bool
     scaling : {"unit", "none"}
     ridges : sequence of float
-        In parts of the sum of the variances of the columns that are fitted; falling, for each is begun at the last.
+        Shares of the sum of the variances of the fitted columns, decreasing. Each fit starts from the one before.
     sizes : sequence of int
-        Falling, the first of all columns.
+        Decreasing; the first is the number of all columns.
     """
     inverse = np.divide(1.0, data.scale, out=np.zeros(len(data.scale)), where=data.scale > 0.0)
     if scaling == "none":
@@ -169,25 +169,25 @@ def _norms(coef: np.ndarray) -> np.ndarray:
 
 
 class RidgeElimination(AllColumns):
-    """Fit all columns with a ridge, and drop those with the smallest coefficients, two thirds at a time.
+    """Fit all columns with a ridge, and drop the two thirds with the smallest coefficients, repeatedly.
 
     Parameters
     ----------
     n_features_to_select : int, optional
-        How many are left; by default all.
+        Number of columns that remain; by default all.
     loss : {"auto", "squared", "logistic"}
-        Of several classes each against the rest.
+        With several classes, each against the rest.
     ridge : float
-        In parts of the sum of the columns' variances, beside the sum of the rows' losses.
+        Penalty, as a share of the sum of the columns' variances, relative to the sum of the rows' losses.
     scaling : {"unit", "none"}
-        Columns of variance one, or as they are: words and categories that few rows have count less then.
+        "unit" scales columns to unit variance. With "none", words and categories of few rows count less.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        By the size of the scaled columns' coefficients.
+        Columns by decreasing size of their scaled coefficients.
     scores_ : ndarray of shape (n_features,)
-        These, or their norms over the classes.
+        Sizes of the scaled coefficients, or their norms over the classes.
 
     Examples
     --------
@@ -211,7 +211,7 @@ class RidgeElimination(AllColumns):
 
     @staticmethod
     def sizes_of(n_features: int) -> list[int]:
-        """Return the sizes of its path, falling."""
+        """Return the numbers of columns of its path, decreasing."""
         return sizes_to(FEWEST, n_features)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:

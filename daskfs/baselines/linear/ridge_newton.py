@@ -1,10 +1,10 @@
-"""Ridge regression and ridge logistic regression on very many columns: Newton's steps without a Hessian.
+"""Ridge regression and ridge logistic regression for very many columns: Newton steps without forming the Hessian.
 
     minimise   Σ_i w_i loss(y_i, x_i b + a) + ½ λ |b|²     over b (n_columns,) and the intercept a
 
-A step solves H d = -gradient by conjugate gradients, each of which costs one product with X and one with its transpose;
-it is halved until the objective falls. Several targets (a class against the rest each) go side by side: X is read once
-for all. With the squared loss the first step is the answer.
+A step solves H d = -gradient by conjugate gradients. Each of their iterations costs one product with X and one with its
+transpose. The step is halved until the objective falls. Several targets (each class against the rest) are solved side
+by side: X is read once for all. With the squared loss the first step is the solution.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 MAX_STEPS, MAX_HALVINGS = 20, 12
 MAX_PRODUCTS, MAX_PRODUCTS_SQUARED = 25, 200
 TOLERANCE = 1e-3
-"""Of the gradient, in parts of that without columns: coefficients good to three digits choose and predict as exact."""
+"""Relative tolerance of the gradient. Coefficients of three digits select and predict as well as exact ones."""
 FORCING = 0.1
-"""Of the gradient, what a step of Newton's may leave of it."""
+"""Relative residual of the conjugate gradients."""
 
 
 class Problem(NamedTuple):
-    """Rows that were scaled, and what is to be explained."""
+    """Scaled rows and their targets."""
 
     X: Any
     """Shape (n_samples, n_columns): dense, float32, centred; or a scipy.sparse.csr_array."""
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
     is_logistic: bool
 
     def of_columns(self, columns: np.ndarray) -> Problem:
-        """Return the problem of some of the columns."""
+        """Return the problem of some columns."""
         return self._replace(X=self.X[:, columns])
 
     def times(self, coef: np.ndarray) -> np.ndarray:
@@ -47,13 +47,13 @@ class Problem(NamedTuple):
         return found.astype(np.float64, copy=False)
 
     def losses(self, z: np.ndarray) -> np.ndarray:
-        """Return the summed loss of every target."""
+        """Return the total loss of each target."""
         each = np.logaddexp(0.0, -self.y * z) if self.is_logistic else 0.5 * (z - self.y) ** 2
         found: np.ndarray = (self.weight * each).sum(axis=0)
         return found
 
     def derivatives(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the loss's first and second derivatives in the linear predictor of every row."""
+        """Return the first and second derivatives of the loss with respect to the linear predictor of every row."""
         if not self.is_logistic:
             return self.weight * (z - self.y), np.broadcast_to(self.weight, z.shape)
         wrong = 0.5 * (1.0 - np.tanh(0.5 * self.y * z))
@@ -70,7 +70,7 @@ class Solution(NamedTuple):
 
 
 def null_solution(problem: Problem) -> Solution:
-    """Return the best intercepts without columns."""
+    """Return the optimal intercepts without columns."""
     mean = (problem.weight * problem.y).sum(axis=0) / problem.weight.sum()
     if problem.is_logistic:
         edge = 1.0 / (problem.weight.sum() + 1.0)
@@ -80,7 +80,7 @@ def null_solution(problem: Problem) -> Solution:
 
 
 def fit_ridge(problem: Problem, ridge: float, start: Solution, scale: np.ndarray) -> Solution:
-    """Return the minimum, begun at another solution.
+    """Return the minimum, starting from another solution.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def fit_ridge(problem: Problem, ridge: float, start: Solution, scale: np.ndarray
         λ.
     start : Solution
     scale : ndarray of shape (n_targets,)
-        Norm of the gradient without columns, of which `TOLERANCE` is a part.
+        Norm of the gradient without columns; `TOLERANCE` is relative to it.
     """
     coef, intercept = start
     z = problem.times(coef) + intercept
@@ -124,7 +124,7 @@ def _newton_step(
     norm: np.ndarray,
     scale: np.ndarray,
 ) -> Solution:
-    """Return d of H d = -gradient, by conjugate gradients on all targets side by side."""
+    """Solve H d = -gradient for d by conjugate gradients, for all targets side by side."""
     left, left_of_intercept = -gradient[0], -gradient[1]
     d, a = np.zeros_like(left), np.zeros_like(left_of_intercept)
     p, q = left, left_of_intercept

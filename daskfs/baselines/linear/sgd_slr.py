@@ -2,8 +2,8 @@
 
     Input: rows (X, y), weight of the loss C (σ = 1 / (n C)), ridge λ
     1. α = 0, u = 0; w_j = sign(u_j) max(|u_j| - σ / λ, 0).
-    2. Row after row, in a random order: α_i moves towards -loss'(x_iᵀ w), u follows.
-    3. Until the duality gap is below tol, or n_epochs.
+    2. For each row, in a random order: α_i moves towards -loss'(x_iᵀ w), and u is updated.
+    3. Until the duality gap is below tol, or after n_epochs.
 
 S. Shalev-Shwartz and T. Zhang, "Accelerated proximal stochastic dual coordinate ascent for regularized loss
 minimization", Mathematical Programming 155 (2016); a baseline of Tan, Tsang and Wang (2014), section 8, who set
@@ -11,8 +11,8 @@ minimization", Mathematical Programming 155 (2016); a baseline of Tan, Tsang and
 
 Differs from the paper
 ----------------------
-* The number of features may be asked for: the penalty is bisected.
-* Dense columns are standardised first; a sparse matrix is made dense, and its columns are taken as they are.
+* The number of features may be given: the penalty is bisected.
+* Dense columns are standardised first. A sparse matrix is made dense, and its columns are not standardised.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from daskfs.kernels.baselines.sdca import sdca_epoch, sdca_gap
 from daskfs.parameters import Count, Positive
 from daskfs.selectors.inputs import seed_of
 
-CHECK_EPOCHS = 5  # between two looks at the gap
+CHECK_EPOCHS = 5  # epochs between two computations of the gap
 
 
 class SgdSlr(LinearBaseline, renamed={"max_epochs": "n_epochs"}):
-    """Select by l1 and ridge penalties on a logistic loss, fitted row by row, in memory.
+    """Select by l1 and ridge penalties on a logistic loss, fitted one row at a time, in memory.
 
     Parameters
     ----------
     C : float, optional
-        Instead, the weight of the loss: the paper's σ is 1 / (n C). By default ten times the least that selects
-        anything.
+        Weight of the loss; an alternative to `n_features_to_select`. The paper's σ is 1 / (n C). By default ten times
+        the smallest that selects anything.
     ridge : float
         The paper's λ.
     tol : float
-        Of the duality gap of the mean loss.
+        Tolerance of the duality gap of the mean loss.
     n_epochs : int
-        Passes over the rows at most.
+        Maximum number of passes over the rows.
     fit_intercept : bool
         Whether there is an intercept; the ridge shrinks it too.
     random_state : int, RandomState or None
-        Of the order of the rows.
+        Seed of the order of the rows.
 
     Attributes
     ----------
     selected_, support_, coef_, intercept_, classes_, scores_, C_, n_fits_, n_iter_, result_
-        As of `daskfs.baselines.linear.l1_liblinear.L1Liblinear`; an iteration is an epoch.
+        See `daskfs.baselines.linear.l1_liblinear.L1Liblinear`; an iteration is an epoch.
 
     Notes
     -----
-    Holds all values as float64. As in `L1Liblinear` a checkpoint keeps the fit for each C, and the columns of a sparse
-    matrix are not standardised: other features may be selected than from the same numbers in a dense one.
+    The fit holds all values as float64. As in `L1Liblinear`, a checkpoint stores the fit of each C, and the columns of
+    a sparse matrix are not standardised: the selection may differ from that of the same numbers in a dense matrix.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The Lasso with a given penalty, on all rows in memory, and what it predicts on the way there.
+"""The Lasso with a given penalty, on all rows in memory, and the predictions along its path.
 
     min over b_0, b of  Σ_i w_i loss(b_0 + Σ_j z_ij b_j, y_i) / Σ_i w_i + λ Σ_j |b_j|
 
-over standardised columns z_j, along λ falling from the smallest with which no column is selected. The coefficients are
-the Lasso's own, shrunk as they are: that is what predicts well where many columns have a little to say.
+over standardised columns z_j, along decreasing λ, from the smallest that selects nothing. The coefficients are the
+Lasso's own, without a refit: they predict well if many columns have a small effect.
 
 R. Tibshirani (1996): Regression shrinkage and selection via the Lasso. Journal of the Royal Statistical Society B 58,
 267-288.
@@ -30,17 +30,18 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 STEPS = 6
-"""Of λ, from one power of ten to the next."""
+"""Number of λ per power of ten."""
 POWERS, POWERS_OF_WIDE = 3, 2
-"""Of ten, down to the last λ; fewer where there are more columns than rows."""
+"""Powers of ten down to the last λ; fewer if there are more columns than rows."""
 FEWEST_AT_MOST, ROWS_OF_A_COLUMN = 100, 6
-"""A path ends with so many columns, or one for so many rows, if that is more: beyond, it takes long for nothing."""
+"""A path ends with this many columns, or with one column per this many rows if that is more. More gain nothing.
+"""
 TOLERANCE = 1e-5
-"""Of coefficients; see `glm_path`."""
+"""Tolerance of the coefficients; see `glm_path`."""
 
 
 def shares(n_samples: int, n_features: int) -> list[float]:
-    """Return the penalties of a path, falling, in parts of the smallest with which nothing is selected.
+    """Return the penalties of a path, decreasing, as shares of the smallest that selects nothing.
 
     Examples
     --------
@@ -52,15 +53,15 @@ def shares(n_samples: int, n_features: int) -> list[float]:
 
 
 def most_selected(n_samples: int, n_features: int) -> int:
-    """Return the number of columns with which a path ends."""
+    """Return the number of columns at which a path ends."""
     return min(n_features, max(FEWEST_AT_MOST, n_samples // ROWS_OF_A_COLUMN))
 
 
 class Models(NamedTuple):
-    """The models of a path, of one target or of several classes."""
+    """The models of a path, with one target or several classes."""
 
     columns: np.ndarray
-    """All that any model has, ascending."""
+    """The columns of all models, ascending."""
     coef: np.ndarray
     """Shape (n_models, n_columns, n_targets), on the scale of the data."""
     intercept: np.ndarray
@@ -70,7 +71,7 @@ class Models(NamedTuple):
 
     @property
     def n_selected(self) -> np.ndarray:
-        """Columns with a coefficient, of each model."""
+        """Number of nonzero coefficients of each model."""
         counts: np.ndarray = np.any(self.coef != 0.0, axis=2).sum(axis=1)
         return counts
 
@@ -85,7 +86,7 @@ class Models(NamedTuple):
 
 
 def follow(matrix: Matrix, y: np.ndarray, is_logistic: bool, penalties: Sequence[float]) -> Models:
-    """Return the models at falling penalties, as far as all targets have them.
+    """Return the models at decreasing penalties, as far as the paths of all targets reach.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def follow(matrix: Matrix, y: np.ndarray, is_logistic: bool, penalties: Sequence
         Classes as -1 and +1.
     is_logistic : bool
     penalties : sequence of float
-        Of `shares`, from the first.
+        The first penalties of `shares`.
     """
     X, given = _block(matrix), matrix.read_weight(slice(None))
     weight = np.ones(len(y)) if given is None else as_vector(given)
@@ -127,7 +128,7 @@ def follow(matrix: Matrix, y: np.ndarray, is_logistic: bool, penalties: Sequence
 
 
 def _block(matrix: Matrix) -> Any:
-    """Return all rows as the path takes them: dense, or the entries of the columns."""
+    """Return all rows as the path needs them: dense, or as the entries of the columns."""
     entries = matrix.sparse_rows(slice(None))
     if entries is None:
         return as_kernels_take_it(matrix.read(slice(None)))
@@ -135,33 +136,34 @@ def _block(matrix: Matrix) -> Any:
 
 
 def _without_columns(matrix: Matrix, y: np.ndarray, is_logistic: bool) -> np.ndarray:
-    """Return the intercepts where no column varies, or says anything."""
+    """Return the intercepts for a matrix without a column that varies or explains anything."""
     means = np.average(y, axis=0, weights=matrix.read_weight(slice(None)))
     return np.array([log_odds(float(mean)) for mean in means]) if is_logistic else means
 
 
 class ShrunkLasso(AllColumns):
-    """Select what the Lasso of a given penalty has a coefficient for.
+    """Select the features with a nonzero coefficient in the Lasso of a given penalty.
 
     Parameters
     ----------
     share : float
-        The penalty, in parts of the smallest with which nothing is selected.
+        The penalty, as a share of the smallest that selects nothing.
     loss : {"auto", "squared", "logistic"}
-        Of several classes each against the rest; what any of them takes is selected.
+        With several classes, each against the rest; the features of any class are selected.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        By `scores_`.
+        Columns, by decreasing `scores_`.
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        The Lasso's, on the scale of the data.
+        Lasso coefficients, on the scale of the data.
     scores_ : ndarray of shape (n_features,)
-        Sizes of the standardised columns' coefficients, or their norms over the classes.
+        Absolute values of the standardised columns' coefficients, or their norms over the classes.
 
     Notes
     -----
-    All rows are held in memory. A path that has more columns than `most_selected` says ends there, and so does this.
+    The fit holds all rows in memory. A path with more columns than `most_selected` returns ends there, and so does the
+    fit.
 
     Examples
     --------

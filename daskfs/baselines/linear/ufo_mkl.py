@@ -4,16 +4,16 @@
     1. θ = 0, w = 0. Row after row, in a random order, for t = 1, 2, ...:
     2.     θ = θ - loss'(y_i x_iᵀ w) x_i
     3.     v_g = (‖θ_g‖ - t λ p_g)₊;    w_g = v_g^(q-1) / (λ₂ t ‖v‖_q^(q-2)) θ_g / ‖θ_g‖
-    4. Until n_epochs.
+    4. Stop after n_epochs.
 
-which descends on λ₂/2 ‖w‖²_(2,p) + λ Σ_g p_g ‖w_g‖ + the mean loss, 1/p + 1/q = 1. F. Orabona and L. Jie, "Ultra-fast
-optimization algorithm for sparse multi kernel learning", ICML (2011), Algorithm 1; in section 8.6 of Tan, Tsang and
-Wang (2014) with the logistic loss and 20 epochs. It converges because of the ridge, which the group lasso lacks.
+It minimises λ₂/2 ‖w‖²_(2,p) + λ Σ_g p_g ‖w_g‖ + the mean loss, with 1/p + 1/q = 1. F. Orabona and L. Jie, "Ultra-fast
+optimization algorithm for sparse multi kernel learning", ICML (2011), Algorithm 1; used in section 8.6 of Tan, Tsang
+and Wang (2014) with the logistic loss and 20 epochs. It converges because of the ridge, which the group lasso lacks.
 
 Differs from the paper
 ----------------------
-* The number of groups may be asked for: C is bisected.
-* Columns are standardised; the intercept is a group of its own that no penalty touches.
+* The number of groups may be given: C is bisected.
+* Columns are standardised. The intercept is a group of its own that is not penalised.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ from daskfs.selectors.inputs import seed_of
 
 
 class UfoMkl(GroupBaseline):
-    """Select groups by one pass after the other over single rows.
+    """Select groups by stochastic descent over single rows.
 
     Parameters
     ----------
     C : float, optional
-        Instead, the weight of the loss: λ is 1 / (n C). By default ten times the least that selects anything.
+        Weight of the loss; an alternative to `n_features_to_select`. λ is 1 / (n C). By default ten times the smallest
+        that selects anything.
     ridge : float
         λ₂.
     n_epochs : int
-        Passes over the rows.
+        Number of passes over the rows.
     random_state : int, RandomState or None
-        Of the order of the rows.
+        Seed of the order of the rows.
 
     Attributes
     ----------
     selected_, support_, coef_, intercept_, classes_, scores_, groups_, group_names_, group_scores_, C_, n_fits_, \
 n_iter_, result_
-        As of `GroupLasso`; an iteration is an epoch.
+        See `GroupLasso`; an iteration is an epoch.
 
     Notes
     -----
-    Holds all values twice as float64. A checkpoint keeps the fit for each C.
+    The fit holds all values twice as float64. A checkpoint stores the fit of each C.
 
     Examples
     --------

@@ -1,13 +1,13 @@
-"""Feature hashing: stochastic gradient descent on features that share weights by chance; nothing is selected.
+"""Feature hashing: stochastic gradient descent on features that share weights by their hash. Nothing is selected.
 
     Input: rows (X, y), number of cells, learning rates λ_t
     1. w = 0, one weight for each cell.
-    2. For each row i: z = β_0 + Σ_j s(j) w[h(j)] x_ij; w[h(j)] -= λ_t ℓ'(z, y_i) s(j) x_ij for every feature j of it.
+    2. For each row i: z = β_0 + Σ_j s(j) w[h(j)] x_ij; w[h(j)] -= λ_t ℓ'(z, y_i) s(j) x_ij for every feature j.
     Return w
 
 K. Weinberger, A. Dasgupta, J. Langford, A. Smola and J. Attenberg, "Feature hashing for large scale multitask
-learning", ICML 2009; the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018: what
-MISSION's predictions are held against.
+learning", ICML 2009. It is the "FH" of section 6 of Aghazadeh et al., "MISSION", ICML 2018, with which MISSION's
+predictions are compared.
 
 Differs from the paper
 ----------------------
@@ -34,25 +34,25 @@ class FeatureHashing(
         "refit": None, "n_candidates": None, "per_class": False, "always_include": None,
     },
 ):  # fmt: skip
-    """Predict with hashed features. It has the face of a selector, but selects every feature.
+    """Predict with hashed features. The class has the interface of a selector, but selects every feature.
 
     Parameters
     ----------
     n_buckets : int, optional
-        Cells: a power of two; by default 2¹⁸, or twice the features where there are fewer.
+        Number of cells, a power of two; by default 2¹⁸, or twice the number of features if that is smaller.
     random_state : int, RandomState or None
-        Of the hash and the order of the rows.
+        Seed of the hash and the order of the rows.
 
     Attributes
     ----------
-    selected_, support_ : all features; none where features are 64-bit ids of a stream, which nobody lists
+    selected_, support_ : all features; none if features are the 64-bit ids of a stream, which cannot be listed
     coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
         The weight of each feature's cell, with its sign.
-    intercept_, classes_, scores_, result_ : as of `Mission`
+    intercept_, classes_, scores_, result_ : see `Mission`
 
     Notes
     -----
-    Rows of a stream of ids are predicted by the cells of their features, one by one: `predict` takes a sparse source.
+    Rows of a stream of ids are predicted from the cells of their features: `predict` takes a sparse source.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class FeatureHashing(
         return []
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
-        """Return the linear predictor of a block's rows: of ids by their cells."""
+        """Return the linear predictor of a block's rows; with ids, from their cells."""
         if self._stream is None or not self._stream.are_ids:
             return super()._predictor(block)
         model, state = self._stream.shape.model, self._stream.state

@@ -2,7 +2,7 @@
 
     Input: dense rows (X, y), number of features k, step η
     1. r = y - X β.
-    2. By `daskfs.kernels.baselines.hard_thresholding`: the k columns that the method keeps, and their coefficients.
+    2. `daskfs.kernels.baselines.hard_thresholding` gives the k columns that the method keeps, and their coefficients.
     3. Repeat; then least squares on the k columns.
     Return them
 
@@ -13,10 +13,10 @@ A. Maleki, "Coherence analysis of iterative thresholding algorithms" (2009); P. 
 
 Differs from the paper
 ----------------------
-* The paper does not say its steps, the length of its runs or where they begin. Here all begin at β = 0 (PHT with the
-  first k columns), and the step is a share of 1 / n of columns of variance 1.
-* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it; the factor of the
-  features outside the k largest falls linearly.
+* The paper states neither step sizes nor the length of the runs nor their starting points. Here all start at β = 0 (PHT
+  with the first k columns), and the step is a share of 1 / n for columns of variance 1.
+* `IdentityMission` is its "identity sketch" with full gradients, as its appendix analyses it. The factor of the
+  features outside the k largest decreases linearly.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 
 GROWN = 100.0
-"""Times the squares of the target: residuals beyond are of steps that grow, whether they have overflowed yet or not."""
+"""Times the sum of squares of the target: larger residuals mean that the steps diverge, even before an overflow."""
 
 
 class FullGradient(BaseSelector):
-    """Base of the methods that hold all rows in memory and take steps along the gradient of all of them.
+    """Base class of the methods that hold all rows in memory and take full gradient steps.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        k; 1,000 by default, or all where there are fewer.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features, k. The default is 1,000, or all if there are fewer. "cv" chooses the number by
+        cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`, `groups` and `order` of
+        `daskfs.SelectionCV`.
     loss : {"auto", "squared"}
-        Least squares either way.
+        Both mean least squares.
     step_size : float
-        η n: 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like 0.1. Halved, with a
-        note, until the steps do not grow.
+        The step size η times n. 1 is right for uncorrelated columns of variance 1; the paper's own IHT behaves like
+        0.1. It is halved, with a note, until the steps do not diverge.
     n_steps : int
-        Steps.
+        Number of steps.
     client : distributed.Client, optional
         Has no effect: the method runs in this process.
     """
@@ -75,7 +75,7 @@ class FullGradient(BaseSelector):
 
     @abstractmethod
     def _select(self, X: np.ndarray, y: np.ndarray, k: int, step: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the k columns of centred rows, and coefficients by which they rank: not finite if steps grew."""
+        """Return the k columns of centred rows, and coefficients that rank them: not finite if the steps diverged."""
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
         n_samples, n_features = shape.n_samples, shape.n_features
@@ -101,7 +101,7 @@ class FullGradient(BaseSelector):
         self.result_ = self._result_of(run, notes=notes, chosen={"n_features_to_select": len(chosen)})
 
     def _descend(self, X: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return columns, coefficients and step size, halved until the steps do not grow."""
+        """Return columns, coefficients and the step size, halved until the steps do not diverge."""
         step, has_grown = 2.0 * float(self.step_size), True
         while step > 0.0 and has_grown:
             step *= 0.5
@@ -113,7 +113,7 @@ class FullGradient(BaseSelector):
 
 
 def _centred(rows: Matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Return X and y, centred and times the roots of the weights."""
+    """Return X and y, centred and multiplied by the roots of the weights."""
     X = np.asarray(rows.read(slice(None)), dtype=np.float64)
     y, weight = np.asarray(rows.read_target()), rows.read_weight()
     if not np.isfinite(X).all():
@@ -135,11 +135,11 @@ class _Thresholding(FullGradient):
 
 
 class IHT(_Thresholding):
-    """Iterative hard thresholding: a step along the gradient, then the k largest.
+    """Iterative hard thresholding: after each gradient step, the k largest coefficients are kept.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_, result_ : as of `Mission`; `coef_` is a least-squares refit
+    selected_, support_, coef_, intercept_, scores_, result_ : see `Mission`; `coef_` is a least-squares refit
 
     Examples
     --------
@@ -154,7 +154,7 @@ class IHT(_Thresholding):
 
 
 class ITI(_Thresholding):
-    """Iterative thresholding with inversion: the k largest after a step, then least squares on them; see `IHT`.
+    """Iterative thresholding with inversion: after each gradient step, least squares on the k largest; see `IHT`.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class ITI(_Thresholding):
 
 
 class PHT(_Thresholding):
-    """Partial hard thresholding: one column may come in at each step, then least squares; see `IHT`.
+    """Partial hard thresholding: in each step at most one column joins, then least squares; see `IHT`.
 
     Examples
     --------
@@ -184,20 +184,20 @@ class PHT(_Thresholding):
 
 
 class IdentityMission(FullGradient):
-    """MISSION with one cell for each feature and full gradients: sums of gradients, thresholded but never forgotten.
+    """MISSION with one cell per feature and full gradients: sums of gradients, thresholded but never forgotten.
 
     Parameters
     ----------
     last_factor : float
-        By which the features outside the k largest are multiplied after the last step, falling from 1; 1: never.
+        Factor of the features outside the k largest after the last step. It decreases from 1; 1 leaves them unchanged.
     n_buckets : int, optional
-        A count-sketch of three such rows instead of the identity.
+        Number of buckets of a count-sketch of three rows, instead of the identity.
     random_state : int, RandomState or None
-        Of the sketch's hash.
+        Seed of the sketch's hash.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, scores_, result_ : as of `Mission`; `coef_` is a least-squares refit
+    selected_, support_, coef_, intercept_, scores_, result_ : see `Mission`; `coef_` is a least-squares refit
 
     Examples
     --------

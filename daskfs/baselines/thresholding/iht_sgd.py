@@ -1,4 +1,4 @@
-"""Iterative hard thresholding by stochastic gradient descent: after every row only the k largest weights remain.
+"""Iterative hard thresholding by stochastic gradient descent: after every row only the k largest weights are kept.
 
     Input: rows (X, y), number of features k, learning rates λ_t
     1. β = 0.
@@ -7,14 +7,14 @@
     Return β
 
 Equation (3) of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018,
-after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional
-M-estimation", NIPS 2014.
-`BatchIHT` is section 6.1's: features gather until there are many, then all but the k largest go.
+after P. Jain, A. Tewari and P. Kar, "On iterative hard thresholding methods for high-dimensional M-estimation", NIPS
+2014. `BatchIHT` is the variant of section 6.1: features accumulate up to a limit, then all but the k largest are
+dropped.
 
 Differs from the paper
 ----------------------
-* Intercept, learning rates, passes and refit are those of `daskfs.Mission`, so that the two differ in
-  what becomes of the features that are not among the k largest, and in nothing else.
+* Intercept, learning rates, passes and refit are those of `daskfs.Mission`, so the two differ only in what happens to
+  the features that are not among the k largest.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class _Forgetful(
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        k; 1,000 by default, or all where there are fewer.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features, k. The default is 1,000, or all if there are fewer. "cv" chooses the number by
+        cross-validation. A mapping does so with the options `cv`, `sizes`, `rule`, `metric`, `groups` and `order` of
+        `daskfs.SelectionCV`.
     random_state : int, RandomState or None
-        Of the order of the rows.
+        Seed of the order of the rows.
     """
 
 
 class StochasticIHT(_Forgetful):
-    """Keep the k largest weights after every row; what is cut starts from zero when it is met again.
+    """Keep the k largest weights after every row. A dropped feature restarts from zero when it occurs again.
 
-    With more than two classes the k largest of each, as in the paper.
+    With more than two classes, the k largest of each class are kept, as in the paper.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, classes_, scores_, result_ : as of `Mission`
+    selected_, support_, coef_, intercept_, classes_, scores_, result_ : see `Mission`
 
     Examples
     --------
@@ -73,17 +73,17 @@ class StochasticIHT(_Forgetful):
 
 
 class BatchIHT(_Forgetful):
-    """Gather features until there are many, then keep the k largest weights; see `StochasticIHT`.
+    """Let features accumulate up to a limit, then keep the k largest weights; see `StochasticIHT`.
 
     Parameters
     ----------
     n_gathered : int
-        Features beyond k between two cuts: as many numbers as the sketch has that it is compared with. Each takes 40
-        bytes and more, a cell of a sketch 4.
+        Number of features beyond k between two cuts. For a comparison, as many as the sketch has numbers. Each takes at
+        least 40 bytes, a cell of a sketch 4.
 
     Attributes
     ----------
-    selected_, support_, coef_, intercept_, classes_, scores_, result_ : as of `Mission`
+    selected_, support_, coef_, intercept_, classes_, scores_, result_ : see `Mission`
 
     Examples
     --------
