@@ -1,1 +1,1 @@
-"""What selectors read: blocks of rows and columns, rows of a matrix as a matrix, streams over both."""
+"""The data interface of selectors: matrices, blocks of rows and columns, views of rows, and streams of blocks."""

@@ -1,4 +1,4 @@
-"""Arrays in memory as a matrix, and what is checked of arrays that users hand over."""
+"""Arrays in memory as a matrix, and the checks of arrays that users pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows
 from daskfs.matrix.names import Names
 
 CHECK_NBYTES = 1 << 20
-"""Of values looked through at once: they stay in the caches."""
+"""Bytes of values checked at once, so that they stay in the CPU's caches."""
 _KEPT_DTYPES = ("float32", "float64", "int8")
 
 
@@ -24,20 +24,20 @@ class ArrayMatrix(Matrix):
     Parameters
     ----------
     X : array-like or scipy.sparse matrix of shape (n_samples, n_features)
-        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input stays so: `read` gives
-        dense blocks of it, `sparse_rows` and `sparse_columns` the entries.
+        float32, float64 and int8 are kept, anything else is converted to float64. Sparse input stays sparse: `read`
+        returns dense blocks of it, `sparse_rows` and `sparse_columns` its entries.
     y : array-like of shape (n_samples,), optional
     weight : array-like of shape (n_samples,), optional
     feature_names : sequence of str, optional
     shuffled : bool
-        The rows are in random order already.
+        Whether the rows are already in random order.
     table_columns : ndarray of shape (n_features,), str, optional
         Columns of the table that the features were encoded from.
 
     Raises
     ------
     DataError
-        Shapes that do not fit; NaN or infinity in X, y or weight (with the column and the row).
+        Shapes do not match, or X, y or weight contains NaN or infinity (the error names column and row).
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ArrayMatrix(Matrix):
 
     @property
     def table_columns(self) -> np.ndarray | None:
-        """Columns of the table that the features were encoded from, where they were."""
+        """Columns of the table that the features were encoded from, or None."""
         return self._table_columns
 
     @property
@@ -80,7 +80,7 @@ class ArrayMatrix(Matrix):
         return self._shuffled
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
+        """Return the dense C-ordered block X[rows][:, columns], written to `out` if given."""
         block = dense_rows(self._X, rows, columns)
         if out is None:
             return np.ascontiguousarray(block)
@@ -96,7 +96,7 @@ class ArrayMatrix(Matrix):
         return None if self._weight is None else self._weight[rows]
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows], without a copy where the rows are consecutive; None where X is dense."""
+        """Return the entries of X[rows], without a copy if the rows are consecutive; None if X is dense."""
         if not self._is_sparse:
             return None
         if not isinstance(rows, slice):
@@ -108,7 +108,7 @@ class ArrayMatrix(Matrix):
         return SparseRows(indptr - indptr[0], self._X.indices[entries], self._X.data[entries])
 
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
-        """Return the entries of X[:, columns], without a copy where they are consecutive; None where X is dense."""
+        """Return the entries of X[:, columns], without a copy if they are consecutive; None if X is dense."""
         if not self._is_sparse:
             return None
         csc = self._by_columns
@@ -119,18 +119,18 @@ class ArrayMatrix(Matrix):
         return SparseColumns(chosen.indptr, chosen.indices, chosen.data, self.shape[0])
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return how many entries each row of X[rows] has; None where X is dense."""
+        """Return the number of entries of each row of X[rows]; None if X is dense."""
         return np.diff(self._X.indptr).astype(np.int64)[rows] if self._is_sparse else None
 
     @cached_property
     def _by_columns(self) -> Any:
-        """X as a CSC matrix, rows ascending and each once."""
+        """X as a CSC matrix with sorted, distinct row indices."""
         by_columns = self._X.tocsc()
         by_columns.sum_duplicates()
         return by_columns
 
     def column_view(self, columns: slice) -> np.ndarray | None:
-        """Return X[:, columns] without a copy; None where X is sparse."""
+        """Return X[:, columns] without a copy; None if X is sparse."""
         return None if self._is_sparse else self._X[:, columns]
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class ArrayMatrix(Matrix):
 
 
 def dense_rows(X: Any, rows: Rows, columns: Rows = slice(None)) -> np.ndarray:
-    """Return X[rows][:, columns] dense, from a numpy array or a CSR matrix, without a needless copy."""
+    """Return X[rows][:, columns] dense, from a numpy array or a CSR matrix, without an unnecessary copy."""
     if isinstance(columns, slice) or isinstance(rows, slice) or hasattr(X, "tocsr"):
         block = X[rows][:, columns] if isinstance(columns, slice) else X[rows, :][:, columns]
     else:
@@ -147,7 +147,7 @@ def dense_rows(X: Any, rows: Rows, columns: Rows = slice(None)) -> np.ndarray:
 
 
 def check_finite(X: Any, names: Names) -> None:
-    """Refuse NaN, infinity and what would be infinite when squared, naming the column and the row.
+    """Refuse NaN, infinity and values whose square overflows; the error names the column and the row.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def check_finite(X: Any, names: Names) -> None:
         first = int(np.flatnonzero(~can_be_squared(entries.data))[0])
         row, column, value = int(entries.row[first]), int(entries.col[first]), entries.data[first]
         raise not_finite(f"{names.describe(column)}, row {row}", value)
-    lines = X if X.flags.c_contiguous else X.T  # as they lie
+    lines = X if X.flags.c_contiguous else X.T  # in memory order
     if all(can_be_squared(lines[piece]).all() for piece in pieces_of_rows(lines, CHECK_NBYTES)):
         return
     for rows in pieces_of_rows(X):
@@ -173,12 +173,12 @@ def check_finite(X: Any, names: Names) -> None:
 
 
 def can_be_squared(values: np.ndarray) -> np.ndarray:
-    """Tell which values are finite and at most `LARGEST`; single precision cannot hold larger ones."""
+    """Return which values are finite and at most `LARGEST`; single precision cannot hold larger ones."""
     return np.abs(values) <= LARGEST if values.dtype == np.float64 else np.isfinite(values)
 
 
 def pieces_of_rows(X: Any, nbytes: int = 16 << 20) -> Iterator[slice]:
-    """Yield consecutive rows of an array, so many bytes of them at a time."""
+    """Yield slices of consecutive rows of an array, of about `nbytes` bytes each."""
     row_nbytes = max(1, X.shape[1] * X.dtype.itemsize)
     step = max(1, nbytes // row_nbytes)
     for start in range(0, X.shape[0], step):
@@ -190,7 +190,7 @@ def as_matrix(X: Any) -> Any:
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     else:
-        X = np.asanyarray(X)  # a np.memmap stays one
+        X = np.asanyarray(X)  # keeps an np.memmap
     if X.ndim != 2:
         raise DataError(f"expected a matrix of rows and columns, found {X.ndim} dimension(s)", "X", "X.reshape(-1, 1)")
     if X.dtype.name in _KEPT_DTYPES:
@@ -206,7 +206,7 @@ def as_matrix(X: Any) -> Any:
 
 
 def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
-    """Return one finite float64 number for each row, weights of at least 0."""
+    """Return one finite float64 number per row; weights must be at least 0."""
     values = as_targets(values, n_samples, name)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -222,7 +222,7 @@ def as_column(values: Any, n_samples: int, name: str) -> np.ndarray:
 
 
 def as_targets(values: Any, n_samples: int, name: str = "y") -> np.ndarray:
-    """Return float64 numbers, one or several for each row."""
+    """Return one or several float64 numbers per row."""
     try:
         values = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as fault:
@@ -233,7 +233,7 @@ def as_targets(values: Any, n_samples: int, name: str = "y") -> np.ndarray:
 
 
 def as_names(names: Sequence[str] | np.ndarray, n_features: int) -> np.ndarray:
-    """Return an object array of one str for each column."""
+    """Return an object array with one str per column."""
     if len(names) != n_features:
         raise DataError(f"expected {n_features} feature names, found {len(names)}", "names", "one name per column")
     result = np.empty(n_features, dtype=object)

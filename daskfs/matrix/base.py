@@ -1,8 +1,8 @@
-"""What selectors read: the matrix, and its views.
+"""The matrix that selectors read, and its views.
 
-A matrix is a feature store, arrays in memory, or rows of one with other weights. It can be read in blocks; everything
-else that some matrices can do is a capability that each of them has and that answers None where there is nothing, so
-that nobody asks what kind of matrix it is. A matrix makes views and a view is a matrix, hence one file.
+A matrix is a feature store, arrays in memory, or some rows of one with other weights. Every matrix can be read in
+blocks. Optional capabilities exist on every matrix and return None if it lacks them, so no caller tests the type of a
+matrix. A matrix creates views, and a view is a matrix; hence one file.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import dask.array
 
 LARGEST = 1e150
-"""Of the values of a matrix: sums of their squares stay finite."""
+"""Largest allowed value of a matrix: sums of squares stay finite."""
 SEARCHED_ROWS = 1 << 20
-"""Rows of a column that are read at once, where a value that is not finite is looked for."""
+"""Number of rows of a column read at once in the search for a value that is not finite."""
 
 
 class Matrix(ABC):
@@ -51,7 +51,8 @@ class Matrix(ABC):
 
     Notes
     -----
-    Pickled, a store is an address: tasks carry `base` and rows of it (`at`), and read where they run.
+    A store is pickled as its address. Tasks carry `base` and row numbers of it (`at`), and read the data where they
+    run.
     """
 
     shape: tuple[int, int]
@@ -59,14 +60,14 @@ class Matrix(ABC):
 
     @abstractmethod
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense C-ordered block X[rows][:, columns]; into `out` where given."""
+        """Return the dense C-ordered block X[rows][:, columns], written to `out` if given."""
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows], float64 of shape (n_rows,), or None where the matrix has no target."""
+        """Return y[rows], float64 of shape (n_rows,), or None if the matrix has no target."""
         return None
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of the rows, float64 of shape (n_rows,), or None where every row weighs the same."""
+        """Return the weights of the rows, float64 of shape (n_rows,), or None if all rows have equal weight."""
         return None
 
     @property
@@ -76,17 +77,17 @@ class Matrix(ABC):
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """Rows and columns that are read best together."""
+        """Numbers of rows and columns that are most efficiently read together."""
         return (1, self.shape[1])
 
     @property
     def is_resident(self) -> bool:
-        """Whether X lies in memory: reading takes no time, and sending it does."""
+        """Whether X is in memory: reading it is free, but sending it is not."""
         return False
 
     @property
     def ahead_nbytes(self) -> int:
-        """Bytes that each task which reads holds beside its blocks: of requests that are on their way."""
+        """Bytes of pending requests that each reading task holds in addition to its blocks."""
         return 0
 
     @property
@@ -96,17 +97,17 @@ class Matrix(ABC):
 
     @property
     def identity(self) -> str | None:
-        """Digest of a store's content; None of what is not stored."""
+        """Digest of a store's content; None if the matrix is not stored."""
         return None
 
     @property
     def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from, int64 of shape (n_samples,); None: the same order."""
+        """Source row of each row, int64 of shape (n_samples,); None if the order is the same."""
         return None
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
-        """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers as they are."""
+        """Texts that the target's codes 0, 1, ... stand for; None for a numeric target."""
         return None
 
     @property
@@ -116,11 +117,11 @@ class Matrix(ABC):
 
     @property
     def encoder(self) -> dict[str, Any] | None:
-        """What encodes other rows as these were encoded, as a document; None where they are as they came."""
+        """Document of the encoder that encodes other rows in the same way; None if the data were not encoded."""
         return None
 
     def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
-        """Return what is known of some columns beside their names, by kind: nothing of most matrices.
+        """Return further facts about some columns, by kind; most matrices have none.
 
         Parameters
         ----------
@@ -129,49 +130,51 @@ class Matrix(ABC):
         Returns
         -------
         dict of str to ndarray of shape (n_columns,)
-            Texts, "" where a column has none; int64, -1 where it has none; or float64, NaN where it has none.
+            Texts ("" if missing), int64 (-1 if missing) or float64 (NaN if missing).
         """
         return {}
 
     @property
     def column_weights(self) -> ColumnWeights | None:
-        """Weights that standardised columns are multiplied by; None: every column weighs the same.
+        """Weights by which standardised columns are multiplied; None if all columns have equal weight.
 
-        What `read` returns does not have them: whoever standardises columns divides their scale by them, so that
-        coefficients come back on the scale of the data.
+        They are not applied by `read`. Code that standardises columns divides their scale by the weights, so that
+        coefficients are on the scale of the data.
         """
         return None
 
     target_names: tuple[str, ...] = ()
-    """What the targets are called, where that is known."""
+    """Names of the targets, if known."""
     description: str = ""
-    """Where the data are, for reports; empty: in memory."""
+    """Where the data are, for reports; empty if in memory."""
     of_table: Any = None
-    """Of a matrix that was made for a fit of its user's table: what encodes later ones alike, a `TableEncoder`."""
+    """The `TableEncoder` that encodes later tables in the same way, if the matrix was made from a table passed to
+    `fit`.
+    """
 
     @property
     def rows_together(self) -> Any:
-        """Which rows belong together, as a split in whole groups was told: see `row_groups`; None: nobody said."""
+        """Rows that belong together, as given to a split in whole groups (see `row_groups`); None if not given."""
         return None
 
     @property
     def declared_groups(self) -> np.ndarray | None:
-        """The number of each row's group, where `rows_together` says which belong together."""
+        """The group number of each row if `rows_together` is given, otherwise None."""
         return None if self.rows_together is None else self.row_groups(self.rows_together)
 
     def exists(self) -> bool:
-        """Return whether it can still be read; a store may have been removed."""
+        """Return whether the matrix can still be read; a store may have been removed."""
         return True
 
     def verify_unchanged(self) -> None:
-        """Raise a `StoreError` where what is stored was replaced since it was opened; a run ends with it."""
+        """Raise a `StoreError` if the store was replaced after it was opened. Runs call this at their end."""
         return None
 
     def labels(self, name: str) -> np.ndarray:
         """Return the values of an id or split column, shape (n_samples,)."""
         raise ConfigError(f"no column {name!r} with role 'split' or 'id'", "split.by", "add it to the schema")
 
-    # What some matrices know or have; None: `read` it.
+    # Optional capabilities. None means: use `read`.
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
         """Return the entries of X[rows]."""
@@ -182,41 +185,41 @@ class Matrix(ABC):
         return None
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return how many entries each row of X[rows] has, int64; none of them is read."""
+        """Return the number of entries of each row of X[rows], int64, without reading them."""
         return None
 
     def crowding(self) -> Crowding | None:
-        """Return how unevenly entries lie, in all rows of the base; None where that is not known."""
+        """Return how unevenly the entries are distributed over all rows of the base; None if unknown."""
         return None
 
     def column_view(self, columns: slice) -> np.ndarray | None:
-        """Return X[:, columns] as it lies in memory, without a copy, in whatever order."""
+        """Return X[:, columns] without a copy, in whatever memory order it has."""
         return None
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
-        """Return an iterator over X[rows][:, columns] as tiles pass by, each decoded once, without a copy.
+        """Return an iterator over X[rows][:, columns] in tile order. Each tile is decoded once, without a copy.
 
-        All rows of some columns, in order, then those of the next. What was made of strips may be used when the
-        iterator has ended: damage is found at the end of a tile.
+        It yields all rows of some columns, in order, then all rows of the next columns. Use results only after the
+        iterator has ended: a damaged tile is detected at its end.
         """
         return None
 
     def column_statistics(self) -> ColumnStatistics | None:
-        """Return what is known of all columns over exactly these rows."""
+        """Return known statistics of all columns over exactly these rows."""
         return None
 
-    # How it travels.
+    # How a matrix is sent to tasks.
 
     @property
     def base(self) -> Matrix:
-        """The matrix to send, of whose rows this one's are `at`."""
+        """The matrix to send; `at` gives this matrix's rows as rows of it."""
         return self
 
     def at(self, start: int, stop: int) -> Rows:
-        """Return rows [start, stop) as rows of `base`: a slice where they are consecutive."""
+        """Return rows [start, stop) as rows of `base`: a slice if they are consecutive."""
         return slice(start, stop)
 
-    # Derived: the same for every matrix.
+    # Methods derived from the above, the same for every matrix.
 
     @property
     def target(self) -> np.ndarray | None:
@@ -224,7 +227,7 @@ class Matrix(ABC):
         return self.read_target()
 
     def take(self, rows: np.ndarray) -> RowView:
-        """Return these rows, in this order, as a matrix; nothing is read.
+        """Return these rows, in this order, as a matrix. Nothing is read.
 
         Parameters
         ----------
@@ -234,59 +237,60 @@ class Matrix(ABC):
         return RowView(self, np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64))
 
     def weighted(self, weight: np.ndarray | None) -> Reweighted:
-        """Return the same rows with other weights, float64 of shape (n_samples,); None: every row weighs the same."""
+        """Return the same rows with other weights, float64 of shape (n_samples,); None gives all rows equal weight."""
         return Reweighted(self, weight)
 
     def weights_of_columns(self, columns: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of some columns, float64; None where they have none."""
+        """Return the weights of some columns, float64; None if the matrix has none."""
         return None if self.column_weights is None else self.column_weights.of(columns, self.shape[1])
 
     def with_column_weights(self, column_weights: ColumnWeights) -> WeighedColumns:
-        """Return the same rows and columns, the columns with weights."""
+        """Return the same matrix with column weights."""
         return WeighedColumns(self, column_weights)
 
     def row_groups(self, groups: Any) -> np.ndarray:
-        """Return of every row the number of its group, of rows that belong together.
+        """Return the group number of every row. Rows of a group belong together.
 
         Parameters
         ----------
         groups : str or array of shape (n_source_rows,)
-            The name of an id or split column, "fid" for the families of PLINK's files, or a label for each row of the
-            source. Rows without a label in the column are each alone, and so are those of family 0.
+            The name of an id or split column ("fid" for the families of PLINK files), or one label per row of the
+            source. A row without a label, or of family 0, is a group of its own.
 
         Returns
         -------
         ndarray of shape (n_samples,), int64
-            Groups are numbered as they first come in the source, so that what is drawn of them does not depend on what
-            they are called, nor on how a store is laid out.
+            Groups are numbered in order of their first row in the source, so a random draw of groups depends neither on
+            their labels nor on the layout of a store.
 
         Raises
         ------
         ConfigError
-            No such column.
+            The column does not exist.
         DataError
-            Fewer labels than rows.
+            There are fewer labels than rows.
         """
         return row_groups(groups, self.shape[0], self.source_rows, self.labels)
 
     def split(
         self, test: Any = 0.2, by: str = "random", random_state: int | None = 0, groups: Any = None
     ) -> tuple[RowView, RowView]:
-        """Split the rows in two, for training and for testing; nothing is read.
+        """Split the rows into a training and a test set. Nothing is read.
 
         Parameters
         ----------
         test : float, or value or list of values
-            Share of the rows to test on (rounded up); with a column, its value or values that mark test rows.
+            Share of test rows (rounded up). If `by` is a column: the value or values that mark test rows.
         by : {"random", "order"} or str
-            "random" draws the first ``ceil(test * n)`` of ``default_rng(random_state).permutation(n)`` as source
-            rows, so that the split does not depend on how the store is laid out; "order" takes the last rows of
-            the source; anything else names a column of role 'split'.
+            "random" takes the first ``ceil(test * n)`` of ``default_rng(random_state).permutation(n)`` as source rows,
+            so the split does not depend on the layout of the store. "order" takes the last rows of the source. Any
+            other string names a column of role 'split'.
         random_state : int, optional
             Seed of the random split.
         groups : str or array of shape (n_source_rows,), optional
-            Rows that belong together lie on one side: see `row_groups`. With "random"; groups are drawn until they have
-            a share of `test` of the rows, or more. Folds and rows held out of either side keep them whole, too.
+            Rows that belong together and stay on one side: see `row_groups`. Only with "random": groups are drawn until
+            the test set has at least a share of `test` of the rows. Later folds and held-out rows of either side also
+            keep the groups whole.
 
         Returns
         -------
@@ -295,7 +299,7 @@ class Matrix(ABC):
         Raises
         ------
         ConfigError
-            A share outside (0, 1), an unknown column, or a split that leaves one side empty.
+            The share is outside (0, 1), the column is unknown, or one side would be empty.
         """
         is_test = rows_to_test(self.shape[0], self.source_rows, self.labels, test, by, random_state, groups)
         sides = self.take(~is_test), self.take(is_test)
@@ -313,18 +317,18 @@ class Matrix(ABC):
         prefetch: int = 1,
         delayed: bool = False,
     ) -> Iterator[Any]:
-        """Iterate over consecutive rows.
+        """Iterate over blocks of consecutive rows.
 
         Parameters
         ----------
         columns : slice or int64 array
             The columns to read; all by default.
         block_rows : int, optional
-            Rows of a block; by default as many as `memory_limit` allows, in whole tiles where possible.
+            Number of rows of a block; by default as many as `memory_limit` allows, in whole tiles if possible.
         memory_limit : int, optional
-            Bytes that all buffers of the stream may take; by default blocks are 128 MiB each.
+            Bytes that all buffers of the stream may use; by default blocks are 128 MiB each.
         prefetch : int
-            Blocks read ahead while the present one is used.
+            Number of blocks read ahead while the current one is used.
         delayed : bool
             Yield `dask.delayed` objects that compute to the blocks.
 
@@ -335,7 +339,7 @@ class Matrix(ABC):
         Raises
         ------
         PlanError
-            Not even one row fits in the memory limit.
+            Not even one row fits into the memory limit.
         """
         n_samples, n_features = self.shape
         n_columns = len(range(*columns.indices(n_features))) if isinstance(columns, slice) else len(columns)
@@ -358,7 +362,7 @@ class Matrix(ABC):
         prefetch: int = 1,
         delayed: bool = False,
     ) -> Iterator[Any]:
-        """Iterate over consecutive columns, each block with all rows: see `row_blocks`.
+        """Iterate over blocks of consecutive columns with all rows: see `row_blocks`.
 
         Returns
         -------
@@ -381,38 +385,39 @@ class Matrix(ABC):
     def to_dask_array(self, block_rows: int | None = None) -> dask.array.Array:
         """Return X as a lazy dask array, chunked in row blocks of about 128 MiB.
 
-        Meant for use with other Dask code; the selectors stream blocks themselves, with less work per byte.
+        For use with other Dask code. The selectors stream blocks themselves, with less work per byte.
         """
         if block_rows is None:
             row_nbytes = self.shape[1] * self.dtype.itemsize
             block_rows = block_length(self.shape[0], row_nbytes, self.tile_shape[0], None, 1, "row")
         return as_dask_array(self, block_rows)
 
-    # What is said of a value that no selector can take: here, and nowhere else.
+    # The only place that words the errors of values which no selector accepts.
 
     def bad_value(self, row: int, column: int | str, value: Any, precision: str = "") -> DataError:
-        """Return the error of a value that is NaN or infinite: the column's name and the row of the source.
+        """Return the error for a value that is NaN or infinite. It names the column and the row of the source.
 
         Parameters
         ----------
         row : int
             Row number in this matrix.
         column : int or str
-            Its number; or what else the value belongs to, "target".
+            Column number, or a name such as "target" if the value is not in a column.
         value : number
         precision : str
-            "single", where the value may be finite as it is stored.
+            "single" if the value overflows only in single precision.
         """
         place = column if isinstance(column, str) else self.names.describe(column)
         return not_finite(f"{place}, row {self.source_row(row)}", value, precision)
 
     def source_row(self, row: int) -> int:
-        """Return the row of the source that a row came from."""
+        """Return the source row of a row."""
         source_rows = self.source_rows
         return int(row) if source_rows is None else int(source_rows[row])
 
     def bad_column(self, column: int) -> DataError:
-        """Return the error of a column whose sums are not finite: of its first bad value, or of values too large."""
+        """Return the error for a column whose sums are not finite: its first bad value, or values that are too large.
+        """
         for start, stop in pieces_of(self.shape[0], SEARCHED_ROWS):
             values = self.read(slice(start, stop), slice(column, column + 1))[:, 0]
             bad = np.flatnonzero(~np.isfinite(values))
@@ -426,7 +431,7 @@ class Matrix(ABC):
 
 
 class _View(Matrix):
-    """A matrix that answers what another one answers, of the rows that `_located` says."""
+    """A matrix that forwards to another one, with rows translated by `_located`."""
 
     def __init__(self, matrix: Matrix, n_samples: int) -> None:
         self._matrix = matrix
@@ -436,21 +441,21 @@ class _View(Matrix):
 
     @property
     def rows_together(self) -> Any:
-        """Those that belong together."""
+        """The rows that belong together."""
         return self._rows_together
 
     def keep_together(self, groups: Any) -> None:
-        """Say which rows belong together: see `Matrix.row_groups`."""
+        """Set which rows belong together: see `Matrix.row_groups`."""
         self._rows_together = groups
 
     @property
     def target_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of the base."""
+        """Names of the base's targets."""
         return self._matrix.target_names
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        """That of the base."""
+        """Where the data of the base are."""
         return self._matrix.description
 
     def _located(self, rows: Rows) -> Rows:
@@ -469,99 +474,99 @@ class _View(Matrix):
         return self._matrix.read_weight(self._located(rows))
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows], or None where the base is dense."""
+        """Return the entries of X[rows], or None if the base is dense."""
         return self._matrix.sparse_rows(self._located(rows))
 
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
-        """Return the entries of X[:, columns], or None where the base is dense."""
+        """Return the entries of X[:, columns], or None if the base is dense."""
         return self._matrix.sparse_columns(columns)
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return how many entries each row of X[rows] has, or None where the base is dense."""
+        """Return the number of entries of each row of X[rows], or None if the base is dense."""
         return self._matrix.entry_counts(self._located(rows))
 
     def crowding(self) -> Crowding | None:
-        """Return how unevenly the base's entries lie."""
+        """Return how unevenly the base's entries are distributed."""
         return self._matrix.crowding()
 
     def column_view(self, columns: slice) -> np.ndarray | None:
-        """Return X[:, columns] without a copy, where the base can."""
+        """Return X[:, columns] without a copy, if the base can."""
         return self._matrix.column_view(columns)
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
-        """Return an iterator over X[rows][:, columns] as tiles pass by, where the base has tiles and rows ascend."""
+        """Return an iterator over X[rows][:, columns] in tile order, if the base has tiles and the rows ascend."""
         return self._matrix.strips(self._located(rows), columns)
 
     def column_statistics(self) -> ColumnStatistics | None:
-        """Return what is known of all columns, every row counted once whatever it weighs."""
+        """Return known statistics of all columns. Every row counts once, whatever its weight."""
         return self._matrix.column_statistics()
 
     @property
     def names(self) -> Names:
-        """Those of the base, read when asked for: a view that travels stays small."""
+        """Names of the base. They are read on demand, so a pickled view stays small."""
         return self._matrix.names
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """That of the base."""
+        """Tile shape of the base."""
         return self._matrix.tile_shape
 
     @property
     def is_resident(self) -> bool:
-        """Whether the base lies in memory."""
+        """Whether the base is in memory."""
         return self._matrix.is_resident
 
     @property
     def ahead_nbytes(self) -> int:
-        """That of the base."""
+        """Bytes of pending requests of the base."""
         return self._matrix.ahead_nbytes
 
     @property
     def rows_are_random(self) -> bool:
-        """Whether those of the base are."""
+        """Whether the rows of the base are in random order."""
         return self._matrix.rows_are_random
 
     @property
     def identity(self) -> str | None:
-        """That of the base."""
+        """Digest of the base."""
         return self._matrix.identity
 
     @property
     def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
+        """Source row of each row."""
         return self._matrix.source_rows
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
-        """Those of the base."""
+        """Target classes of the base."""
         return self._matrix.target_classes
 
     @property
     def table_columns(self) -> np.ndarray | None:
-        """Those of the base."""
+        """Table columns of the base."""
         return self._matrix.table_columns
 
     @property
     def encoder(self) -> dict[str, Any] | None:
-        """That of the base."""
+        """Encoder of the base."""
         return self._matrix.encoder
 
     def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
-        """Return those of the base."""
+        """Return the annotations of the base."""
         return self._matrix.annotations(columns)
 
     @property
     def column_weights(self) -> ColumnWeights | None:
-        """Those of the base."""
+        """Column weights of the base."""
         return self._matrix.column_weights
 
     @property
     def of_table(self) -> Any:  # type: ignore[override]
-        """That of the base."""
+        """Table encoder of the base."""
         return self._matrix.of_table
 
     def source_row(self, row: int) -> int:
-        """Return the row of the source that a row came from."""
+        """Return the source row of a row."""
         return self._matrix.source_row(row)
 
     def labels(self, name: str) -> np.ndarray:
@@ -573,7 +578,7 @@ class _View(Matrix):
         return self._matrix.exists()
 
     def verify_unchanged(self) -> None:
-        """Raise an error where the base was replaced since it was opened."""
+        """Raise an error if the base was replaced after it was opened."""
         self._matrix.verify_unchanged()
 
 
@@ -585,7 +590,7 @@ class RowView(_View):
     matrix : Matrix
         A store, arrays in memory, or another view.
     rows : int64 array of shape (n_rows,)
-        Its rows, in the order wanted.
+        Row numbers in the wanted order.
     """
 
     def __init__(self, matrix: Matrix, rows: np.ndarray) -> None:
@@ -599,7 +604,7 @@ class RowView(_View):
         return self._matrix
 
     def at(self, start: int, stop: int) -> Rows:
-        """Return rows [start, stop) as rows of the base: a slice where they are consecutive."""
+        """Return rows [start, stop) as rows of the base: a slice if they are consecutive."""
         return as_slice(self.rows[start:stop])
 
     def _of_base(self, rows: np.ndarray) -> np.ndarray:
@@ -607,7 +612,7 @@ class RowView(_View):
 
     @cached_property
     def _span(self) -> Rows:
-        """All rows of the base: a slice where they are consecutive."""
+        """All rows, as rows of the base: a slice if they are consecutive."""
         return as_slice(self.rows)
 
     def _located(self, rows: Rows) -> Rows:
@@ -615,12 +620,12 @@ class RowView(_View):
 
     @property
     def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
+        """Source row of each row."""
         source_rows = self._matrix.source_rows
         return self.rows if source_rows is None else source_rows[self.rows]
 
     def source_row(self, row: int) -> int:
-        """Return the row of the source that a row came from."""
+        """Return the source row of a row."""
         return self._matrix.source_row(int(self.rows[row]))
 
     def labels(self, name: str) -> np.ndarray:
@@ -628,7 +633,7 @@ class RowView(_View):
         return self._matrix.labels(name)[self.rows]
 
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
-        """Return the entries of X[:, columns] in all rows of the base, and which of these are taken."""
+        """Return the entries of X[:, columns] in all rows of the base, with the rows that are taken."""
         found = self._matrix.sparse_columns(columns)
         if found is None:
             return None
@@ -636,12 +641,12 @@ class RowView(_View):
         return SparseColumns(found.indptr, found.indices, found.data, found.n_base_rows, taken)
 
     def column_view(self, columns: slice) -> np.ndarray | None:
-        """Return X[:, columns] without a copy: None where the rows are not consecutive."""
+        """Return X[:, columns] without a copy; None if the rows are not consecutive."""
         found = self._matrix.column_view(columns) if isinstance(self._span, slice) else None
         return None if found is None else found[self._span]
 
     def column_statistics(self) -> ColumnStatistics | None:
-        """Return None: what is known of all rows does not hold of some."""
+        """Return None: statistics of all rows do not apply to some of them."""
         return None
 
     def __repr__(self) -> str:
@@ -649,13 +654,13 @@ class RowView(_View):
 
 
 class Reweighted(_View):
-    """A matrix whose rows have other weights: of classes, of a bootstrap sample, of a fold; see `Matrix.weighted`.
+    """A matrix with other row weights: of classes, a bootstrap sample, or a fold; see `Matrix.weighted`.
 
     Parameters
     ----------
     matrix : Matrix
     weight : array of shape (n_samples,), or None
-        In place of the weights it has; None: every row weighs the same.
+        New weights; None gives all rows equal weight.
     """
 
     def __init__(self, matrix: Matrix, weight: np.ndarray | None) -> None:
@@ -666,7 +671,7 @@ class Reweighted(_View):
 
     @property
     def base(self) -> Matrix:
-        """The matrix itself: its weights travel with it."""
+        """The matrix itself, because its weights are sent with it."""
         return self
 
     def at(self, start: int, stop: int) -> Rows:
@@ -682,13 +687,13 @@ class Reweighted(_View):
 
 
 class WeighedColumns(_View):
-    """A matrix whose columns have weights, see `Matrix.column_weights`; everything else is as it was.
+    """A matrix with column weights, see `Matrix.column_weights`; everything else is unchanged.
 
     Parameters
     ----------
     matrix : Matrix
     column_weights : ColumnWeights
-        In place of those it has.
+        New weights of the columns.
     """
 
     def __init__(self, matrix: Matrix, column_weights: ColumnWeights) -> None:
@@ -697,7 +702,7 @@ class WeighedColumns(_View):
 
     @property
     def base(self) -> Matrix:
-        """The matrix itself: the weights travel with it."""
+        """The matrix itself, because its weights are sent with it."""
         return self
 
     def at(self, start: int, stop: int) -> Rows:
@@ -706,7 +711,7 @@ class WeighedColumns(_View):
 
     @property
     def column_weights(self) -> ColumnWeights:
-        """Those given."""
+        """The column weights given."""
         return self._column_weights
 
     def __repr__(self) -> str:
@@ -714,10 +719,10 @@ class WeighedColumns(_View):
 
 
 def not_finite(place: str, value: Any, precision: str = "") -> DataError:
-    """Return the error of a value that is NaN, infinite or over `LARGEST`; of a matrix's own, `Matrix.bad_value`."""
-    value = float(value)  # or a bound over single precision would overflow
+    """Return the error for a value that is NaN, infinite or over `LARGEST`. For a matrix, use `Matrix.bad_value`."""
+    value = float(value)  # single precision would overflow in the comparison
     if abs(value) > LARGEST and not np.isinf(value):
         return DataError(f"{value:g} is too large: its square is infinite", place, "rescale the column")
     found = "NaN" if np.isnan(value) else f"infinity{precision and f' (in {precision} precision)'}"
-    remedy = "drop the row or fill in the value" + "; of a data frame schema='judge' does" * bool(np.isnan(value))
+    remedy = "drop the row or fill in the value" + "; for a data frame, schema='judge' does it" * bool(np.isnan(value))
     return DataError(f"expected finite numbers, found {found}", place, remedy)

@@ -1,4 +1,4 @@
-"""What travels between rooms: row numbers, blocks of rows and of columns, their entries, statistics of columns."""
+"""Data passed between packages: row numbers, blocks of rows and columns, their entries, column statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows: TypeAlias = slice | np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Ascending row numbers as a bit for each row between the first and the last: see `packed`."""
+    """Ascending row numbers, stored as one bit per row between the first and the last: see `packed`."""
 
     start: int
     n_between: int
@@ -26,7 +26,7 @@ class PackedRows:
 
 
 def packed(rows: Rows) -> Rows | PackedRows:
-    """Return row numbers in little memory, for what is kept long: as bits, where that is less.
+    """Return row numbers in compact form for long-term storage: as bits if that is smaller.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def packed(rows: Rows) -> Rows | PackedRows:
 
 
 def unpacked(rows: Rows | PackedRows) -> Rows:
-    """Return what was packed."""
+    """Return the row numbers that were packed."""
     return rows.unpacked() if isinstance(rows, PackedRows) else rows
 
 
@@ -70,20 +70,20 @@ class ColumnBlock:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Consecutive rows of consecutive columns where a reader has them, until it is asked for the next."""
+    """Consecutive rows of consecutive columns in a reader's buffer, valid until the next strip is requested."""
 
     first: int
-    """The first row, counted in what was asked for."""
+    """The first row, relative to the request."""
     columns: slice
-    """Counted in what was asked for."""
+    """The first column, relative to the request."""
     values: np.ndarray
-    """Shape (n_lines, n_columns); the values of a line lie side by side."""
+    """Shape (n_lines, n_columns), C-contiguous lines."""
     lines: np.ndarray | None = None
-    """Where each row is among the lines, ascending; None: the lines are the rows."""
+    """The line of each row, ascending; None if the lines are the rows."""
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.values) if self.lines is None else len(self.lines)
 
 
@@ -91,8 +91,8 @@ class Strip:
 class SparseRows:
     """Rows as their entries: row i has ``data[indptr[i]:indptr[i + 1]]`` in the columns ``indices[indptr[i]:...]``.
 
-    `indptr` is int64, of shape (n_rows + 1,); `indices` of any integer type, `data` of any number type, (nnz,) both.
-    What is not there is zero.
+    `indptr` is int64 of shape (n_rows + 1,), `indices` is of any integer type, `data` of any number type, both (nnz,).
+    All other values are zero.
     """
 
     indptr: np.ndarray
@@ -101,12 +101,12 @@ class SparseRows:
 
 
 class Heaviest(tuple[int, ...]):
-    """Entries of the 1, 2, 4, ... rows (or columns) that have most, together; the last is of all."""
+    """Total entries of the 1, 2, 4, ... rows (or columns) with the most entries; the last item is the total of all."""
 
     @classmethod
     def of_counts(cls, pieces: Iterable[np.ndarray]) -> Self:
-        """Return it of all rows, or columns, whose entries are counted piece by piece."""
-        found: dict[int, int] = {}  # how many have so many: few numbers differ, for all together are the entries
+        """Build it from the entry counts of all rows, or columns, given in pieces."""
+        found: dict[int, int] = {}  # count -> number of lines with it; there are few distinct counts
         for counts in pieces:
             for n_entries, n_lines in zip(*np.unique(counts, return_counts=True), strict=True):
                 found[int(n_entries)] = found.get(int(n_entries), 0) + int(n_lines)
@@ -120,7 +120,7 @@ class Heaviest(tuple[int, ...]):
         return cls((entries[at] + (wanted - before[at]) * sizes[at]).tolist()) if n_lines else cls()
 
     def of(self, n: int) -> int:
-        """Return at most how many entries n of them have together.
+        """Return an upper bound of the total entries of any n of them.
 
         Examples
         --------
@@ -132,14 +132,14 @@ class Heaviest(tuple[int, ...]):
             return 0
         below = min(n.bit_length() - 1, len(self) - 1)
         above = min(below + (n > 1 << below), len(self) - 1)
-        return min(self[above], -(-self[below] * n // (1 << below)))  # concave: the first have most
+        return min(self[above], -(-self[below] * n // (1 << below)))  # the totals are concave in n
 
 
 class Crowding(NamedTuple):
-    """How unevenly the entries of a sparse matrix lie, for whoever plans to read it."""
+    """How unevenly the entries of a sparse matrix are distributed, for planning its reading."""
 
     block: int
-    """Entries of the block of rows that has most."""
+    """Entries of the row block with the most."""
     rows: Heaviest
     columns: Heaviest
 
@@ -148,8 +148,8 @@ class Crowding(NamedTuple):
 class SparseColumns:
     """Columns as their entries, without a copy: column j has ``data[indptr[j]:indptr[j + 1]]`` in ``indices[...]``.
 
-    The rows of a column ascend and stand once. They are numbered as the base matrix numbers them: row i of the matrix
-    is row ``taken[i]`` of those; entries of rows that are not taken are there too, and do not count.
+    The rows of a column are sorted and distinct. They are numbered as in the base matrix: row i of the matrix is row
+    ``taken[i]`` of the base. Entries of rows that are not taken are present too, and must be ignored.
     """
 
     indptr: np.ndarray
@@ -157,12 +157,12 @@ class SparseColumns:
     data: np.ndarray
     n_base_rows: int
     taken: np.ndarray | None = None
-    """None: all rows, as they stand."""
+    """None if all rows are taken, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of each column without reading it, every row counted once; all of shape (n_features,)."""
+    """Known statistics of each column, every row counted once; all of shape (n_features,)."""
 
     mean: np.ndarray
     std: np.ndarray
@@ -173,7 +173,7 @@ class ColumnStatistics:
 
 
 def as_slice(rows: Rows) -> Rows:
-    """Return consecutive ascending row numbers as a slice, anything else as it is.
+    """Return consecutive ascending row numbers as a slice, anything else unchanged.
 
     Examples
     --------

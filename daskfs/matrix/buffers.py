@@ -1,4 +1,4 @@
-"""Buffers used again, and blocks sized to a memory limit."""
+"""Reusable buffers, and block sizes for a memory limit."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 from daskfs.errors import PlanError
 
 DEFAULT_BLOCK_NBYTES = 128 * 2**20
-"""Size of a block where no memory limit says otherwise: tasks of 64 to 256 MiB hide Dask's cost per task."""
+"""Size of a block without a memory limit. Tasks of 64 to 256 MiB hide Dask's cost per task."""
 
 
 class BufferPool:
-    """Buffers that are used again as soon as nobody refers to them; for one thread that takes.
+    """Buffers that are reused once nobody refers to them. Only one thread may take buffers.
 
-    There are never more than were in use at once: where none is large enough, those that are free are let go.
+    The pool never holds more buffers than were in use at once: if none is large enough, the free ones are released.
     """
 
     def __init__(self) -> None:
         self._free: list[np.ndarray] = []
 
     def take(self, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-        """Return an uninitialised array of this shape, on a free buffer where one is large enough."""
+        """Return an uninitialised array of this shape, in a free buffer if one is large enough."""
         nbytes = int(np.prod(shape)) * dtype.itemsize
         fits = next((k for k, buffer in enumerate(self._free) if buffer.nbytes >= nbytes), None)
         if fits is None:
-            self._free.clear()  # or buffers that have grown would all be kept
+            self._free.clear()  # otherwise smaller buffers would all be kept
         buffer: np.ndarray = np.empty(max(nbytes, 1), np.uint8) if fits is None else self._free.pop(fits)
         # A view refers to the first array on the memory, not to those in between. Behind a memoryview, `lent` is that
-        # first array: when it goes, all views of it have gone.
+        # first array: when all its views are gone, so is it.
         lent = np.frombuffer(buffer.data, dtype=np.uint8)
         weakref.finalize(lent, self._free.append, buffer).atexit = False
         return lent[:nbytes].view(dtype).reshape(shape)
@@ -43,27 +43,27 @@ def block_length(
     n_buffers: int,
     axis: str,
 ) -> int:
-    """Return how many rows (or columns) a block has: within the memory, in whole tiles where a tile fits.
+    """Return the number of rows (or columns) of a block: within the memory, in whole tiles if a tile fits.
 
     Parameters
     ----------
     length : int
-        Rows (columns) of the matrix.
+        Number of rows (columns) of the matrix.
     item_nbytes : int
-        Bytes of one row (column) in memory.
+        Bytes of one row (column).
     tile_length : int
-        Rows (columns) of a tile.
+        Number of rows (columns) of a tile.
     memory_limit : int or None
-        Bytes for all `n_buffers` buffers together; None: 128 MiB for each.
+        Bytes for all `n_buffers` buffers in total; None: 128 MiB each.
     n_buffers : int
-        Blocks alive at once.
+        Number of blocks alive at once.
     axis : {"row", "column"}
-        For the message.
+        For the error message.
 
     Raises
     ------
     PlanError
-        Not even one row (column) fits.
+        Not even one row (column) fits into the memory limit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Weights of columns that are drawn when they are asked for: of 10^7 columns nobody holds or sends a vector."""
+"""Column weights that are computed on demand, so that no vector of 10^7 weights is held or sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from daskfs.matrix.blocks import Rows
 
 BLOCK = 4096
-"""Columns whose weights are drawn together."""
+"""Number of columns whose weights are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,17 @@ class ColumnWeights:
     Parameters
     ----------
     seed : tuple of int
-        Whole numbers, not negative: the same seed, the same weight of a column, whichever are asked for with it.
+        Non-negative integers. With the same seed a column always has the same weight, whatever other columns are
+        requested.
     least : float
-        Over 0, at most 1, where every weight is 1.
+        Lower bound, above 0 and at most 1. With 1, every weight is 1.
     """
 
     seed: tuple[int, ...]
     least: float
 
     def of(self, columns: Rows, n_features: int) -> np.ndarray:
-        """Return the weights of some columns of so many, float64.
+        """Return the weights of some of `n_features` columns, float64.
 
         Examples
         --------

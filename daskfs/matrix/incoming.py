@@ -1,8 +1,8 @@
-"""Blocks that a user hands over, one after the other: what each may be, how it is computed, what is checked of it.
+"""Blocks passed by a user, one at a time: the accepted types, how each is computed, and the checks.
 
-A block is a `ColumnBlock` or `RowBlock`, a 2-d array, a scipy.sparse matrix or a DataFrame, of rows also a tuple
-``(X, y)`` or ``(X, y, weight)``; or the promise of one: a `dask.delayed` object, a Dask collection, a function without
-arguments. Promises can be kept again and again, blocks that an iterator yields pass by once.
+A block is a `ColumnBlock` or `RowBlock`, a 2-d array, a scipy.sparse matrix or a DataFrame; a row block may also be a
+tuple ``(X, y)`` or ``(X, y, weight)``. A promise of a block is a `dask.delayed` object, a Dask collection, or a
+function without arguments. Promises can be computed repeatedly; the blocks of an iterator can be read only once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Axis: TypeAlias = Literal["rows", "columns"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is to be known of a block before the first is used."""
+    """What must be known of a block before the first one is used."""
 
     length: int
-    """Rows (columns) that it adds."""
+    """Number of rows (columns) that it adds."""
     breadth: int
-    """Columns that its rows have, or rows that its columns have."""
+    """Number of columns of its rows, or of rows of its columns."""
     dtype: np.dtype
     is_sparse: bool
     start: int | None
@@ -46,26 +46,26 @@ class Facts:
     weight: Any = None
     names: list[str] | None = None
     counts: np.ndarray | None = None
-    """Entries of each row, of sparse row blocks."""
+    """Number of entries of each row, for sparse row blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block as it came."""
+    """A block as the user passed it."""
 
     X: Any
-    """numpy array; CSR of rows, CSC of columns."""
+    """numpy array; CSR for rows, CSC for columns."""
     start: int | None = None
-    """Of its first row or column, where the block says so."""
+    """Number of its first row or column, if the block states it."""
     stop: int | None = None
     y: Any = None
     weight: Any = None
     names: list[str] | None = None
-    """Of its columns, where it is a frame."""
+    """Names of its columns, if it is a frame."""
     is_sparse: bool = False
 
     def facts(self, axis: Axis) -> Facts:
-        """Return what it is."""
+        """Return the facts about the block."""
         n_rows, n_columns = self.X.shape
         length, breadth = (n_rows, n_columns) if axis == "rows" else (n_columns, n_rows)
         return Facts(
@@ -76,12 +76,12 @@ class Block:
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return int(self.X.shape[0])
 
     @property
     def nbytes(self) -> int:
-        """Of the values."""
+        """Bytes of the values."""
         return int(self.X.data.nbytes + self.X.indices.nbytes if self.is_sparse else self.X.nbytes)
 
 
@@ -91,17 +91,17 @@ def is_of_dask(item: Any) -> bool:
 
 
 def is_promise(item: Any) -> bool:
-    """Whether an item is computed to be a block: a Dask object, or a function."""
+    """Whether an item must be computed to become a block: a Dask object, or a function."""
     return is_of_dask(item) or callable(item)
 
 
 def opened(item: Any, axis: Axis) -> Block:
-    """Return an item as a block; a promise is kept here, in this thread.
+    """Return an item as a block. A promise is computed here, in this thread.
 
     Raises
     ------
     DataError
-        It is of the other axis, or no matrix of numbers.
+        The item belongs to the other axis, or is not a matrix of numbers.
     """
     while is_promise(item):
         item = item.compute(scheduler="synchronous") if is_of_dask(item) else item()
@@ -116,7 +116,7 @@ def opened(item: Any, axis: Axis) -> Block:
         X, y, weight = (*item, None)[:3]
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     X = as_matrix(X)
-    is_sparse = hasattr(X, "tocsr")  # scipy's, or what is like it: it is not loaded for dense blocks
+    is_sparse = hasattr(X, "tocsr")  # scipy's or similar; scipy.sparse is not imported for dense blocks
     return Block(X.tocsc() if is_sparse and axis == "columns" else X, start, stop, y, weight, names, is_sparse)
 
 
@@ -127,12 +127,12 @@ _REMEDY = {
 
 
 def facts_of(item: Any, axis: Axis) -> Facts:
-    """Open a block, and return what it is."""
+    """Open a block and return the facts about it."""
     return opened(item, axis).facts(axis)
 
 
 def all_facts(items: Sequence[Any], axis: Axis, client: Client | None) -> list[Facts]:
-    """Return what each block is; Dask's promises are kept on the client's workers, two for each thread at once."""
+    """Return the facts about each block. Dask's promises are computed on the client's workers, two per thread."""
     if client is None or not any(is_of_dask(item) for item in items):
         return [facts_of(item, axis) for item in items]
     import dask
@@ -150,13 +150,13 @@ def all_facts(items: Sequence[Any], axis: Axis, client: Client | None) -> list[F
 
 
 class Order:
-    """Where the next block belongs, and what all of them have in common.
+    """The position of the next block, and the facts that all blocks share.
 
     Parameters
     ----------
     axis : {"rows", "columns"}
     breadth : int, optional
-        Rows that columns have, or columns that rows have; by default as the first block.
+        Number of rows of the columns, or of columns of the rows; by default that of the first block.
     """
 
     def __init__(self, axis: Axis, breadth: int | None = None) -> None:
@@ -165,16 +165,16 @@ class Order:
         self._said = "as in y"
 
     def take(self, block: Facts) -> slice:
-        """Return which rows or columns a block has.
+        """Return the rows or columns of a block.
 
         Raises
         ------
         DataError
-            A gap, a block out of order, one of other lengths than it says or than the others have.
+            A block is missing or out of order, or its lengths do not match its own bounds or the other blocks.
         """
         place, noun, first = f"block {self.n_blocks}", self.axis, self.position
         if block.start is not None and block.start != first:
-            fault = "a gap" if block.start > first else "it came before, or overlaps"
+            fault = "a gap" if block.start > first else "a repeated or overlapping block"
             raise DataError(
                 f"expected the block that begins with {noun[:-1]} {first:,}, found one that begins with "
                 f"{block.start:,}: {fault}",
@@ -183,7 +183,7 @@ class Order:
             )
         if block.start is not None and block.stop is not None and block.stop - block.start != block.length:
             said = block.stop - block.start
-            raise DataError(f"expected {said:,} {noun}, as the block says, found {block.length:,}", place, "correct it")
+            raise DataError(f"expected {said:,} {noun} from its bounds, found {block.length:,}", place, "correct the bounds")
         if self.breadth is None:
             self.breadth, self._said = block.breadth, "as in the first block"
         if block.breadth != self.breadth:
@@ -195,7 +195,7 @@ class Order:
 
 
 def read_ahead(items: Iterator[Any], axis: Axis, depth: int) -> Generator[Block, None, None]:
-    """Yield items as blocks; up to `depth` are fetched ahead in a thread of their own."""
+    """Yield items as blocks. Up to `depth` are fetched ahead in a separate thread."""
     end = object()
 
     def one(_: int) -> Any:
@@ -209,20 +209,20 @@ def read_ahead(items: Iterator[Any], axis: Axis, depth: int) -> Generator[Block,
 
 
 def promised(blocks: Any) -> tuple[Sequence[Any] | None, Iterator[Any]]:
-    """Return the blocks as a sequence that can be read again and again, or else None and an iterator over them.
+    """Return the blocks as a sequence that can be read repeatedly, or else None and an iterator over them.
 
-    Of lists, of what a matrix's `row_blocks` and `column_blocks` return, and of iterators over promises there is a
-    sequence.
+    There is a sequence for lists, for the results of a matrix's `row_blocks` and `column_blocks`, and for iterators
+    over promises.
 
     Raises
     ------
     DataError
-        There is no block, or this is no iterable.
+        There are no blocks, or the argument is not iterable.
     """
     if isinstance(blocks, MatrixBlocks):
         return blocks.promises(), iter(())
     if hasattr(blocks, "toarray") or hasattr(blocks, "dtype") or hasattr(blocks, "columns"):
-        raise DataError(f"expected blocks, found one {type(blocks).__name__}", "blocks", "call fit, or pass a list")
+        raise DataError(f"expected several blocks, found one {type(blocks).__name__}", "blocks", "call fit, or pass a list")
     try:
         found = iter(blocks)
     except TypeError:
@@ -237,12 +237,12 @@ def promised(blocks: Any) -> tuple[Sequence[Any] | None, Iterator[Any]]:
         if not first:
             items = []
     if items is not None and not len(items):
-        raise DataError("expected at least one block, found none", "blocks", "begin the iterator anew")
+        raise DataError("expected at least one block, found none", "blocks", "create a new iterator")
     return items, found
 
 
 def kept_in(folder: Path, blocks: Iterable[Block], axis: Axis) -> tuple[list[Callable[[], Any]], list[Facts]]:
-    """Write blocks to files as they come; return promises of them, and what they are."""
+    """Write blocks to files as they arrive. Return promises of them, and the facts about them."""
     promises: list[Callable[[], Any]] = []
     facts: list[Facts] = []
     for k, block in enumerate(blocks):
@@ -267,28 +267,28 @@ def _from_file(path: Path) -> Any:
 
 
 def joined(parts: Sequence[Any], what: str) -> Any:
-    """Return targets or weights of all row blocks, one after the other; None where no block has any.
+    """Return targets or weights of all row blocks, concatenated; None if no block has any.
 
     Raises
     ------
     DataError
-        Some blocks have them, others have not.
+        Some blocks have them and others do not.
     """
     missing = [k for k, part in enumerate(parts) if part is None]
     if len(missing) == len(parts):
         return None
     if missing:
-        raise DataError(f"expected the {what} of its rows, found none", f"block {missing[0]}", f"give each its {what}")
+        raise DataError(f"expected the {what} of its rows, found none", f"block {missing[0]}", f"pass the {what} of every block")
     return np.concatenate([np.asarray(part) for part in parts])
 
 
 def names_of_columns(facts: Sequence[Facts]) -> list[str] | None:
-    """Return the names of the columns of all blocks, x0, x1, ... where a block has none; None where no block has any.
+    """Return the column names of all blocks, x0, x1, ... for a block without names; None if no block has names.
 
     Raises
     ------
     DataError
-        A name stands twice.
+        A name occurs twice.
     """
     if all(block.names is None for block in facts):
         return None
@@ -301,7 +301,7 @@ def names_of_columns(facts: Sequence[Facts]) -> list[str] | None:
 
 
 def refuse_twice(names: Sequence[str]) -> None:
-    """Refuse names of which one stands twice."""
+    """Raise an error if a name occurs twice."""
     if len(set(names)) < len(names):
         seen: set[str] = set()
         name = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -309,7 +309,7 @@ def refuse_twice(names: Sequence[str]) -> None:
 
 
 def names_of_rows(facts: Sequence[Facts]) -> list[str] | None:
-    """Return the columns' names, which every block of rows has in the same order.
+    """Return the column names, which must be the same in every block of rows.
 
     Raises
     ------
@@ -322,7 +322,7 @@ def names_of_rows(facts: Sequence[Facts]) -> list[str] | None:
 
 
 def check_names(k: int, found: list[str] | None, expected: list[str] | None) -> None:
-    """Refuse row block k where its columns have other names than those of the first block, or another order."""
+    """Raise an error if the columns of row block k differ in name or order from those of the first block."""
     if found is None or expected is None or found == expected:
         return
     pairs = zip_longest(expected, found)

@@ -1,4 +1,4 @@
-"""Names of columns without a list of them: read when they are asked for, or made from the column's number."""
+"""Column names without a list of them: read on demand, or generated from the column's number."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from daskfs.errors import DataError, did_you_mean
 
 NAME_NBYTES = 80
-"""Of a name in memory: a str of some ten letters, and what points to it."""
+"""Bytes of a name in memory: a str of about ten letters, and the pointer to it."""
 
 
 def columns_of_table(names: np.ndarray, several: Mapping[str, tuple[int, int]]) -> np.ndarray:
-    """Return the table's column that each feature was encoded from: `several` have more than one, first and end."""
+    """Return the table column of each feature. `several` lists columns with more than one feature: first and end."""
     found = names.copy()
     for name, (first, stop) in several.items():
         found[first:stop] = name
@@ -22,7 +22,7 @@ def columns_of_table(names: np.ndarray, several: Mapping[str, tuple[int, int]]) 
 
 
 class Names(Sequence[str]):
-    """Names of n columns: those given, or by default x0, x1, ...
+    """Names of n columns: given, or by default x0, x1, ...
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class Names(Sequence[str]):
 
     Notes
     -----
-    Compares, indexes and converts like an object array of str: ``names[3]`` is a str, ``names[[1, 3]]`` and
-    ``np.asarray(names)`` are arrays. Default names are made one by one, of the columns that are asked for.
+    Names compare, index and convert like an object array of str: ``names[3]`` is a str, ``names[[1, 3]]`` and
+    ``np.asarray(names)`` are arrays. Default names are generated only for the columns that are requested.
 
     Examples
     --------
@@ -50,24 +50,24 @@ class Names(Sequence[str]):
 
     @property
     def are_given(self) -> bool:
-        """Whether names were given; reads nothing."""
+        """Whether names were given. Reads nothing."""
         return self._read is not None or self._array is not None
 
     @property
     def given(self) -> np.ndarray | None:
-        """The names that were given, of shape (n_features,); None for default names."""
+        """The given names, of shape (n_features,); None for default names."""
         if self._array is None and self._read is not None:
             self._array = self._read()
         return self._array
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes that names take in memory once they were asked for."""
+        """Bytes that the names take in memory once they are read."""
         return NAME_NBYTES * self._n_features if self.are_given else 0
 
     @property
     def are_default(self) -> bool:
-        """Whether they are x0, x1, ..., which count as no names even where they were given."""
+        """Whether they are x0, x1, ..., which count as no names even if they were given."""
         given = self.given
         return given is None or all(str(name) == f"x{j}" for j, name in enumerate(given))
 
@@ -77,7 +77,7 @@ class Names(Sequence[str]):
         return self._default(np.arange(self._n_features)) if given is None else given
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the first column of this name, from `start` on and before `stop`.
+        """Return the first column with this name, from `start` and before `stop`.
 
         Raises
         ------
@@ -93,10 +93,10 @@ class Names(Sequence[str]):
         elif name[:1] == "x" and name[1:].isdecimal() and name == f"x{int(name[1:])}" and start <= int(name[1:]) < stop:
             return int(name[1:])
         near = "" if given is None else did_you_mean(name, given.tolist())
-        raise DataError(f"expected the name of a column, found {name!r}{near}", "names", "take one of the names")
+        raise DataError(f"expected the name of a column, found {name!r}{near}", "names", "use one of the names")
 
     def places(self, wanted: Set[str]) -> dict[str, int]:
-        """Return the first column of each of some names, as far as there is one; all are gone through once.
+        """Return the first column of each wanted name that exists. All names are scanned once.
 
         Examples
         --------
@@ -110,7 +110,7 @@ class Names(Sequence[str]):
         return found
 
     def describe(self, column: int) -> str:
-        """Return a column's name, or its number where it has none, as an error says it."""
+        """Return a column's name, or its number if it has no name, for error messages."""
         return f"column {str(self[column])!r}" if self.are_given else f"column {column}"
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class Names(Sequence[str]):
     def __ne__(self, other: object) -> Any:
         return self.array() != (other.array() if isinstance(other, Names) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # compared name by name, as arrays are
+    __hash__ = None  # compared element by element, as arrays are
 
     def tolist(self) -> list[str]:
         """Return all names as a list of str."""
@@ -167,7 +167,7 @@ class Names(Sequence[str]):
 
 
 def distinct(names: list[str]) -> list[str]:
-    """Return names each of which stands once: what comes again is numbered.
+    """Return distinct names: repeated ones are numbered.
 
     Examples
     --------

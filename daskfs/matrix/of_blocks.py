@@ -1,4 +1,4 @@
-"""Blocks as a matrix whose blocks are read again and again; see `daskfs.matrix.passing` for those that come once."""
+"""A matrix of blocks that can be read repeatedly; see `daskfs.matrix.passing` for blocks that can be read once."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class OfBlocks(Matrix):
-    """Rows or columns that lie in blocks, one after the other."""
+    """A matrix whose rows or columns are in consecutive blocks."""
 
     axis: Axis
 
     @abstractmethod
     def _parts(self, along: Rows) -> Iterator[tuple[Any, Rows, Rows]]:
-        """Yield blocks with what is asked of each: its own rows (columns), and where they belong in what is asked."""
+        """Yield each block concerned, with the rows (columns) wanted of it and their positions in the request."""
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns]; into `out` where given."""
+        """Return the dense block X[rows][:, columns], written to `out` if given."""
         if out is None:
             out = np.empty((n_of(rows, self.shape[0]), n_of(columns, self.shape[1])), self.dtype)
         if self.axis == "rows":
@@ -43,7 +43,7 @@ class OfBlocks(Matrix):
         return out
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows]; None where blocks are dense, or of columns."""
+        """Return the entries of X[rows]; None if the blocks are dense, or blocks of columns."""
         if not self._has_entries:
             return None
         parts = [(X[here], there) for X, here, there in self._parts(rows)]
@@ -68,12 +68,12 @@ class OfBlocks(Matrix):
 
 
 def n_of(rows: Rows, length: int) -> int:
-    """Return how many rows (columns) of so many are meant."""
+    """Return the number of rows (columns) selected out of `length`."""
     return len(range(*rows.indices(length))) if isinstance(rows, slice) else len(rows)
 
 
 class BlockMatrix(OfBlocks):
-    """A matrix of blocks that can be read again: those in memory, and promises, one of which is kept at a time.
+    """A matrix of blocks that can be read repeatedly: blocks in memory, and promises, computed one at a time.
 
     Parameters
     ----------
@@ -81,18 +81,18 @@ class BlockMatrix(OfBlocks):
         Blocks, or promises of blocks: see `daskfs.matrix.incoming`.
     axis : {"rows", "columns"}
     facts : sequence of Facts
-        Of each block.
+        Facts about each block.
     y, weight : ndarray of shape (n_samples,), optional
     names : Names, optional
     breadth : int, optional
-        Rows that columns have, or columns that rows have.
+        Number of rows of the columns, or of columns of the rows.
     like : Matrix, optional
-        What the blocks are of: it says where rows came from, and whether they are random.
+        The matrix that the blocks belong to. It gives source rows, and whether rows are in random order.
 
     Notes
     -----
-    Where it is read in a task, the promise is kept there: a worker holds one block at a time. Here the next ones are
-    begun ahead (`read_ahead`), Dask's on the client's workers.
+    When a task reads it, the promise is computed in the task: a worker holds one block at a time. In the client process
+    the next blocks are computed ahead (`read_ahead`), Dask's on the client's workers.
     """
 
     def __init__(
@@ -121,15 +121,15 @@ class BlockMatrix(OfBlocks):
         self._is_resident = not any(is_promise(item) for item in items)
         self._like = like
         self._longest = int(np.diff(self._bounds).max())
-        self._shelf = _Shelf(self._items, axis)
+        self._cache = _PrefetchCache(self._items, axis)
 
     def read_ahead(self, n_blocks: int, client: Client | None) -> None:
-        """From now on begin so many promises before they are asked for; Dask's on the client's workers."""
-        self._shelf = _Shelf(self._items, self.axis, n_blocks, client)
+        """From now on, start `n_blocks` promises ahead; Dask's on the client's workers."""
+        self._cache = _PrefetchCache(self._items, self.axis, n_blocks, client)
 
     def close(self) -> None:
-        """Leave off what was begun."""
-        self._shelf.close()
+        """Cancel what was started ahead."""
+        self._cache.close()
 
     @property
     def names(self) -> Names:
@@ -139,29 +139,29 @@ class BlockMatrix(OfBlocks):
         return self._names
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave names behind that can be asked for where the matrix is that has them."""
+        """Return the state without names that the matrix in the client process can give."""
         return self.__dict__ if self._like is None else self.__dict__ | {"_names": None}
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """A block, the longest."""
+        """Shape of the longest block."""
         if self.axis == "rows":
             return (self._longest, self.shape[1])
         return (1, self.shape[1]) if self._is_resident else (self.shape[0], self._longest)
 
     @property
     def is_resident(self) -> bool:
-        """Whether all blocks lie in memory."""
+        """Whether all blocks are in memory."""
         return self._is_resident
 
     @property
     def rows_are_random(self) -> bool:
-        """Whether those of the matrix are that the blocks are of."""
+        """Whether the rows of the matrix that the blocks belong to are in random order."""
         return self._like is not None and self._like.rows_are_random
 
     @property
     def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
+        """Source row of each row."""
         return None if self._like is None else self._like.source_rows
 
     @property
@@ -171,11 +171,11 @@ class BlockMatrix(OfBlocks):
 
     @property
     def identity(self) -> str | None:
-        """Digest of the store that the blocks are of."""
+        """Digest of the store that the blocks belong to."""
         return None if self._like is None else self._like.identity
 
     def verify_unchanged(self) -> None:
-        """Raise a `StoreError` where the store was replaced that the blocks are of."""
+        """Raise a `StoreError` if the store that the blocks belong to was replaced."""
         if self._like is not None:
             self._like.verify_unchanged()
 
@@ -192,7 +192,7 @@ class BlockMatrix(OfBlocks):
         return self._is_sparse and self.axis == "rows"
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return how many entries each row of X[rows] has; None where blocks are dense, or of columns."""
+        """Return the number of entries of each row of X[rows]; None if the blocks are dense, or blocks of columns."""
         return None if self._counts is None else self._counts[rows]
 
     def _parts(self, along: Rows) -> Iterator[tuple[Any, Rows, Rows]]:
@@ -204,25 +204,25 @@ class BlockMatrix(OfBlocks):
                 if first >= last:
                     return
                 here = slice(first - int(bounds[k]), last - int(bounds[k]))
-                yield self._shelf[k], here, slice(first - start, last - start)
+                yield self._cache[k], here, slice(first - start, last - start)
             return
         blocks = np.searchsorted(bounds, along, "right") - 1
         for k in np.unique(blocks).tolist():
             there = np.flatnonzero(blocks == k)
-            yield self._shelf[k], as_slice(along[there] - bounds[k]), as_slice(there)
+            yield self._cache[k], as_slice(along[there] - bounds[k]), as_slice(there)
 
     def __repr__(self) -> str:
         return f"<BlockMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype} in {len(self._items):,} blocks>"
 
 
-class _Shelf:
-    """The values of blocks: one is held, the next ones are on their way."""
+class _PrefetchCache:
+    """Values of the current block, and a prefetch of the next ones."""
 
     def __init__(self, items: list[Any], axis: Axis, n_ahead: int = 0, client: Client | None = None) -> None:
         self._items, self._axis, self._n_ahead, self._client = items, axis, n_ahead, client
         self._lock = threading.Lock()
         self._k, self._X = -1, None
-        self._coming: dict[int, Any] = {}
+        self._pending: dict[int, Any] = {}
         self._pool: interrupts.Pool | None = None
 
     def __getitem__(self, k: int) -> Any:
@@ -230,7 +230,7 @@ class _Shelf:
             return opened(self._items[k], self._axis).X
         with self._lock:
             if k != self._k:
-                self._k, self._X = -1, None  # let go before the next one is read
+                self._k, self._X = -1, None  # released before the next one is read
                 self._X, self._k = self._fetched(k), k
             return self._X
 
@@ -238,33 +238,33 @@ class _Shelf:
         if not self._n_ahead:
             return opened(self._items[k], self._axis).X
         wanted = range(k, min(k + 1 + self._n_ahead, len(self._items)))
-        self._leave_off([j for j in self._coming if j not in wanted])
+        self._cancel([j for j in self._pending if j not in wanted])
         for j in wanted:
-            if j not in self._coming and is_promise(self._items[j]):
-                self._coming[j] = self._begun(self._items[j])
+            if j not in self._pending and is_promise(self._items[j]):
+                self._pending[j] = self._started(self._items[j])
         with cluster_errors("blocks"):
-            future = self._coming.pop(k)
+            future = self._pending.pop(k)
             try:
                 found = interrupts.call_aside(future.result)
             finally:
                 released(future)
         return (found if isinstance(found, Block) else opened(found, self._axis)).X
 
-    def _begun(self, item: Any) -> Any:
+    def _started(self, item: Any) -> Any:
         if self._client is not None and is_of_dask(item):
             return self._client.compute(item)
         self._pool = self._pool or interrupts.Pool(1, thread_name_prefix="daskfs-read")
         return self._pool.submit(opened, item, self._axis)
 
-    def _leave_off(self, numbers: list[int]) -> None:
+    def _cancel(self, numbers: list[int]) -> None:
         for k in numbers:
-            future = self._coming.pop(k)
+            future = self._pending.pop(k)
             interrupts.call_aside(future.cancel)
             released(future)
 
     def close(self) -> None:
-        """Leave off what was begun."""
-        self._leave_off(list(self._coming))
+        """Cancel what was started ahead."""
+        self._cancel(list(self._pending))
         self._X, self._k, self._n_ahead = None, -1, 0
         if self._pool is not None:
             self._pool.shutdown()

@@ -1,4 +1,4 @@
-"""Blocks that pass by once, as a matrix: each is taken as it comes, and let go when later ones are read."""
+"""Blocks that can be read once, as a matrix: each is taken as it arrives and released when later ones are read."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from daskfs.matrix.of_blocks import OfBlocks, n_of
 
 
 class Passing(Matrix):
-    """Rows (columns) that pass by: those before what was read last are gone, unless they are held."""
+    """Rows (columns) that can be read once: earlier ones than those read last are gone, unless they are held."""
 
     holds = False
-    """Whether what was read is held on to."""
+    """Whether blocks that were read are held."""
 
     @abstractmethod
     def reach(self, stop: int) -> int:
-        """Wait until there are so many, or no more; return how many there are of them."""
+        """Wait until `stop` rows (columns) have arrived, or the end. Return how many of them there are."""
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
 
     def told(self, rows: slice) -> Iterable[Any]:
-        """Yield what the blocks of these rows tell of features' names."""
+        """Yield what the blocks of these rows know about feature names."""
         return ()
 
     def names_of(self, ids: np.ndarray) -> Any:
-        """Return the names of ids that say them; None where blocks tell names, or nobody does."""
+        """Return the names that the ids themselves give; None if the blocks give names, or there are none."""
         return None
 
 
 class PassingBlocks(OfBlocks, Passing):
-    """A matrix of blocks that pass by once: rows (columns) can be read until later ones were asked for.
+    """A matrix of blocks that can be read once. Rows (columns) can be read until later ones are requested.
 
     Parameters
     ----------
     blocks : generator of Block
     axis : {"rows", "columns"}
     y, weight : ndarray of shape (n_samples,), optional
-        Of column blocks; row blocks bring their own.
+        For column blocks; row blocks have their own.
     names : Names, optional
-        Of all columns; by default those of the blocks.
+        Names of all columns; by default those of the blocks.
 
     Notes
     -----
-    `shape` tells how many rows (columns) have come; `reach` asks for more.
+    `shape` gives the number of rows (columns) that have arrived; `reach` requests more.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class PassingBlocks(OfBlocks, Passing):
         self._are_named = False
         first = next(self._blocks, None)
         if first is None:
-            raise DataError("expected at least one block, found none", "blocks", "begin the iterator anew")
+            raise DataError("expected at least one block, found none", "blocks", "create a new iterator")
         self.dtype, self.first_nbytes, self._is_sparse = np.dtype(first.X.dtype), first.nbytes, first.is_sparse
         self._take(first)
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """Rows and columns so far."""
+        """Rows and columns that have arrived."""
         so_far, breadth = self._order.position, self._order.breadth or 0
         return (so_far, breadth) if self.axis == "rows" else (breadth, so_far)
 
     def reach(self, stop: int) -> int:
-        """Take blocks until there are so many rows (columns), or no more; return how many there are of them."""
+        """Read blocks until `stop` rows (columns) have arrived, or the end. Return how many of them there are."""
         while self._order.position < stop:
             block = next(self._blocks, None)
             if block is None:
@@ -95,7 +95,7 @@ class PassingBlocks(OfBlocks, Passing):
     def _take(self, block: Block) -> None:
         k, along = self._order.n_blocks, self._order.take(block.facts(self.axis))
         if k and block.X.dtype != self.dtype and not np.can_cast(block.X.dtype, self.dtype):
-            problem = f"expected {self.dtype} as in the first block, or what fits in, found {block.X.dtype}"
+            problem = f"expected {self.dtype} as in the first block, or a dtype that fits, found {block.X.dtype}"
             raise DataError(problem, f"block {k}", f"convert the first block to {block.X.dtype}, or this one")
         if self.axis == "columns":
             self._are_named |= block.names is not None
@@ -115,13 +115,13 @@ class PassingBlocks(OfBlocks, Passing):
         self._window.append((along.start, along.stop, block))
 
     def close(self) -> None:
-        """Read no more blocks."""
+        """Stop reading blocks."""
         self._window.clear()
         self._blocks.close()
 
     @property
     def names(self) -> Names:
-        """Names of the columns so far."""
+        """Names of the columns that have arrived."""
         n = self.shape[1]
         given = self._given if self._given is not None else [*self._found] if self._are_named else None
         if given is None:
@@ -152,18 +152,18 @@ class PassingBlocks(OfBlocks, Passing):
                 yield block, along[there] - first, there
 
     def _let_go(self, start: int) -> None:
-        """Forget blocks before a row (column); refuse what was let go already."""
+        """Release blocks before a row (column). Raise an error if that row was already released."""
         if self._window and start < self._window[0][0]:
             noun = self.axis
             raise DataError(
-                f"{noun} {start} and after have passed by: these blocks can be read once", "fit_blocks", "pass a list"
+                f"{noun} from {start} on were already read: an iterator can be read only once", "fit_blocks", "pass a list"
             )
         if not self.holds:
             while self._window and self._window[0][1] <= start:
                 self._window.pop(0)
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows]: of column blocks what was given, of row blocks what they bring."""
+        """Return y[rows]: given with column blocks, taken from the blocks with row blocks."""
         if self.axis == "columns":
             return None if self._y is None else self._y[rows]
         return self._brought(rows, [(block.y, here, there) for block, here, there in self._blocks_of(rows)])
@@ -175,7 +175,7 @@ class PassingBlocks(OfBlocks, Passing):
         return self._brought(rows, [(block.weight, here, there) for block, here, there in self._blocks_of(rows)])
 
     def _brought(self, rows: Rows, parts: list[tuple[np.ndarray | None, Rows, Rows]]) -> np.ndarray | None:
-        """Return what blocks bring, 1 where some do not; None where none does."""
+        """Return the values of the blocks, 1 for blocks without; None if no block has any."""
         if all(values is None for values, _, _ in parts):
             return None
         out = np.ones(n_of(rows, self.shape[0]))

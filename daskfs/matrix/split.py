@@ -1,4 +1,4 @@
-"""Which rows are kept to test on, and which belong together."""
+"""Splits into training and test rows, and groups of rows that stay together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.errors import ConfigError, DataError
 
 FAMILIES, NO_FAMILY = "fid", "0"
-"""PLINK's column of families, and what stands there of a sample that has none."""
+"""PLINK's family column, and its value for a sample without a family."""
 
 
 def row_groups(
@@ -22,14 +22,14 @@ def row_groups(
     Parameters
     ----------
     groups : str or array of shape (n_source_rows,)
-    n_samples, source_rows, labels : as in `rows_to_test`
+    n_samples, source_rows, labels : see `rows_to_test`
 
     Raises
     ------
     ConfigError
-        No such column.
+        The column does not exist.
     DataError
-        Fewer labels than rows.
+        There are fewer labels than rows.
     """
     if isinstance(groups, str):
         values = np.asarray(labels(groups)).astype(str)
@@ -52,7 +52,7 @@ def row_groups(
 
 
 def in_whole_groups(groups: np.ndarray, n_wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """Return a mask of the rows of groups that are drawn at random until they have as many rows as wanted, or more.
+    """Return a mask of the rows of groups, drawn at random until they have at least the wanted number of rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def in_whole_groups(groups: np.ndarray, n_wanted: int, rng: np.random.Generator)
 
 
 def folds_of_groups(groups: np.ndarray, n_folds: int) -> np.ndarray:
-    """Return of each row the number of its fold, from 1 on: whole groups, drawn, in folds of about as many rows.
+    """Return the fold number of each row, starting at 1. Folds consist of whole groups and have about equal sizes.
 
     Parameters
     ----------
@@ -102,13 +102,13 @@ def rows_to_test(
     random_state: int | None,
     groups: Any = None,
 ) -> np.ndarray:
-    """Return a mask of the rows to test on: see `daskfs.matrix.base.Matrix.split`.
+    """Return a mask of the test rows: see `daskfs.matrix.base.Matrix.split`.
 
     Parameters
     ----------
     n_samples : int
     source_rows : ndarray of shape (n_samples,), or None
-        Row of the source of each row; None: the same order.
+        Source row of each row; None if the order is the same.
     labels : callable
         Returns the values of a column.
     test, by, random_state, groups : see `Matrix.split`
@@ -116,10 +116,10 @@ def rows_to_test(
     Raises
     ------
     ConfigError
-        A share outside (0, 1), an unknown column, or a split that leaves one side empty.
+        The share is outside (0, 1), the column is unknown, or one side would be empty.
     """
     if groups is not None and by != "random":
-        raise ConfigError(f"whole groups are drawn at random, not by {by!r}", "split.groups", "leave one of them out")
+        raise ConfigError(f"whole groups are drawn at random, not by {by!r}", "split.groups", "remove one of them")
     if by in ("random", "order"):
         in_source_order = np.arange(n_samples) if source_rows is None else np.argsort(source_rows, kind="stable")
         is_test = np.zeros(n_samples, dtype=bool)
@@ -139,7 +139,7 @@ def rows_to_test(
         raise ConfigError(
             f"expected rows on both sides, found {n_samples - n_test} for training and {n_test} for testing",
             "split",
-            "change split.test" if groups is None else "change split.test, or leave split.groups out",
+            "change split.test" if groups is None else "change split.test, or remove split.groups",
         )
     return is_test
 

@@ -1,6 +1,6 @@
-"""Reading ahead: blocks in order, the next one read while the present one is used; or `dask.delayed` objects of them.
+"""Prefetching: blocks in order, the next one read while the current one is used; or `dask.delayed` objects of them.
 
-Blocks are read into buffers that are used again; a buffer that anybody still refers to is never overwritten.
+Blocks are read into reusable buffers. A buffer that is still referenced is never overwritten.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Readable(Protocol):
-    """What streams ask of a matrix."""
+    """The methods of a matrix that streams need."""
 
     shape: tuple[int, int]
     dtype: np.dtype
@@ -48,9 +48,9 @@ def prefetched(
     depth: int = 1,
     leave_off: Callable[[], None] = lambda: None,
 ) -> Iterator[T]:
-    """Yield ``function(item)`` in order, computing up to `depth` results ahead in a thread of its own.
+    """Yield ``function(item)`` in order, computing up to `depth` results ahead in a separate thread.
 
-    The end waits for that thread; `leave_off` is called before, where the function may wait for something itself.
+    The end of the iteration waits for that thread. `leave_off` is called first, in case the function itself waits.
     """
     if depth < 1:
         yield from map(function, items)
@@ -89,7 +89,7 @@ def read_row_block(
 
 
 def read_column_block(matrix: Readable, piece: tuple[int, int], out: np.ndarray | None = None) -> ColumnBlock:
-    """Read columns [start, stop), all rows."""
+    """Read columns [start, stop) of all rows."""
     return ColumnBlock(piece[0], piece[1], matrix.read(slice(None), slice(*piece), out))
 
 
@@ -100,7 +100,7 @@ def buffered_blocks(
     dtype: np.dtype,
     prefetch: int,
 ) -> Iterator[T]:
-    """Yield ``read(piece, out=...)`` of every piece, read ahead; `out` is of the shape of a block of its length."""
+    """Yield ``read(piece, out=...)`` for every piece, with prefetching; `out` has the shape of the block."""
     pool = BufferPool()
 
     def into_buffer(piece: tuple[int, int]) -> T:
@@ -111,9 +111,9 @@ def buffered_blocks(
 
 @dataclass
 class MatrixBlocks(Generic[T]):
-    """The blocks of a matrix, as an iterator that knows what it iterates over.
+    """The blocks of a matrix, as an iterator that knows its matrix.
 
-    Selectors' `fit_blocks` read them as often as `fit` reads the matrix; iterated over, each comes once.
+    A selector's `fit_blocks` reads them as often as `fit` reads the matrix. Plain iteration yields each block once.
     """
 
     matrix: Any
@@ -121,15 +121,15 @@ class MatrixBlocks(Generic[T]):
     pieces: list[tuple[int, int]]
     """Bounds of the blocks."""
     breadth: int
-    """Columns of row blocks, rows of column blocks."""
+    """Columns of row blocks, or rows of column blocks."""
     begin: Callable[[], Iterator[T]]
     read: Callable[..., Any]
-    """Returns the block of a piece."""
+    """Returns the block for a piece."""
     is_delayed: bool = False
     _blocks: Iterator[T] | None = field(default=None, init=False)
 
     def promises(self) -> list[Any]:
-        """Return what is computed to be each of the blocks: delayed objects, or functions."""
+        """Return a promise of each block: delayed objects, or functions."""
         return list(self.begin()) if self.is_delayed else [partial(self.read, piece) for piece in self.pieces]
 
     def __iter__(self) -> Iterator[T]:
@@ -141,7 +141,7 @@ class MatrixBlocks(Generic[T]):
         return next(self._blocks)
 
     def close(self) -> None:
-        """Read no more blocks."""
+        """Stop reading blocks."""
         if self._blocks is not None:
             self._blocks.close()  # type: ignore[attr-defined]
         self._blocks = iter(())
@@ -150,7 +150,7 @@ class MatrixBlocks(Generic[T]):
 def delayed_blocks(
     read: Callable[..., Any], source: Any, pieces: list[tuple[int, int]], name: str, *args: Any
 ) -> Iterator[Any]:
-    """Yield `dask.delayed` objects of ``read(source, piece, *args)``; all share one `source`."""
+    """Yield `dask.delayed` objects of ``read(source, piece, *args)``. All of them share one `source`."""
     import dask
 
     run = uuid.uuid4().hex[:8]
@@ -161,7 +161,7 @@ def delayed_blocks(
 
 
 def as_dask_array(matrix: Readable, block_rows: int) -> dask.array.Array:
-    """Return a matrix as a lazy dask array, chunked in blocks of so many rows."""
+    """Return a matrix as a lazy dask array, chunked in blocks of `block_rows` rows."""
     import dask.array
 
     return dask.array.from_array(
@@ -170,12 +170,12 @@ def as_dask_array(matrix: Readable, block_rows: int) -> dask.array.Array:
         name=f"daskfs-rows-{uuid.uuid4().hex}",
         lock=False,
         asarray=True,
-        meta=np.empty((0, 0), dtype=matrix.dtype),  # or dask reads an empty slice to find it out
+        meta=np.empty((0, 0), dtype=matrix.dtype),  # otherwise dask reads an empty slice to infer it
     )
 
 
 class _Indexable:
-    """A matrix as dask.array.from_array wants it."""
+    """A matrix with the interface that dask.array.from_array needs."""
 
     ndim = 2
 

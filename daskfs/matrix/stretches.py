@@ -1,4 +1,4 @@
-"""Stretches of rows, or of columns, that are read at once: whole tiles, or equal parts of one."""
+"""Ranges of rows, or of columns, that are read at once: whole tiles, or equal parts of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskfs.matrix.blocks import Rows
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Runs of rows (columns) that are read at once: tiles, equal parts of them, or several tiles.
+    """Ranges of rows (columns) that are read at once: tiles, equal parts of a tile, or several tiles.
 
     Examples
     --------
@@ -22,13 +22,13 @@ class Stretches:
     """
 
     tile: int
-    """Rows of a tile, or of several that are read together."""
+    """Number of rows of a tile, or of several tiles read together."""
     part: int
-    """Rows of it that are read at once."""
+    """Number of its rows that are read at once."""
 
     @classmethod
     def within(cls, tile: int, most: int) -> Self:
-        """Return stretches of at most so many rows: as many whole tiles as that, or parts as equal as can be.
+        """Return ranges of at most `most` rows: as many whole tiles as fit, or parts of a tile as equal as possible.
 
         Examples
         --------
@@ -40,18 +40,18 @@ class Stretches:
         return cls(tile, -(-tile // -(-tile // max(1, most))))
 
     def of(self, row: int) -> tuple[int, int]:
-        """Return the first and the last but one row of the stretch of a row."""
+        """Return the bounds [start, stop) of the range that contains a row."""
         tile = row - row % self.tile
         start = row - (row - tile) % self.part
         return start, min(start + self.part, tile + self.tile)
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Return a number for the stretch of each row, the same for the same stretch."""
+        """Return an id for the range of each row; rows of the same range have the same id."""
         numbers: np.ndarray = rows - rows % self.tile % self.part
         return numbers
 
     def cut(self, rows: Rows) -> Iterator[tuple[int, int]]:
-        """Yield where rows of the same stretch begin and end among rows that follow each other.
+        """Yield the bounds of runs of consecutive rows in the same range.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Stretches:
                 yield start - rows.start, stop - rows.start
                 start = stop
             return
-        start, ascends = 0, bool((np.diff(rows) >= 0).all())  # else neighbours do not lie together
+        start, ascends = 0, bool((np.diff(rows) >= 0).all())  # otherwise rows of a range are not adjacent
         while start < len(rows):
             numbers = self.numbers(rows[start : start + self.part])
             is_other = (numbers != numbers[0]) & ascends

@@ -1,8 +1,9 @@
-"""Whether a target is of numbers or of classes: the same for arrays, frames, stores and what Dask holds.
+"""Whether a target is numeric or categorical; the same rule for arrays, frames, stores and Dask collections.
 
-Texts and categories are classes. Numbers are told by their values alone, for a store keeps no other type: two whole
-values are classes, and so are up to `MOST_GUESSED` of them with `ROWS_FOR_EACH` rows or more on average. Iris and
-digits are such, and so are ratings and small counts: which it was taken for is said, with the `loss` to set.
+Texts and categories are classes. For numbers the values decide, because a store keeps no other type: two distinct whole
+values are classes, and so are up to `MOST_GUESSED` of them with at least `ROWS_FOR_EACH` rows each on average. Iris and
+digits are recognised as classes, but so are ratings and small counts. A warning says what was assumed and which `loss`
+to set.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.base import Matrix
 
 MOST_GUESSED = 20
-"""Whole values that are taken for classes, at most."""
+"""Largest number of distinct whole values taken as classes."""
 MOST_DOUBTED = 100
-"""Whole values that are taken for numbers without a word: more than these."""
+"""Above this number of distinct whole values, a target is taken as numeric without a warning."""
 ROWS_FOR_EACH = 5
-"""Rows for each value, on average, at least."""
+"""Smallest average number of rows for each value of a class."""
 _PIECE = 1 << 16
 
 
 def are_texts(y: Any) -> bool:
-    """Whether a target is of texts or categories, not of numbers."""
+    """Whether a target consists of texts or categories, not of numbers."""
     dtype = getattr(y, "dtype", None)
     if type(dtype).__name__ == "CategoricalDtype":
         return True
@@ -36,13 +37,13 @@ def are_texts(y: Any) -> bool:
 
 
 class WholeValues:
-    """The whole numbers that a target takes, as its rows come in; given up where there are others, or too many."""
+    """The distinct whole numbers of a target, collected as rows arrive. Other or too many values stop it."""
 
     def __init__(self) -> None:
         self._found: np.ndarray | None = np.empty(0)
 
     def update(self, y: np.ndarray) -> None:
-        """Look at some more rows."""
+        """Examine further rows."""
         for start in range(0, len(y), _PIECE):
             if self._found is None:
                 return
@@ -52,12 +53,12 @@ class WholeValues:
 
     @property
     def count(self) -> int:
-        """How many there are; 0 where they were given up."""
+        """Number of distinct values; 0 if the collection was stopped."""
         return 0 if self._found is None else len(self._found)
 
 
 def kind_of_values(n_whole: int, n_samples: int) -> TargetKind:
-    """Return what a target of numbers is taken for that takes so many whole values in so many rows.
+    """Return the kind of a numeric target with `n_whole` distinct whole values in `n_samples` rows.
 
     Parameters
     ----------
@@ -80,14 +81,14 @@ def kind_of_values(n_whole: int, n_samples: int) -> TargetKind:
 
 
 def kind_of(y: np.ndarray) -> TargetKind:
-    """Return what a target of numbers, of shape (n_samples,), is taken for."""
+    """Return the kind of a numeric target of shape (n_samples,)."""
     values = WholeValues()
     values.update(y)
     return kind_of_values(values.count, len(y))
 
 
 def kind_of_target(matrix: Matrix) -> TargetKind:
-    """Return what the target of a matrix is: as it was declared, or as its values say."""
+    """Return the kind of a matrix's target: as declared, or inferred from its values."""
     y = matrix.read_target(slice(None))
     if y is None or y.ndim != 1:
         return PLAIN_NUMBERS
@@ -97,18 +98,18 @@ def kind_of_target(matrix: Matrix) -> TargetKind:
 
 
 def doubt(kind: TargetKind, loss: str, others: Sequence[str]) -> str:
-    """Return what is to be said where numbers could be classes, or the other way round.
+    """Return the warning for a target whose numbers could be classes, or the reverse.
 
     Parameters
     ----------
     kind : TargetKind
     loss : str
-        The loss that was taken.
+        The loss that was chosen.
     others : sequence of str
-        What to set where it was meant the other way.
+        The losses to set if the choice is wrong.
     """
     taken, other = ("classes", "numbers") if kind.n_classes else ("numbers", "classes")
     return (
         f"the target takes {kind.n_whole} whole values, which were taken for {taken} (loss={loss!r}); "
-        f"set that loss where it is right, {' or '.join(map(repr, others))} where they are {other}"
+        f"set that loss if this is right, or {' or '.join(map(repr, others))} if they are {other}"
     )

@@ -248,7 +248,7 @@ def test_enough_epochs_end_where_no_gradient_exceeds_the_penalty(baseline, loss,
 def test_grafting_holds_no_more_than_it_may(Z, targets):
     found = Grafting(5, penalty=0.005, max_active=8).fit(Z, targets["squared"])
     assert found.result_.history["most_active"].max() == 8
-    assert any("found no room among the 8 held" in note for note in found.result_.notes)
+    assert any("because 8 were held" in note for note in found.result_.notes)
 
 
 def test_a_penalty_is_looked_for_until_enough_columns_are_kept(Z, targets):

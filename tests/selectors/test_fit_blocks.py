@@ -241,8 +241,8 @@ def test_blocks_are_fetched_ahead_and_no_further(arrays, prefetch):
     [
         (lambda b: [b[0], b[2]], "block 1.*begins with column 10.*20.*a gap"),
         (lambda b: [b[1], b[0]], "block 0.*begins with column 0.*10"),
-        (lambda b: [b[0], b[0]], "block 1.*begins with column 10.*0: it came before"),
-        (lambda b: [b[0], ColumnBlock(10, 21, b[1].X)], "block 1.*expected 11 columns, as the block says, found 10"),
+        (lambda b: [b[0], b[0]], "block 1.*begins with column 10.*0: a repeated or overlapping"),
+        (lambda b: [b[0], ColumnBlock(10, 21, b[1].X)], "block 1.*expected 11 columns from its bounds, found 10"),
         (lambda b: [b[0], ColumnBlock(10, 20, b[1].X[:-1])], "block 1.*expected 300 rows as in y, found 299"),
         (lambda b: [b[0], RowBlock(10, 20, b[1].X)], "expected blocks of columns, found a RowBlock"),
         (lambda b: [], "expected at least one block, found none"),

@@ -106,7 +106,7 @@ class AlphaInvesting(ColumnBaseline):
                     purse[0] += float(self.payout) - purse[2]
                     lines.append((first + f, purse[1], purse[2], purse[0]))
         features = np.array([line[0] for line in lines], dtype=np.int64)
-        return features, lines, ["each was worth the price of its test when it came"]
+        return features, lines, ["each passed its test when it arrived"]
 
 
 class _Model:

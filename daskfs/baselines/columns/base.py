@@ -35,7 +35,7 @@ REFIT_NBYTES = 128 << 20  # bytes of selected columns that the refit keeps in me
 REFIT_BLOCKS_NBYTES = 24 << 20
 KEPT_COLUMNS = "standardised columns, kept"
 COLUMNS_AT_ONCE = "columns of a tile"
-ONE_AFTER_THE_OTHER = "all of it: columns are decided on one after the other"
+ONE_AFTER_THE_OTHER = "everything: columns are processed one at a time"
 
 Chosen: TypeAlias = tuple[np.ndarray, list[tuple[float, ...]], list[str]]
 """Column numbers, rows of the history, and notes."""
@@ -186,7 +186,7 @@ class ColumnBaseline(BaseSelector):
         self._set_selection(features, np.abs(fit.coef) * fit.scale, fit.coef, fit.intercept)
         notes = []
         if fit.n_dependent:
-            notes.append(f"{fit.n_dependent} selected columns are combinations of others and have no coefficient")
+            notes.append(f"{fit.n_dependent} selected columns are linear combinations of others and have no coefficient")
         if fit.is_separable:
             notes.append(SEPARATED)
         return notes

@@ -102,7 +102,7 @@ class LassoCut(ColumnBaseline):
         notes = sorted({f"scikit-learn: {str(warning.message).splitlines()[0]}" for warning in caught})
         lines: list[tuple[float, ...]] = [(penalty, int(np.count_nonzero(coef))) for penalty, coef in tried]
         best = max(range(len(tried)), key=lambda k: lines[k][1])  # the first with most columns
-        notes.append(f"they have the largest of {lines[best][1]} coefficients with the penalty {lines[best][0]:.4g}")
+        notes.append(f"they have the largest of {lines[best][1]} coefficients at the penalty {lines[best][0]:.4g}")
         return largest(np.abs(tried[best][1]), n_select), lines, notes
 
     def _trials(self, X: np.ndarray, problem: Problem, n_select: int) -> list[tuple[float, np.ndarray]]:

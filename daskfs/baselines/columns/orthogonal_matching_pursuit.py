@@ -101,7 +101,7 @@ class OrthogonalMatchingPursuit(ColumnBaseline, renamed={"per_pass": "n_features
             model.refit(at)
             objective = mean_loss(problem, at.z, at)
             lines += [(j, columns.n_passes, found[j], objective) for j in joined]
-        notes.append("each had, when it joined, the largest product with the residual")
+        notes.append("each had the largest product with the residual when it joined")
         return np.array([line[0] for line in lines], dtype=np.int64), lines, notes
 
 

@@ -113,7 +113,7 @@ class ProjGD(ColumnBaseline):
             if not n_replaced and np.linalg.norm(w.coef - before.coef) <= self.tol * np.linalg.norm(w.coef):
                 break
         else:
-            notes.append(Caution(f"not converged after {self.max_iter} steps; allow more, or a larger tol"))
+            notes.append(Caution(f"not converged after {self.max_iter} steps; increase max_iter or tol"))
         notes.append(f"projected gradient descent, step {self.step}, {len(lines)} steps")
         return w.features[np.argsort(-np.abs(w.coef[w.features]), kind="stable")], lines, notes
 

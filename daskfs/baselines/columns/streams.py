@@ -156,7 +156,7 @@ class L1Stream(ColumnBaseline):
     def _planned_passes(self, n_select: int) -> tuple[int, str]:
         if self.penalty is not None:
             return self.n_epochs, "a pass over all columns for each epoch"
-        return 1 + self.n_epochs + MAX_PENALTIES, f"up to {MAX_PENALTIES} passes in search of the penalty, often less"
+        return 1 + self.n_epochs + MAX_PENALTIES, f"up to {MAX_PENALTIES} passes to find the penalty, often fewer"
 
     def _select(self, columns: StandardColumns, problem: Problem, n_select: int) -> Chosen:
         model = self._model(problem, columns.n_features, n_select)
@@ -174,7 +174,7 @@ class L1Stream(ColumnBaseline):
             if n_active >= n_select or lam == 0.0:
                 break
             lam *= NEXT_SHARE
-        why = f"they have the largest of {n_active} coefficients with the penalty {lines[-1][0]:.4g}"
+        why = f"they have the largest of {n_active} coefficients at the penalty {lines[-1][0]:.4g}"
         return largest(np.abs(model.coefficients()), n_select), lines, [*model.notes, why]
 
 
@@ -317,4 +317,4 @@ class _Grafted(_Model):
     def notes(self) -> list[str]:
         if not self.n_refused:
             return []
-        return [f"{self.n_refused} columns found no room among the {self.capacity} held: a larger max_active has more"]
+        return [f"{self.n_refused} columns were refused because {self.capacity} were held: increase max_active"]

@@ -143,7 +143,7 @@ class Bolasso(LassoBaseline):
         scores, is_selected = self._intersect([path.selected() for path in paths], n_features)
         coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
         coef[columns], intercept, is_singular = least_squares_over_blocks(passes, columns)
-        note = "the selected columns are linearly dependent; their shortest least-squares solution was taken"
+        note = "the selected columns are linearly dependent; the least-squares solution of smallest norm was taken"
         notes = [note] if is_singular else []
         return Estimate(coef, is_selected, scores, float(intercept), PathTable.of(paths[0]), notes)
 

@@ -154,7 +154,7 @@ def plan_paths(
         read_nbytes=n_passes * shape.held_nbytes,
         client=client,
         text=f"{method}: {n_blocks} blocks of {rows:,} rows; a pass for the moments and one to three for Gram rows, "
-        "more where a model has dozens of features",
+        "more if a model has dozens of features",
     )
 
 

@@ -90,7 +90,7 @@ class LinearBaseline(BaseSelector):
         what = f"{self.method} holds all {n_samples:,} rows x {n_features:,} columns,"
         client.refuse_over(limits.task_nbytes, what, "select with FGM, which reads columns block by block")
         text = f"{self.method}: all rows and columns in this process"
-        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "all of it: one machine has all rows")
+        return SelectorPlan(1, 1, shape.nbytes, Budget(), client, text, "everything: one machine holds all rows")
 
     def _held(self, shape: DataShape) -> Budget:
         """Return what the method holds in addition."""
@@ -98,7 +98,7 @@ class LinearBaseline(BaseSelector):
 
     def _check_combination(self) -> None:
         if self.C is not None and self.n_features_to_select is not None:
-            raise ConfigError("expected C or n_features_to_select, found both", self.method, "leave one out")
+            raise ConfigError("expected C or n_features_to_select, found both", self.method, "set only one of them")
 
     def _fit(self, run: Run) -> None:
         n_units = self._n_units(run)

@@ -93,7 +93,7 @@ class FullGradient(BaseSelector):
         with run.reported("descent", 1) as advance, run.timed("descent"):
             chosen, sizes, step = self._descend(*_centred(run.matrix), k)
             advance()
-        halved = f"steps of {self.step_size:g} / n grew beyond all bounds: {step:g} / n was taken"
+        halved = f"steps of {self.step_size:g} / n diverged: {step:g} / n was used"
         order = np.argsort(chosen)
         refit = self._refitted(run, chosen[order])
         self._set_selection(chosen[order], np.abs(sizes[order]), refit.coef, refit.intercept)
