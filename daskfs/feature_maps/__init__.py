@@ -1,6 +1,6 @@
-"""Columns that are never stored: features made of the columns of a matrix while they are scored, and their groups.
+"""Implicit columns: features computed from the columns of a matrix while they are scored, and their groups.
 
-The maps' names are fetched when first used: ``from daskfs.feature_maps import Polynomial``.
+The names of the maps are imported on first use: ``from daskfs.feature_maps import Polynomial``.
 """
 
 from __future__ import annotations

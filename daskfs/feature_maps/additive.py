@@ -1,18 +1,19 @@
-"""Maps of single variables: every column becomes a block of columns, and is selected with all of it or not at all.
+"""Maps of single variables: every column becomes a block of columns, which is selected as a whole or not at all.
 
     k(x, x') = Σ_j κ(x_j, x'_j),    κ(a, b) ≈ φ(a)ᵀ φ(b)
 
-φ is linear between the edges of equal bins of a column's range, so it is a table; the unary map of the histogram
-intersection and splines of degree 1 are so exactly, the others to the error that `MapTable.error` tells. To score the
-blocks of all columns takes one look at each value, however wide the blocks are: `daskfs.kernels.fgm.levels`.
+φ is linear between the edges of equal bins of a column's range, so it is stored as a table. The unary map of the
+histogram intersection and splines of degree 1 are represented exactly, the others with the error that `MapTable.error`
+returns. Scoring the blocks of all columns reads each value once, whatever the width of the blocks:
+`daskfs.kernels.fgm.levels`.
 
 Reference: Tan, Tsang and Wang (2014), section 6.1, (44) and (45); Maji and Berg (2009), "Max-margin additive
 classifiers for detection", ICCV (unary map); Vedaldi and Zisserman (2012), "Efficient additive kernels via explicit
 feature maps", IEEE PAMI 34, 480-492 (sampled maps).
 
-Differs from the papers: by default components are the leading eigenfunctions of the kernel on a column's range rather
-than samples of its spectrum (``components="sampled"``): of the chi-squared kernel three of them err by 0.1 % where
-sampled ones err by 3 %.
+Differs from the papers: by default, components are the leading eigenfunctions of the kernel on a column's range instead
+of samples of its spectrum (``components="sampled"``). For the chi-squared kernel, three of them have an error of 0.1 %,
+while three sampled ones have 3 %.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.parameters import Count, Kind, Positive
 
-N_BINS = 128  # of a range, where a map is smooth
-REACH = 4.0  # deviations from the mean, beyond which values count as that far
-SPACINGS = np.geomspace(0.02, 12.0, 240)  # among which that of a sampled spectrum is chosen
+N_BINS = 128  # of a range, for a smooth map
+REACH = 4.0  # in standard deviations from the mean; values further away are clipped
+SPACINGS = np.geomspace(0.02, 12.0, 240)  # candidates for the spacing of a sampled spectrum
 
 
 _FUNCTION = Kind("callable or str", lambda value: callable(value) or isinstance(value, str), "a function", str)
@@ -44,18 +45,18 @@ Way: TypeAlias = Literal["eigen", "sampled"]
 
 
 class AdditiveMap(FeatureMap):
-    """Every column becomes a block of columns: the base of the maps below."""
+    """Base class of the maps below: every column becomes a block of columns."""
 
     @abstractmethod
     def table(self) -> MapTable:
-        """Return the map of places from 0 to 1."""
+        """Return the map on [0, 1], the range of a column."""
 
     @abstractmethod
     def labels(self) -> list[str]:
-        """Return what is added to a column's name for each component."""
+        """Return the suffix of the column's name for each component."""
 
     def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
-        """Return the range of each column: from its least to its largest value, but not far from the others.
+        """Return the range of each column: from its minimum to its maximum, without outliers.
 
         Parameters
         ----------
@@ -67,7 +68,7 @@ class AdditiveMap(FeatureMap):
         return Ranges(np.maximum(given.minimum, given.mean - REACH * given.deviation), high)
 
     def over(self, matrix: Matrix, given: Given) -> Any:
-        """Return the map's columns over a matrix; nothing is read."""
+        """Return the map's columns over a matrix. Nothing is read."""
         self.check_parameters()
         return AdditiveMatrix(matrix, given, self.table(), self.labels(), self.ranges(given, matrix.names.describe))
 
@@ -81,26 +82,26 @@ class AdditiveMap(FeatureMap):
         task_nbytes: int | None = None,
         names: Names | None = None,
     ) -> MapCost:
-        """Return what the map makes of a matrix of this shape."""
+        """Return the cost of the map for a matrix of this shape."""
         self.check_parameters()
         return cost_of(self.table(), n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
 
 
 def _far(given: Given) -> np.ndarray:
-    """Return beyond what a value counts as that: far from the mean, or far above the usual size of what is not 0."""
+    """Return the upper limit of each column: far above the mean, or far above the usual size of nonzero values."""
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where(given.minimum >= 0.0, (given.deviation**2 + given.mean**2) / given.mean, 0.0)
     return np.maximum(given.mean + REACH * given.deviation, REACH * np.nan_to_num(size))
 
 
 class HistogramIntersection(AdditiveMap):
-    """The kernel min(a, b) of each variable, by a unary code: piecewise linear functions of single columns.
+    """The kernel min(a, b) of each variable by a unary code: piecewise linear functions of single columns.
 
     Parameters
     ----------
     levels : int
-        L, columns per variable: component l rises from 0 to 1 / √L within the l-th of L equal parts of the range. The
-        root mean square error is 0.105 / L√L: 1e-2 with 5, 1e-3 with 20, 1e-4 with 100.
+        Number of columns per variable, L. Component l rises from 0 to 1 / √L within the l-th of L equal parts of the
+        range. The root mean square error is 0.105 / L√L: 1e-2 with 5, 1e-3 with 20, 1e-4 with 100.
 
     Examples
     --------
@@ -113,22 +114,22 @@ class HistogramIntersection(AdditiveMap):
     levels: Annotated[int, Ge(1), Le(4096)] = 20
 
     def table(self) -> MapTable:
-        """Return the unary code."""
+        """Return the unary code as a table."""
         return MapTable(np.tri(self.levels + 1, self.levels, -1) / np.sqrt(self.levels), kernel=np.minimum)
 
     def labels(self) -> list[str]:
-        """Return the share of the range within which each component rises."""
+        """Return the part of the range in which each component rises."""
         return [f"{l / self.levels:.4g} to {(l + 1) / self.levels:.4g}" for l in range(self.levels)]
 
 
 class _OfKernel(AdditiveMap):
-    """A map of a kernel, by a few components."""
+    """A map that approximates a kernel by a few components."""
 
     n_components: int
     components: str
 
     def labels(self) -> list[str]:
-        """Number the components."""
+        """Return the numbers of the components."""
         return [f"{self.name} {l + 1}" for l in range(self.n_components)]
 
     def table(self) -> MapTable:
@@ -161,10 +162,10 @@ class AdditiveGaussian(_OfKernel):
     bandwidth : float
         σ, in standard deviations of the column.
     n_components : int
-        Columns per variable.
+        Number of columns per variable.
     components : {"eigen", "sampled"}
-        The kernel's leading eigenfunctions on the range of a column, or samples of its spectrum (Vedaldi and
-        Zisserman; an odd number).
+        The leading eigenfunctions of the kernel on the range of a column, or samples of its spectrum (Vedaldi and
+        Zisserman; `n_components` must be odd).
 
     Examples
     --------
@@ -179,7 +180,7 @@ class AdditiveGaussian(_OfKernel):
     components: Way = "eigen"
 
     def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
-        """Return four deviations to either side of the mean, whatever is there: σ is a share of that."""
+        """Return the mean plus and minus four standard deviations, whatever the data. σ is a share of this range."""
         return Ranges(given.mean - REACH * given.deviation, given.mean + REACH * given.deviation)
 
     def _kernel(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -194,24 +195,24 @@ class AdditiveGaussian(_OfKernel):
 
 
 class _Homogeneous(_OfKernel):
-    """A kernel with κ(ca, cb) = c κ(a, b) of values that are not negative: counts, shares, tf-idf."""
+    """A kernel with κ(ca, cb) = c κ(a, b) for non-negative values: counts, shares, tf-idf."""
 
     _is_root = True
 
     def ranges(self, given: Given, name: Callable[[int], str]) -> Ranges:
-        """Return the range from 0 on.
+        """Return the ranges, which start at 0.
 
         Raises
         ------
         DataError
-            A column with a value below 0.
+            A column has a negative value.
         """
         negative = np.flatnonzero(given.minimum < 0.0)
         if len(negative):
             j = int(negative[0])
             problem = f"expected values of at least 0, found {given.minimum[j]:.6g}"
             raise DataError(
-                problem, name(j), f"use additive_gaussian, or leave out such columns: {self.name} is for counts"
+                problem, name(j), f"use additive_gaussian, or remove such columns: {self.name} is for counts"
             )
         return Ranges(np.zeros(len(given.mean)), np.minimum(given.maximum, _far(given)))
 
@@ -230,9 +231,9 @@ class AdditiveChi2(_Homogeneous):
     Parameters
     ----------
     n_components : int
-        Columns per variable.
+        Number of columns per variable.
     components : {"eigen", "sampled"}
-        As for `AdditiveGaussian`.
+        See `AdditiveGaussian`.
     """
 
     name = "additive_chi2"
@@ -256,9 +257,9 @@ class AdditiveJensenShannon(_Homogeneous):
     Parameters
     ----------
     n_components : int
-        Columns per variable.
+        Number of columns per variable.
     components : {"eigen", "sampled"}
-        As for `AdditiveGaussian`.
+        See `AdditiveGaussian`.
     """
 
     name = "additive_jensen_shannon"
@@ -280,14 +281,14 @@ class AdditiveJensenShannon(_Homogeneous):
 
 
 class Splines(AdditiveMap):
-    """B-splines of each variable on equal intervals of its range: smooth curves with local bends.
+    """B-splines of each variable on equal intervals of its range: smooth curves with local features.
 
     Parameters
     ----------
     n_intervals : int
-        Of the range of a column; there are ``n_intervals + degree`` columns per variable.
+        Number of intervals of a column's range. There are ``n_intervals + degree`` columns per variable.
     degree : int
-        1: piecewise linear, exactly; up to 3, to a few parts in 10⁴.
+        1: piecewise linear, exact; 2 or 3: accurate to a few parts in 10⁴.
     """
 
     name = "splines"
@@ -296,7 +297,7 @@ class Splines(AdditiveMap):
     degree: Annotated[int, Ge(1), Le(3)] = 3
 
     def table(self) -> MapTable:
-        """Return the splines at the edges of bins, whole numbers of which make an interval."""
+        """Return the splines at the edges of the bins. Each interval consists of a whole number of bins."""
         from scipy.interpolate import BSpline
 
         per_interval = 1 if self.degree == 1 else -(-N_BINS // self.n_intervals)
@@ -306,23 +307,23 @@ class Splines(AdditiveMap):
         return MapTable(BSpline.design_matrix(places, knots, self.degree).toarray())
 
     def labels(self) -> list[str]:
-        """Number the splines."""
+        """Return the numbers of the splines."""
         return [f"spline {l + 1}" for l in range(self.n_intervals + self.degree)]
 
 
 class OwnMap(AdditiveMap):
-    """A map of your own: any function of a variable, looked at in 128 bins of a column's range.
+    """A user's map: any function of a variable, tabulated in 128 bins of a column's range.
 
     Parameters
     ----------
     function : callable or str
-        Takes places from 0 to 1 within a column's range, shape (n,), and returns shape (n, width) or (n,). In a
-        pipeline file ``"package.module:function"``.
+        Takes positions from 0 to 1 within a column's range, shape (n,), and returns shape (n, width) or (n,). In a
+        pipeline file, ``"package.module:function"``.
     is_kernel : bool
-        Whether it is a kernel κ(a, b) of two arrays of places, of which the leading `n_components` eigenfunctions are
-        taken.
+        Whether the function is a kernel κ(a, b) of two arrays of positions. Its leading `n_components` eigenfunctions
+        are used.
     n_components : int
-        Of a kernel.
+        Number of eigenfunctions of a kernel.
 
     Examples
     --------
@@ -344,7 +345,7 @@ class OwnMap(AdditiveMap):
         Raises
         ------
         ConfigError
-            The function is not to be found, or returns something else than finite numbers of that shape.
+            The function cannot be found, or does not return finite numbers of that shape.
         """
         from daskfs.methods import load
 
@@ -361,12 +362,12 @@ class OwnMap(AdditiveMap):
         fits = values.shape == (n, n) if n_axes == 2 else values.ndim in (1, 2) and values.shape[0] == n
         if not fits or not np.isfinite(values).all():
             expected = f"({n}, {n})" if n_axes == 2 else f"({n}, width)"
-            problem = f"expected finite numbers of shape {expected} for {n} places, found shape {values.shape}"
-            raise ConfigError(problem, "function", "let it take an array of places and return a row for each")
+            problem = f"expected finite numbers of shape {expected} for {n} positions, found shape {values.shape}"
+            raise ConfigError(problem, "function", "return one row for each position of the array")
         return values
 
     def labels(self) -> list[str]:
-        """Number the components."""
+        """Return the numbers of the components."""
         return [f"own {l + 1}" for l in range(self.table().values.shape[1])]
 
 
@@ -383,7 +384,7 @@ def _harmonic_table(weight: np.ndarray, angle: np.ndarray, size: np.ndarray) -> 
 
 
 def _eigenfunctions(gram: np.ndarray, n_components: int) -> np.ndarray:
-    """Return the best approximation of a kernel by so many components, with the largest value of each positive."""
+    """Return the best approximation of a kernel by n_components functions, each with a positive largest value."""
     values, vectors = np.linalg.eigh(gram)
     leading = vectors[:, ::-1][:, :n_components] * np.sqrt(np.maximum(values[::-1][:n_components], 0.0))
     peak = np.abs(leading).argmax(axis=0)

@@ -1,4 +1,4 @@
-"""The blocks of columns that a map of single variables makes of a matrix: scored from sums over bins, never made."""
+"""The columns that a map of single variables gives for a matrix. They are scored from sums over bins, not computed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from daskfs.kernels.fgm.topk import largest
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Strip
 
-TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
-SUMS_NBYTES = 64 << 20  # of the sums that a task keeps
-PIECE_NBYTES = 8 << 20  # of rows that are read at a time where there are neither tiles nor a view
+TASK_NBYTES = 64 << 20  # of columns that one task reads; hides Dask's cost per task
+SUMS_NBYTES = 64 << 20  # of the sums of a task
+PIECE_NBYTES = 8 << 20  # of rows read at a time if there are neither tiles nor a view
 
 
 _PLACES = np.linspace(0.0, 1.0, 101)
 
 
 class Range(NamedTuple):
-    """Consecutive variables, scored in a task."""
+    """Consecutive variables, scored in one task."""
 
     start: int
     stop: int
 
 
 class MadeComponents(MadeFeatures):
-    """A few components of a few variables."""
+    """Some components of some variables."""
 
     kind = "components"
 
@@ -52,7 +52,7 @@ class MadeComponents(MadeFeatures):
         self.low, self.high = ranges.low[self.parents], ranges.high[self.parents]
 
     def to_document(self) -> dict[str, Any]:
-        """Return the map as a table, and of each feature its variable and component."""
+        """Return the map's table, and the variable and component of each feature."""
         return {
             "kind": self.kind,
             "columns": self.columns.tolist(),
@@ -68,7 +68,7 @@ class MadeComponents(MadeFeatures):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> MadeComponents:
-        """Return the features that `to_document` described."""
+        """Return the features described by `to_document`."""
         made = cls.__new__(cls)
         for name in ("columns", "parents", "place", "component"):
             setattr(made, name, np.array(document[name], np.int64))
@@ -78,7 +78,7 @@ class MadeComponents(MadeFeatures):
         return made
 
     def of(self, X: np.ndarray) -> np.ndarray:
-        """Return the components at the values of some rows."""
+        """Return the components for some rows."""
         X = X if X.dtype in (np.float64, np.float32, np.int8) else X.astype(np.float64)
         found = np.empty((len(X), len(self.columns)), np.float64 if X.dtype == np.float64 else np.float32)
         inverse = _inverses(self.low, self.high)
@@ -92,34 +92,34 @@ class MadeComponents(MadeFeatures):
         return found
 
     def names(self, of_parents: list[str]) -> list[str]:
-        """Return "age (0.2 to 0.25)" and the like."""
+        """Return names such as "age (0.2 to 0.25)"."""
         return [f"{of_parents[k]} ({label})" for k, label in zip(self.place, self._labels, strict=True)]
 
     def parents_of(self) -> list[np.ndarray]:
-        """Return the one variable of each."""
+        """Return the variable of each feature."""
         return [self.parents[k : k + 1] for k in self.place]
 
 
 class AdditiveMatrix(ImplicitMatrix):
-    """The columns of a map over a matrix; those of a variable are a unit.
+    """The columns of a map over a matrix. The columns of a variable form a unit.
 
-    Standardised, the columns of a unit share one scale, which makes their variances add up to 1: no variable is
-    selected because its block is wide or its values are large. With ``normalize="auto"`` a variable with values of 0
-    and none below is scaled as if it had 30 more rows with values of its usual size, so that rare categories and words
-    are not selected by chance.
+    When standardised, the columns of a unit share one scale, so that their variances sum to 1: no variable is selected
+    because its block is wide or its values are large. With ``normalize="auto"``, a non-negative variable that has zeros
+    is scaled as if it had 30 more rows with values of its usual size, so that rare categories and words are not
+    selected by chance.
     """
 
     def __init__(self, matrix: Matrix, given: Given, table: MapTable, labels: list[str], ranges: Ranges) -> None:
         self.width = table.values.shape[1]
         super().__init__(matrix, matrix.shape[1] * self.width, matrix.shape[1])
-        self.table = replace(table, kernel=None)  # which need not travel, and may be a function that cannot
+        self.table = replace(table, kernel=None)  # not needed by tasks, and possibly not picklable
         self.component_labels, self.ranges, self.given = labels, ranges, given
         self.variance = 1.0 if given.normalize is not False else float(table.at(_PLACES).var(axis=0).sum())
         self._known: dict[Range, np.ndarray] = {}
         itemsize = matrix.dtype.itemsize
         self._cut = _cut(table, matrix.shape, itemsize, given.n_classes, given.task_nbytes)
-        error = f", which err by {table.error():.2g} of the kernel" if table.kernel is not None else ""
-        self.notes.append(f"each variable is {self.width} columns{error}; it is selected with all of them")
+        error = f" with an error of {table.error():.2g} of the kernel" if table.kernel is not None else ""
+        self.notes.append(f"each variable becomes {self.width} columns{error}; they are selected together")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": {}}
@@ -150,7 +150,7 @@ class AdditiveMatrix(ImplicitMatrix):
         return found
 
     def _inverse(self, block: Range) -> np.ndarray:
-        """Return 1 / scale of each variable of a block; known after the first pass."""
+        """Return 1 / scale for each variable of a block; known after the first pass."""
         if block not in self._known:
             numbers, unit = whole_numbers(self.given.weight[None])
             sums = self._sums(numbers, block, 3)
@@ -172,12 +172,12 @@ class AdditiveMatrix(ImplicitMatrix):
         return self._scale(np.arange(block.start, block.stop), variance, squares_about(self._at_zero(here)))
 
     def _at_zero(self, units: slice | np.ndarray) -> np.ndarray:
-        """Return what the map makes of 0 in some variables, shape (n_units, width)."""
+        """Return the map's values at 0 for some variables, shape (n_units, width)."""
         low = self.ranges.low[units]
         return self.table.at(-low * _inverses(low, self.ranges.high[units]))
 
     def _scale(self, units: np.ndarray, variance: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """Return 1 / scale of units, from their variances and how large they are beside what is made of 0."""
+        """Return 1 / scale for units, from their variances and their size relative to the map's value at 0."""
         is_constant = (self.given.deviation[units] == 0.0) | (variance <= 0.0)
         if self.given.normalize is False:
             return np.where(is_constant, 0.0, 1.0)
@@ -189,7 +189,7 @@ class AdditiveMatrix(ImplicitMatrix):
         return np.where(is_constant, 0.0, 1.0 / np.sqrt(np.where(is_constant, 1.0, variance)))
 
     def scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means of columns, of whole units, and of each the scale that its unit has."""
+        """Return the means of the columns of whole units, and for each column the scale of its unit."""
         share = self.given.weight / self.given.weight.sum()
         units, place = np.unique(columns // self.width, return_inverse=True)
         mean = values.astype(np.float64) @ share
@@ -207,11 +207,11 @@ class AdditiveMatrix(ImplicitMatrix):
         return columns.ravel(), np.arange(len(units) + 1) * self.width
 
     def made(self, columns: np.ndarray) -> MadeComponents:
-        """Return a few columns as they are made of any rows."""
+        """Return some columns in a form that can be computed for any rows."""
         return MadeComponents(columns, self.table, self.component_labels, self.ranges, self.width)
 
     def _sums(self, numbers: np.ndarray, block: Range, n_powers: int) -> np.ndarray:
-        """Return the sums over bins of a block: see `daskfs.kernels.fgm.levels`."""
+        """Return the sums over bins for a block: see `daskfs.kernels.fgm.levels`."""
         here = slice(block.start, block.stop)
         low, inverse = self.ranges.low[here], _inverses(self.ranges.low[here], self.ranges.high[here])
         n_bins = len(self.table.values) - 1
@@ -242,24 +242,24 @@ class AdditiveMatrix(ImplicitMatrix):
 
 
 def _inverses(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return 1 / the length of ranges, 0 of those of no length."""
+    """Return 1 / length for each range, 0 for ranges of length 0."""
     return np.divide(1.0, high - low, out=np.zeros(len(low)), where=high > low)
 
 
 class Cut(NamedTuple):
-    """How the variables are cut."""
+    """How the variables are divided into blocks."""
 
     width: int
-    """Variables that are scored together."""
+    """Number of variables scored together."""
     numbers_nbytes: int
-    """Of what the rows count with."""
+    """Bytes of the integers that represent the rows' dual variables."""
     sums_nbytes: int
     piece_nbytes: int
-    """Of rows that are read at a time, where there are neither tiles nor a view."""
+    """Bytes of rows read at a time if there are neither tiles nor a view."""
 
 
 def _cut(table: MapTable, shape: tuple[int, int], itemsize: int, n_vectors: int, limit: int | None) -> Cut:
-    """Return blocks of variables whose sums fit in three quarters of what a limit leaves, rows in the rest."""
+    """Return blocks of variables whose sums fit in three quarters of what the limit leaves; the rest is for rows."""
     n_samples, n_features = shape
     per_column = 8 * (len(table.values) - 1) * max(2 * n_vectors, 3) + 16 * table.values.shape[1] * n_vectors
     numbers_nbytes = 16 * n_samples * n_vectors
@@ -271,7 +271,7 @@ def _cut(table: MapTable, shape: tuple[int, int], itemsize: int, n_vectors: int,
 
 
 def _strips(matrix: Matrix, columns: slice, piece_nbytes: int) -> Iterator[Strip]:
-    """Yield a block of columns strip by strip: as it lies in memory, as tiles pass by, or in pieces that are read."""
+    """Yield a block of columns in strips: a view of memory, the tiles as decoded, or pieces that are read."""
     n_samples, width = matrix.shape[0], columns.stop - columns.start
     view = matrix.column_view(columns)
     if view is not None and view.strides[1] == view.itemsize:
@@ -295,18 +295,16 @@ def cost_of(
     n_classes: int,
     task_nbytes: int | None,
 ) -> MapCost:
-    """Return what a pass over the columns of a map takes."""
+    """Return the cost of a pass over the columns of a map."""
     width = table.values.shape[1]
     cut = _cut(table, (n_samples, n_features), itemsize, n_classes, task_nbytes)
     task = {
         "sums over bins": cut.sums_nbytes,
-        "whole numbers of the rows": cut.numbers_nbytes,
-        "rows that are read": cut.piece_nbytes,
+        "dual variables as integers": cut.numbers_nbytes,
+        "rows being read": cut.piece_nbytes,
     }
     read = n_samples * n_features * itemsize if n_entries is None else n_entries * (itemsize + 4)
-    text = (
-        f"{n_features * width:,} columns, {width} of each of {n_features:,} variables, each value looked at once a pass"
-    )
+    text = f"{n_features * width:,} columns, {width} of each of {n_features:,} variables, each value read once per pass"
     return MapCost(
         n_features, n_features * width, width, task, text, read, -(-n_features // cut.width), 64 * n_features
     )

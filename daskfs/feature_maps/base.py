@@ -1,14 +1,14 @@
-"""Features that exist only while they are scored: a map, the matrix of its columns, and the few that are made.
+"""Features that exist only while they are scored: a map, the matrix of its columns, and the few that are computed.
 
-    FeatureMap                what a user writes: parameters alone
+    FeatureMap                written by a user: parameters only
       .over(matrix, given)
     ImplicitMatrix            the map's columns over one matrix: it scores itself without being read
       .made(columns)
-    MadeFeatures              a few of them, of any rows: what a fitted selector keeps
+    MadeFeatures              a few of them, for any rows: kept by a fitted selector
 
-Columns are numbered from 0 and mostly never exist: there may be 10¹³. What is selected whole is a unit: a column, or a
-block of columns (all that are made of one variable). Units are numbered too, ties go to the smaller number; so neither
-tiles nor tasks change what is selected.
+Columns are numbered from 0, and most never exist: there may be 10¹³. A unit is what is selected as a whole: a column,
+or a block of columns (all columns of one variable). Units are numbered too, and ties go to the smaller number, so
+neither tiles nor tasks change the selection.
 """
 
 from __future__ import annotations
@@ -29,106 +29,106 @@ from daskfs.parameters import Parameters, parameters_of
 
 
 class Given(NamedTuple):
-    """What is known of the stored columns, and how the implicit ones are to be standardised."""
+    """Statistics of the stored columns, and how implicit columns are standardised."""
 
     mean: np.ndarray
-    """Shape (n_features,), float64, over rows of positive weight."""
+    """Means, shape (n_features,), float64, over rows of positive weight."""
     deviation: np.ndarray
-    """Population standard deviation, exactly 0 of a constant column."""
+    """Population standard deviations, exactly 0 for a constant column."""
     minimum: np.ndarray
     maximum: np.ndarray
     weight: np.ndarray
-    """Shape (n_samples,), float64; rows of 0 take no part."""
+    """Shape (n_samples,), float64. Rows of weight 0 are ignored."""
     center: bool = True
-    """Whether columns are taken about their means."""
+    """Whether columns are centred."""
     normalize: bool | str = "auto"
-    """Whether columns are divided by their standard deviations; "auto": as the map has it."""
+    """Whether columns are divided by their standard deviations; "auto" leaves it to the map."""
     n_classes: int = 1
-    """Dual variables of each row."""
+    """Number of dual variables per row."""
     task_nbytes: int | None = None
-    """What a task may take to score, beside the dual variables; None: unlimited."""
+    """Bytes that a task may use to score, in addition to the dual variables; None: unlimited."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapCost:
-    """What a map makes of a matrix, known before it is read."""
+    """The size and cost of a map over a matrix, known before the matrix is read."""
 
     n_units: int
     n_columns: int
-    """All of them, made or not."""
+    """Number of all implicit columns."""
     columns_per_unit: int
-    """At most."""
+    """Largest number of columns of a unit."""
     task: dict[str, int]
-    """Bytes that a task takes to score, by terms, beside the dual variables."""
+    """Bytes that a task uses to score, by item, in addition to the dual variables."""
     text: str
-    """How many features there are implicitly and what a pass costs, in words."""
+    """Number of implicit features and cost of a pass, in words."""
     read_nbytes: int = 0
     """Decoded bytes that a pass reads."""
     n_tasks: int = 1
-    """Of a pass."""
+    """Number of tasks of a pass."""
     sent_nbytes: int = 0
-    """Of the map's knowledge of the columns, which tasks are sent."""
+    """Bytes of the column statistics sent to tasks."""
 
     def most_columns(self, n_units: int) -> int:
-        """Return how many columns so many units have at most."""
+        """Return the largest number of columns of `n_units` units."""
         return n_units * self.columns_per_unit
 
     def most_units(self, n_columns: int) -> int:
-        """Return how many units so many columns can be at most."""
+        """Return the largest number of units of `n_columns` columns."""
         return min(self.n_units, n_columns)
 
 
 class MadeFeatures(ABC):
-    """A few implicit columns, made of any rows; small, and without a matrix.
+    """A few implicit columns that can be computed for any rows. Small, and independent of a matrix.
 
     Attributes
     ----------
     columns : ndarray of shape (n_columns,), int64
-        Their numbers, in the order in which they are made.
+        Their numbers, in order.
     parents : ndarray of shape (n_parents,), int64
-        Columns of X that they are made of, ascending, each once.
+        Columns of X that they are computed from, sorted and distinct.
     """
 
     kind: ClassVar[str]
-    """As a document names it: a key of `daskfs.feature_maps.registry.MADE`."""
+    """Key in documents and in `daskfs.feature_maps.registry.MADE`."""
     columns: np.ndarray
     parents: np.ndarray
 
     @abstractmethod
     def to_document(self) -> dict[str, Any]:
-        """Return all there is to know of the features, as JSON can hold it."""
+        """Return all parameters of the features as a JSON document."""
 
     @classmethod
     @abstractmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Return the features that `to_document` described."""
+        """Return the features described by `to_document`."""
 
     @abstractmethod
     def of(self, X: np.ndarray) -> np.ndarray:
-        """Return the features of some rows.
+        """Return the features for some rows.
 
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_parents)
-            The parents' values.
+            Values of the parents.
 
         Returns
         -------
         ndarray of shape (n_rows, n_columns)
-            float64 where X is, else float32.
+            float64 if X is, otherwise float32.
         """
 
     @abstractmethod
     def names(self, of_parents: list[str]) -> list[str]:
-        """Return the names of the features, "age * income" for example, from those of `parents`."""
+        """Return the names of the features, "age * income" for example, from the names of `parents`."""
 
     @abstractmethod
     def parents_of(self) -> list[np.ndarray]:
-        """Return of each feature the columns of X that it is made of, int64."""
+        """Return, for each feature, the columns of X that it is computed from, int64."""
 
 
 class OfOtherColumns(Matrix):
-    """A matrix whose rows, target and weights are those of another one, and whose columns are made of that one's.
+    """A matrix with the rows, target and weights of another one, and columns computed from it.
 
     Attributes
     ----------
@@ -152,27 +152,27 @@ class OfOtherColumns(Matrix):
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """Rows that are read best together, and one column."""
+        """Number of rows that are most efficiently read together, and one column."""
         return (self.matrix.tile_shape[0], 1)
 
     @property
     def rows_are_random(self) -> bool:
-        """Whether those of the matrix are."""
+        """Whether the rows of the matrix are in random order."""
         return self.matrix.rows_are_random
 
     @property
     def identity(self) -> str | None:
-        """That of the matrix."""
+        """Digest of the matrix."""
         return self.matrix.identity
 
     @property
     def source_rows(self) -> np.ndarray | None:
-        """Row of the source that each row came from."""
+        """Source row of each row."""
         return self.matrix.source_rows
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
-        """Those of the matrix."""
+        """Target classes of the matrix."""
         return self.matrix.target_classes
 
     def labels(self, name: str) -> np.ndarray:
@@ -184,12 +184,12 @@ class OfOtherColumns(Matrix):
         return self.matrix.exists()
 
     def verify_unchanged(self) -> None:
-        """Raise an error where the matrix was replaced since it was opened."""
+        """Raise an error if the matrix was replaced after it was opened."""
         self.matrix.verify_unchanged()
 
 
 class MadeMatrix(OfOtherColumns):
-    """The columns that were made of a matrix, and no others.
+    """A matrix of some implicit columns of another matrix.
 
     Parameters
     ----------
@@ -202,17 +202,17 @@ class MadeMatrix(OfOtherColumns):
         self.features = features
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns], made of the parents' values."""
+        """Return the dense block X[rows][:, columns], computed from the parents' values."""
         found = self.features.of(self.matrix.read(rows, self.features.parents))
         return _written(found[:, columns], self.dtype, out)
 
 
 class ImplicitMatrix(OfOtherColumns):
-    """The columns that a map makes of a matrix: read in part, and scored without being read.
+    """The columns of a map over a matrix. They can be read in part, and are scored without being read.
 
-    Rows, target and weights are the matrix's own. It travels with what it needs to score; what a process has made of
-    the data to score faster (`functools.cached_property`) stays there from pass to pass and is left out by
-    `__getstate__`.
+    Rows, target and weights are those of the matrix. It is sent to tasks with what it needs to score. Caches that a
+    process builds from the data (`functools.cached_property`) stay there from pass to pass; `__getstate__` leaves them
+    out.
 
     Parameters
     ----------
@@ -227,9 +227,9 @@ class ImplicitMatrix(OfOtherColumns):
     matrix : Matrix
     n_units : int
     variance : float
-        Typical variance of the standardised columns; the default C of FGM is divided by it.
+        Typical variance of the standardised columns. FGM's default C is divided by it.
     notes : list of str
-        What a result should say of how the columns were made.
+        Notes for the result on how the columns were computed.
     """
 
     variance: float = 1.0
@@ -239,63 +239,63 @@ class ImplicitMatrix(OfOtherColumns):
         self.n_units = n_columns if n_units is None else n_units
         self.notes: list[str] = []
 
-    # What a map defines.
+    # Methods that a map defines.
 
     @abstractmethod
     def rounds(self, n_tasks: int, selected: np.ndarray) -> list[list[Any]]:
-        """Return the parts that are scored in a pass, which together hold every unit once.
+        """Return the parts scored in a pass. Together they contain every unit once.
 
         Parameters
         ----------
         n_tasks : int
-            Tasks that run side by side.
+            Number of tasks that run side by side.
         selected : ndarray of shape (n_selected,), int64
-            Units in the model so far: others may be open to a pass only because of them.
+            Units in the model so far. With a hierarchy, a pass may score some units only because of them.
 
         Returns
         -------
         list of list
-            Small picklable objects. Those of a round are scored side by side; the floor of the next round is what
-            they found.
+            Small picklable objects. The parts of a round are scored side by side, and what they find sets the floor of
+            the next round.
         """
 
     @abstractmethod
     def score_columns(self, v: np.ndarray, n_wanted: int, floor: float, part: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the units of a part with the largest scores ``Σ_c ‖X̃_uᵀ v_c‖²`` of their standardised columns.
 
-        Called in a task. A score depends on the data and on `v` alone, not on part and floor.
+        Called in a task. A score depends only on the data and on `v`, not on part and floor.
 
         Parameters
         ----------
         v : ndarray of shape (n_classes, n_samples), float64
-            0 in rows that take no part.
+            0 in rows that are ignored.
         n_wanted : int
         floor : float
-            Units that score less may be left out.
+            Units with a lower score may be left out.
         part : object
-            One of those of `rounds`.
+            One of the parts of `rounds`.
 
         Returns
         -------
         units : ndarray of shape (<= n_wanted,), int64
-            Those above 0, by falling score, ties by number: see `daskfs.kernels.fgm.topk.largest`.
-        scores : ndarray
-            Theirs.
+            Units with positive scores, by decreasing score, ties by number: see `daskfs.kernels.fgm.topk.largest`.
+                    scores : ndarray
+                        Their scores.
         """
 
     @abstractmethod
     def made(self, columns: np.ndarray) -> MadeFeatures:
-        """Return a few columns, int64 of shape (n_columns,), as they are made of any rows."""
+        """Return some columns, int64 of shape (n_columns,), in a form that can be computed for any rows."""
 
     @abstractmethod
     def scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what standardises columns: x̃ = (x - centre) * inverse, as `score_columns` has it.
+        """Return the standardisation of columns, x̃ = (x - centre) * inverse, as in `score_columns`.
 
         Parameters
         ----------
         columns : ndarray of shape (n_columns,), int64
         values : ndarray of shape (n_columns, n_samples)
-            As they are made.
+            Unstandardised values.
 
         Returns
         -------
@@ -303,7 +303,7 @@ class ImplicitMatrix(OfOtherColumns):
         """
 
     def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of some units, one unit after the other, and where each unit starts and the last ends.
+        """Return the columns of some units, concatenated, and the bounds of each unit.
 
         Parameters
         ----------
@@ -317,19 +317,19 @@ class ImplicitMatrix(OfOtherColumns):
         return units, np.arange(len(units) + 1)
 
     def apart(self) -> Self:
-        """Return the same without its matrix, to be sent where that is already."""
+        """Return a copy without the matrix, for sending where the matrix already is."""
         other = copy(self)
         del other.matrix
         return other
 
     def on(self, matrix: Matrix) -> Self:
-        """Return itself with its matrix, which it gets where it has arrived without."""
+        """Return self with the matrix, if it arrived without one."""
         if "matrix" not in self.__dict__:
             self.matrix = matrix
         return self
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Return the dense block X[rows][:, columns], made of the parents' values."""
+        """Return the dense block X[rows][:, columns], computed from the parents' values."""
         if isinstance(columns, slice):
             columns = np.arange(*columns.indices(self.shape[1]), dtype=np.int64)
         made = self.made(columns)
@@ -337,12 +337,12 @@ class ImplicitMatrix(OfOtherColumns):
 
     @property
     def names(self) -> Names:
-        """Names of the columns, made when they are asked for."""
+        """Names of the columns, generated on demand."""
         return MadeNames(self)
 
 
 def _written(found: np.ndarray, dtype: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """Return a block as a matrix gives it, in `out` where that is given."""
+    """Return a block in the form that `read` promises, in `out` if given."""
     if out is None:
         return np.ascontiguousarray(found, dtype=dtype)
     out[...] = found
@@ -350,7 +350,7 @@ def _written(found: np.ndarray, dtype: np.dtype, out: np.ndarray | None) -> np.n
 
 
 class MadeNames(Names):
-    """Names of implicit columns: of one or of a few, when they are asked for."""
+    """Names of implicit columns, generated on demand."""
 
     def __init__(self, implicit: ImplicitMatrix) -> None:
         super().__init__(implicit.shape[1])
@@ -363,7 +363,7 @@ class MadeNames(Names):
         return made.names([str(names[int(j)]) for j in made.parents])
 
     def describe(self, column: int) -> str:
-        """Return a column's name, as an error says it."""
+        """Return a column's name for error messages."""
         return f"column {str(self[column])!r}"
 
     def __getitem__(self, key: Any) -> Any:
@@ -380,22 +380,22 @@ class MadeNames(Names):
 
 
 class FeatureMap(Parameters, ABC):
-    """Which features are made of the columns of a matrix: its annotated attributes are its parameters.
+    """Rule that defines features of a matrix's columns. Its annotated attributes are its parameters.
 
-    A map is nothing but its parameters: two of the same kind with the same parameters are equal.
+    A map consists of its parameters only: two of the same class with the same parameters are equal.
     """
 
     name: ClassVar[str]
-    """As a pipeline file has it, ``features: {map: pairs}``."""
+    """Name in a pipeline file: ``features: {map: pairs}``."""
 
     @abstractmethod
     def over(self, matrix: Matrix, given: Given) -> ImplicitMatrix:
-        """Return the map's columns over a matrix; nothing is read.
+        """Return the map's columns over a matrix. Nothing is read.
 
         Raises
         ------
         DataError
-            Columns that the map cannot take, negative ones for example.
+            The map does not accept the columns, because of negative values for example.
         """
 
     @abstractmethod
@@ -409,7 +409,7 @@ class FeatureMap(Parameters, ABC):
         task_nbytes: int | None = None,
         names: Names | None = None,
     ) -> MapCost:
-        """Return what the map makes of a matrix of this shape, and what a pass over that takes.
+        """Return the size and cost of the map for a matrix of this shape.
 
         Parameters
         ----------
@@ -417,21 +417,21 @@ class FeatureMap(Parameters, ABC):
         itemsize : int
             Bytes of a value.
         n_entries : int, optional
-            Of a sparse matrix.
+            Number of entries of a sparse matrix.
         n_classes : int
-            Dual variables of each row.
+            Number of dual variables per row.
         task_nbytes : int, optional
-            What a task may take to score, beside the dual variables; a cost above it is refused by the plan.
+            Bytes that a task may use to score, in addition to the dual variables. The plan refuses a higher cost.
         names : Names, optional
-            Of the columns, where they are known; parameters that name columns are then checked.
+            Names of the columns, if known. Parameters that name columns are then checked.
         """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, as scikit-learn asks for them."""
+        """Return the parameters by name, as in scikit-learn."""
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
     def set_params(self, **params: Any) -> FeatureMap:
-        """Set parameters by their names."""
+        """Set parameters by name."""
         for name, value in params.items():
             parameters_of(type(self))[name].check(value, type(self).__name__)
             setattr(self, name, value)
@@ -456,5 +456,5 @@ class FeatureMap(Parameters, ABC):
 
 
 def _shown(value: Any) -> str:
-    """Return a parameter as it is written; a function by its place, for where it lies in memory says nothing."""
+    """Return the text of a parameter; for a function its import path, because its address in memory says nothing."""
     return f"{value.__module__}:{value.__qualname__}" if isinstance(value, FunctionType) else repr(value)

@@ -1,8 +1,8 @@
-"""Groups of columns that are selected whole or not at all: as users say them, and as arrays.
+"""Groups of columns that are selected together or not at all: a user's forms of them, and arrays.
 
-A group is a list of columns. A column in several groups is repeated in the lists, never in the data. Where any two
-groups are disjoint or one holds the other they are a tree (Definition 1 of Tan, Tsang and Wang 2014): a group scores no
-more than one that holds it (Remark 2), so that below a group which is not among the best none has to be looked at.
+A group is a list of columns. A column in several groups is repeated in the lists, never in the data. If any two groups
+are disjoint or nested, they form a tree (Definition 1 of Tan, Tsang and Wang 2014). A group's score is at most that of
+a group that contains it (Remark 2), so the groups below one that is not among the best are not scored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GroupsGiven: TypeAlias = Annotated[
 
 
 def needs_names(wanted: Any) -> bool:
-    """Whether groups, as a user says them, can be made out only where the columns' names are known."""
+    """Return whether groups in a user's form can be resolved only with the names of the columns."""
     if wanted is None:
         return False
     if isinstance(wanted, Mapping):
@@ -66,11 +66,11 @@ class FeatureGroups:
     Parameters
     ----------
     members : ndarray of shape (n_members,), int64
-        Columns, group after group.
+        Columns, concatenated by group.
     bounds : ndarray of shape (n_groups + 1,), int64
         Group g has ``members[bounds[g]:bounds[g + 1]]``.
     names : sequence of str
-        Of the groups.
+        Names of the groups.
 
     Examples
     --------
@@ -89,34 +89,34 @@ class FeatureGroups:
     def given(
         cls, wanted: Any, n_features: int, names: Names | None = None, of_table: np.ndarray | None = None
     ) -> FeatureGroups:
-        """Return groups as a user says them.
+        """Return groups from a user's form of them.
 
         Parameters
         ----------
         wanted : "schema", array-like, sequence of array-like, or mapping
-            "schema": the columns of the table from which the features were encoded. A label for each column (None or
-            NaN: it is alone), or a pandas Series of labels with the columns' names as index. A sequence of groups,
-            each of numbers or names of columns. A mapping of names to groups, or to mappings: a tree, whose inner
-            groups hold all columns of those below. Or ``{"file": ..., "column": ...}``, a table in CSV with a column
-            "name" for the feature and another for its group; a feature may be in several lines. Columns that are in no
-            group are selected alone.
+            "schema": the columns of the table from which the features were encoded. Or a label for each column (None or
+            NaN: a group of its own), or a pandas Series of labels indexed by the names of the columns. Or a sequence of
+            groups, each of numbers or names of columns. Or a mapping of names to groups, or to further mappings: a
+            tree, whose inner groups contain all columns of those below. Or ``{"file": ..., "column": ...}``, a CSV
+            table with a column "name" of features and another one of their groups; a feature may occur in several
+            lines. Columns without a group are groups of their own.
         n_features : int
         names : Names, optional
         of_table : ndarray of shape (n_features,), optional
-            Which column of the table each feature was encoded from: see `Matrix.table_columns`.
+            The table column that each feature was encoded from: see `Matrix.table_columns`.
 
         Raises
         ------
         DataError
-            Columns that do not exist, empty groups, or labels of which there are not as many as columns.
+            A column does not exist, a group is empty, or the number of labels differs from the number of columns.
         ConfigError
-            "schema" of a matrix that does not know one.
+            "schema" for a matrix without a table.
         """
         names = Names(n_features) if names is None else names
         if isinstance(wanted, str):
             if of_table is None:
                 raise ConfigError(
-                    "this matrix does not know which columns of a table its features came from",
+                    "this matrix does not know the table columns of its features",
                     "feature_groups",
                     "give labels, or ingest the table again",
                 )
@@ -142,32 +142,32 @@ class FeatureGroups:
 
     @property
     def n_groups(self) -> int:
-        """How many there are."""
+        """Number of groups."""
         return len(self.bounds) - 1
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Columns of each group, int64."""
+        """Number of columns of each group, int64."""
         return np.diff(self.bounds)
 
     def most_columns(self, n_groups: int) -> int:
-        """Return how many columns so many groups have at most."""
+        """Return the largest number of columns of `n_groups` groups."""
         return int(np.sort(self.sizes)[::-1][:n_groups].sum())
 
     def most_groups(self, n_columns: int) -> int:
-        """Return how many groups so many columns can hold at most."""
+        """Return the largest number of groups of `n_columns` columns."""
         return int(np.searchsorted(np.cumsum(np.sort(self.sizes)), n_columns, side="right"))
 
     def __getitem__(self, group: int) -> np.ndarray:
         return self.members[self.bounds[group] : self.bounds[group + 1]]
 
     def columns_of(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of some groups, one group after the other, and of each column its group."""
+        """Return the columns of some groups, concatenated, and the group of each column."""
         parts = [np.empty(0, np.int64), *(self[int(g)] for g in groups)]
         return np.concatenate(parts), np.repeat(groups, self.sizes[groups])
 
     def sums(self, scores: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
-        """Return the sums of the scores of the columns of each group, or of some groups."""
+        """Return the sum of the scores of the columns of each group, or of some groups."""
         groups = np.arange(self.n_groups) if groups is None else groups
         out = np.empty(len(groups))
         sums_of(scores, self.members, self.bounds, groups, out)
@@ -176,26 +176,26 @@ class FeatureGroups:
     def largest(
         self, scores: np.ndarray, n_wanted: int, by_chance: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the groups with the largest sums, of those above 0, by falling sum, ties by number; of a tree, pruned.
+        """Return the groups with the largest positive sums, decreasing, ties by number. Trees are pruned.
 
         Parameters
         ----------
         scores : ndarray of shape (n_columns,), float64
-            Not negative.
+            Non-negative.
         n_wanted : int
         by_chance : ndarray of shape (n_groups,), float64, optional
-            Not negative: taken from the sums before these are compared.
+            Non-negative values that are subtracted from the sums before the comparison: what chance would give.
 
         Returns
         -------
         groups : ndarray of shape (<= n_wanted,), int64
         sums : ndarray
-            Less those by chance.
+            Sums minus `by_chance`.
         n_visited : int
-            Groups whose scores were summed.
+            Number of groups whose scores were summed.
         """
         by_chance = np.zeros(self.n_groups) if by_chance is None else by_chance
-        lift = float(by_chance.max(initial=0.0))  # so that 0 says that a group has nothing, not what chance would have
+        lift = float(by_chance.max(initial=0.0))  # a lifted 0 is a sum of 0, not one that equals `by_chance`
 
         def lifted(sums: np.ndarray, groups: Any = slice(None)) -> np.ndarray:
             return np.where(sums > 0.0, sums - by_chance[groups] + lift, 0.0)
@@ -212,7 +212,7 @@ class FeatureGroups:
             is_positive = sums > 0.0
             best = merged(best, (level[is_positive], lifted(sums, level)[is_positive]), n_wanted)
             floor = best[1][-1] if len(best[1]) == n_wanted else 0.0
-            # Summed in another order, a part may exceed the whole by a rounding of each addition; chance may have none.
+            # Rounding may let a part exceed the whole by one rounding per addition, and a part may have no `by_chance`.
             bound = sums * (1.0 + 2.0**-51 * self.sizes[level]) + lift
             level = tree.below(level[is_positive & (bound >= floor)])
         return best[0], best[1] - lift, n_visited
@@ -233,7 +233,7 @@ class FeatureGroups:
 
     @property
     def text(self) -> str:
-        """How many groups of how many columns, in words."""
+        """Number and sizes of the groups, in words."""
         least, most = int(self.sizes.min()), int(self.sizes.max())
         sizes = f"{least:,}" if least == most else f"{least:,} to {most:,}"
         kind = "a tree of " if self.is_tree else "overlapping: " if self.overlap else ""
@@ -242,17 +242,17 @@ class FeatureGroups:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Which groups lie in which others."""
+    """The nesting of groups."""
 
     is_tree: bool
     roots: np.ndarray
     children: np.ndarray
     bounds: np.ndarray
-    """Group g holds ``children[bounds[g]:bounds[g + 1]]``, and what these hold."""
+    """The children of group g are ``children[bounds[g]:bounds[g + 1]]``."""
 
     @classmethod
     def of(cls, groups: FeatureGroups) -> _Tree:
-        """Return the tree: the groups from the largest on, each below the one that last took its columns."""
+        """Return the tree. Groups are placed in decreasing size, each below the last one that owned its columns."""
         n = groups.n_groups
         flat = cls(False, np.arange(n), np.empty(0, np.int64), np.zeros(n + 1, np.int64))
         if not groups.overlap:
@@ -271,13 +271,13 @@ class _Tree:
         return cls(True, order[: n_below[0]], order[n_below[0] :], bounds)
 
     def below(self, groups: np.ndarray) -> np.ndarray:
-        """Return the groups directly below some groups."""
+        """Return the direct children of some groups."""
         parts = [self.children[self.bounds[g] : self.bounds[g + 1]] for g in groups.tolist()]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _of_labels(labels: list[Any], names: Names) -> FeatureGroups:
-    """Return groups of columns with the same label, numbered as they first appear; None and NaN stand alone."""
+    """Return groups of columns with equal labels, in order of appearance. None and NaN are groups of their own."""
     numbers: dict[Any, int] = {}
     group_of = np.empty(len(labels), np.int64)
     for j, label in enumerate(labels):
@@ -289,7 +289,7 @@ def _of_labels(labels: list[Any], names: Names) -> FeatureGroups:
 
 
 def _of_lists(lists: list[np.ndarray], texts: list[str], names: Names) -> FeatureGroups:
-    """Return groups as they are listed, then each column that is in none, alone."""
+    """Return the listed groups, followed by each column without a group."""
     members = np.concatenate([np.empty(0, np.int64), *lists])
     is_alone = np.ones(len(names), dtype=bool)
     is_alone[members] = False
@@ -299,13 +299,13 @@ def _of_lists(lists: list[np.ndarray], texts: list[str], names: Names) -> Featur
 
 
 def _walked(wanted: Mapping[str, Any], prefix: str, names: Names, n_features: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield name and columns of every group of a tree, inner groups before those that they hold."""
+    """Yield name and columns of every group of a tree, inner groups before those that they contain."""
     for key, value in wanted.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             below = list(_walked(value, f"{name}/", names, n_features))
             if not below:
-                raise DataError("expected columns, found none", f"feature_groups, {name}", "name some, or leave it out")
+                raise DataError("expected columns, found none", f"feature_groups, {name}", "name some, or remove it")
             yield name, np.unique(np.concatenate([columns for _, columns in below]))
             yield from below
         else:
@@ -313,7 +313,7 @@ def _walked(wanted: Mapping[str, Any], prefix: str, names: Names, n_features: in
 
 
 def _columns(wanted: Any, group: str, names: Names, n_features: int) -> np.ndarray:
-    """Return the columns that a group names, by their numbers or names, as int64."""
+    """Return the numbers of a group's columns, int64, from numbers or names."""
     where = f"feature_groups, {group}"
     listed = list(wanted) if isinstance(wanted, Sequence | np.ndarray) and not isinstance(wanted, str) else [wanted]
     found = [names.index(item) if isinstance(item, str) else item for item in listed]
@@ -322,14 +322,14 @@ def _columns(wanted: Any, group: str, names: Names, n_features: int) -> np.ndarr
             raise DataError(f"expected columns from 0 to {n_features - 1}, found {item!r}", where, "correct it")
     columns = np.array(found, dtype=np.int64)
     if not len(columns):
-        raise DataError("expected columns, found none", where, "name some, or leave it out")
+        raise DataError("expected columns, found none", where, "name some, or remove it")
     if len(np.unique(columns)) < len(columns):
-        raise DataError("a column is in it twice", where, "name each column once")
+        raise DataError("a column occurs twice", where, "name each column once")
     return columns
 
 
 def _in_file(path: str, column: str, names: Names) -> dict[str, list[int]]:
-    """Return the groups of a table of features, those of its features that the matrix has."""
+    """Return the groups in a table of features, restricted to features of the matrix."""
     number = {str(name): j for j, name in enumerate(names)}
     groups: dict[str, list[int]] = {}
     try:

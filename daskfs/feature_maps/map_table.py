@@ -1,4 +1,4 @@
-"""A map of numbers from 0 to 1, linear between the edges of bins; and where each column's 0 and 1 are."""
+"""A map on [0, 1] that is linear between the edges of bins, and the range of each column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Ranges(NamedTuple):
-    """Of each column, where it is looked at: values beyond count as those at the end."""
+    """Range of each column. Values outside are clipped."""
 
     low: np.ndarray
     high: np.ndarray
@@ -18,16 +18,16 @@ class Ranges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MapTable:
-    """A map of numbers from 0 to 1, the places within a column's range.
+    """A map on [0, 1], the position within a column's range.
 
     Attributes
     ----------
     values : ndarray of shape (n_bins + 1, width), float64
         φ at the edges of the bins.
     is_root : bool
-        Whether the bins are equal in the square root of the place: finer near 0.
+        Whether the bins are equal in the square root of the position, which makes them finer near 0.
     kernel : callable, optional
-        κ(a, b) of places, where there is one.
+        κ(a, b) of positions, if the map approximates a kernel.
     """
 
     values: np.ndarray
@@ -35,14 +35,14 @@ class MapTable:
     kernel: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
     def at(self, places: np.ndarray) -> np.ndarray:
-        """Return φ at some places, shape (n_places, width)."""
+        """Return φ at some positions, shape (n_places, width)."""
         at = np.clip(places, 0.0, 1.0)
         at = np.sqrt(at) if self.is_root else at
         edges = np.linspace(0.0, 1.0, len(self.values))
         return np.stack([np.interp(at, edges, of_one) for of_one in self.values.T], axis=1)
 
     def error(self, n_places: int = 300) -> float:
-        """Return the root mean square of φ(a)ᵀφ(b) - κ(a, b), as a share of that of κ.
+        """Return the root mean square of φ(a)ᵀφ(b) - κ(a, b) relative to that of κ.
 
         Examples
         --------

@@ -1,22 +1,23 @@
 """Degree 2: squares and products of two columns, never stored.
 
-The features are those of the kernel (γ xᵀz + r)²: the columns, their squares and the products of two columns, numbered
-as scikit-learn's ``PolynomialFeatures(2, include_bias=False)`` has them. Of m columns there are m (m + 3) / 2.
+The features are those of the kernel (γ xᵀz + r)²: the columns, their squares and the products of two columns, in the
+order of scikit-learn's ``PolynomialFeatures(2, include_bias=False)``. For m columns there are m (m + 3) / 2 features.
 
 Reference: Tan, Tsang and Wang (2014), Journal of Machine Learning Research 15, section 6 and Algorithm 5.
 
 Differs from the paper:
 
-- Features are standardised as columns are, and weighed after that: columns with 1, squares and products with √(γ/r);
-  unstandardised (``normalize=False``) with the kernel's √(2γr), γ and √2 γ. Without it sizes decide: with tf-idf or
-  dummies no product is ever as large as a column.
-- Dense columns are centred before they are multiplied: a product of columns far from 0 is else little more than the
-  columns themselves (madelon's means are some 480 at a deviation of 10 to 60).
-- FGM's default C is a twentieth of that for columns: once the loss is fitted away, the largest of 10⁵ and more
-  scores are noise (madelon: 11 of the first 20 columns then, 16 or more now; mnist38 and text lose and gain .003).
-- The square of a column of two values repeats it, and is left out.
-- Products of sparse columns are found among the rows that have both; Cauchy and Schwarz' inequality rules out most of
-  them unseen, and none wrongly (`daskfs.kernels.fgm.pairs_sparse`).
+- Features are standardised like columns, and then weighted: columns by 1, squares and products by √(γ/r). Without
+  standardisation (``normalize=False``) the kernel's weights apply: √(2γr), γ and √2 γ. Standardisation keeps sizes from
+  deciding: with tf-idf or dummies, no product is ever as large as a column.
+- Dense columns are centred before they are multiplied. Otherwise a product of columns far from 0 is little more than
+  the columns themselves (madelon's means are about 480, with standard deviations of 10 to 60).
+- FGM's default C is a twentieth of that for columns: once the loss is nearly fitted, the largest of 10⁵ or more scores
+  are noise (madelon: 11 of the first 20 columns with the default for columns, at least 16 now; mnist38 loses
+  and text gains .003).
+- The square of a column with two values repeats the column, and is left out.
+- Products of sparse columns are computed from the rows in which both are nonzero. The Cauchy-Schwarz inequality
+  excludes most of them in advance, and none wrongly (`daskfs.kernels.fgm.pairs_sparse`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from daskfs.parameters import Kind, NotNegative, Positive
 
 MOST_SETS = 62
 NAMES_TOGETHER = 1 << 16
-"""Names that are made at a time, where they are not stored."""
+"""Number of names generated at a time if they are not stored."""
 
 _Column = Annotated[int, Ge(0)] | str
 _SETS = Kind(
@@ -59,32 +60,36 @@ _TWO_SETS = Kind(
 
 
 class Polynomial(FeatureMap):
-    """Columns, their squares, and products of two columns, scored without being made.
+    """Columns, their squares, and products of two columns, scored without being computed beforehand.
 
     Parameters
     ----------
     degree : {2}
-        The only one.
+        Degree of the polynomial. Only 2 is supported.
     gamma, r : float
-        Of the kernel (γ xᵀz + r)²: squares and products weigh √(γ/r) times as much as columns. With ``r=0`` columns
-        themselves are left out. See the module.
+        Parameters of the kernel (γ xᵀz + r)²: squares and products have √(γ/r) times the weight of columns. With
+        ``r=0`` the columns themselves are left out. See the module.
     center : bool or "auto"
-        Whether columns are taken about their means before they are multiplied. "auto": dense ones are; of sparse ones
-        it would give every product an entry in each row, so they are multiplied as they are.
+        Whether columns are centred before they are multiplied. "auto" centres dense columns only: centring sparse ones
+        would give every product an entry in each row.
     squares : bool
-        Whether there are squares; those of columns of two values never are.
+        Whether squares are included. Those of columns with two values never are.
     within : list of columns, or of lists of columns, optional
-        Products of columns of the same set alone. Columns are named, numbered from 0, or meant by a pattern, "gene_*".
+        Only products of two columns of the same set. Columns are given by name, by number from 0, or by a pattern such
+        as "gene_*".
     between : list of two lists of columns, optional
-        Products of a column of the one with a column of the other alone. A list of one may be the name itself.
+        Only products of a column of the first list with a column of the second. A list of one column may be just its
+        name.
     hierarchy : {"weak", "strong"}, optional
-        Products alone of which one column ("weak") or both are selected already; a square of a selected column.
+        Only products of which one column ("weak") or both columns ("strong") are already selected, and squares of
+        selected columns.
 
     Notes
     -----
-    Dense columns: n m² multiplications a pass, and twice as many more where the variances of the products do not fit in
-    64 MiB. Sparse columns: at most Σ l² / 2 over the lengths l of the rows; memory of the entries, three times, and 32
-    bytes for each column. A smaller limit cuts the columns into ranges, which are read again for each other range.
+    Dense columns: n m² multiplications per pass, and twice as many more if the variances of the products do not fit in
+    64 MiB. Sparse columns: at most Σ l² / 2 multiplications, where l are the numbers of entries of the rows; memory for
+    three copies of the entries, and 32 bytes per column. A lower limit divides the columns into ranges, each of which
+    is read again for each other range.
 
     Examples
     --------
@@ -107,7 +112,7 @@ class Polynomial(FeatureMap):
         if self.within is not None and self.between is not None:
             raise ConfigError("both restrict the products", "within, between", "give one of them")
         if self.hierarchy is not None and self.r == 0.0:
-            raise ConfigError("no product follows a column that cannot be selected", "hierarchy", "set r above 0")
+            raise ConfigError("r=0 leaves out the columns that hierarchy needs", "hierarchy", "set r above 0")
 
     def over(self, matrix: Matrix, given: Given) -> ProductMatrix:
         """Return the columns and products of a matrix: see `FeatureMap.over`."""
@@ -129,7 +134,7 @@ class Polynomial(FeatureMap):
         task_nbytes: int | None = None,
         names: Names | None = None,
     ) -> MapCost:
-        """Return what there is to score and what that takes: see `FeatureMap.cost`."""
+        """Return the size and cost of the map: see `FeatureMap.cost`."""
         self.check_parameters()
         _check_number(n_features)
         sizes = cut(n_samples, n_features, itemsize, n_entries, n_classes, task_nbytes)
@@ -143,19 +148,21 @@ class Polynomial(FeatureMap):
         else:
             n_multiplied = int(n_entries * (n_entries / max(1, n_samples) + 1) / 2)
             value_nbytes = n_entries * (4 + itemsize)
-        kept = "kept from pass to pass" if sizes.keeps_spreads else "computed again in each pass"
+        kept = "kept between passes" if sizes.keeps_spreads else "recomputed in each pass"
         text = f"{n_in_sets:,} squares and products of {n_features:,} columns, "
         text += "and of these themselves, " if self.r > 0.0 else ""
         if n_entries is None:
-            text += f"{n_multiplied:.2g} multiplications a pass; their variances are {kept}"
+            text += f"{n_multiplied:.2g} multiplications per pass; their variances are {kept}"
         else:
-            text += f"some {n_multiplied:.2g} products of entries a pass at most, where rows are of like length"
+            text += (
+                f"some {n_multiplied:.2g} products of entries per pass at most, if rows have similar numbers of entries"
+            )
         if n_ranges > 1 and not follows_one:
-            text += f"; in {n_ranges:,} ranges of columns, each read {n_ranges + 1:,} times a pass"
+            text += f"; in {n_ranges:,} ranges of columns, each read {n_ranges + 1:,} times per pass"
         if names is None and (self.within is not None or self.between is not None):
-            text += "; fewer, those of the sets of columns, whose names are not known yet"
+            text += "; fewer, because within or between restricts them to columns whose names are not known yet"
         if self.hierarchy is not None:
-            text += "; fewer in each pass, those of selected columns"
+            text += "; fewer in each pass, because hierarchy restricts them to selected columns"
         n_units = n_in_sets + n_features * (self.r > 0.0)
         n_reads = 2 if n_ranges == 1 or follows_one else n_ranges + 2
         n_tasks = n_ranges + (n_ranges if follows_one else n_ranges * (n_ranges + 1) // 2)
@@ -177,14 +184,14 @@ class Polynomial(FeatureMap):
         return Rules(left, right, n_selected, self.squares, n_units)
 
     def _weights(self, normalize: bool | str) -> Weights:
-        """Return the squares of the weights of columns, products and squares."""
+        """Return the squared weights of columns, products and squares."""
         if normalize is False:
             return Weights(2.0 * self.gamma * self.r, 2.0 * self.gamma**2, self.gamma**2)
         ratio = self.gamma / self.r if self.r > 0.0 else 1.0
         return Weights(float(self.r > 0.0), ratio, ratio)
 
     def _sets(self, names: Names, n_features: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return of each column, as bits, the sets whose other half may be multiplied with it: see `Wanted`."""
+        """Return, for each column, a bit mask of the sets whose other half may be multiplied with it: see `Wanted`."""
         left, right = np.zeros((2, n_features), np.int64)
         if self.between is not None:
             one, other = (_listed(part) for part in self.between)
@@ -197,16 +204,16 @@ class Polynomial(FeatureMap):
         given = list(self.within)
         sets = [_listed(part) for part in given] if any(not _is_column(part) for part in given) else [given]
         if len(sets) > MOST_SETS:
-            raise ConfigError(f"expected at most {MOST_SETS} sets, found {len(sets)}", "within", "join some")
+            raise ConfigError(f"expected at most {MOST_SETS} sets, found {len(sets)}", "within", "merge some")
         for k, one in enumerate(sets):
             left[_columns(one, names, n_features, "within")] |= 1 << k
         return left, left.copy()
 
 
 def _n_products(left: np.ndarray, right: np.ndarray) -> int:
-    """Return how many squares and products of two columns there are of sets: see `Wanted`."""
+    """Return the number of squares and products of two columns that the sets allow: see `Wanted`."""
     kinds, counts = np.unique(np.stack([left, right]), axis=1, return_counts=True)
-    n_found, sizes = 0, counts.tolist()  # of Python's numbers: there may be 10¹⁸
+    n_found, sizes = 0, counts.tolist()  # Python integers: there may be 10¹⁸
     for k, (one, other, size) in enumerate(zip(*kinds, sizes, strict=True)):
         n_found += size * (size + 1) // 2 if one & other else 0
         meets = (one & kinds[1, k + 1 :]) | (other & kinds[0, k + 1 :]) != 0
@@ -230,12 +237,12 @@ def _listed(part: Any) -> list[Any]:
 
 
 def _columns(asked: Iterable[Any], names: Names, n_features: int, parameter: str) -> np.ndarray:
-    """Return the numbers of columns that are named, numbered, or meant by patterns.
+    """Return the numbers of columns given by name, number or pattern.
 
     Raises
     ------
     ConfigError
-        There is no such column.
+        A column does not exist.
     """
     found: list[np.ndarray] = []
     for one in asked:
@@ -255,7 +262,7 @@ def _columns(asked: Iterable[Any], names: Names, n_features: int, parameter: str
 
 
 def _named(asked: str, names: Names) -> np.ndarray:
-    """Return the columns of a name, or where there is none those that a pattern means."""
+    """Return the columns with a name, or if there is none, those that match it as a pattern."""
     given = names.given
     if given is not None and (given == asked).any():
         return np.flatnonzero(given == asked)

@@ -1,4 +1,4 @@
-"""A few columns and products of two columns, made of the rows of any data."""
+"""Some columns and products of two columns, computed for the rows of any data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from daskfs.feature_maps.base import MadeFeatures
 
 
 class ProductFeatures(MadeFeatures):
-    """Columns, and products of two, each about a centre of its own.
+    """Columns, and products of two columns, each column centred.
 
     Parameters
     ----------
     columns : ndarray of shape (n_columns,), int64
         Numbers of the features.
     pairs : ndarray of shape (n_columns, 2), int64
-        The columns that each is made of; -1: it is the first one itself.
+        The two columns that each feature multiplies; -1 as the second one: the feature is the first column itself.
     centre : ndarray of shape (n_features,), float64
         Subtracted from a column before it is multiplied.
     """
@@ -41,7 +41,7 @@ class ProductFeatures(MadeFeatures):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ProductFeatures:
-        """Return the features that `to_document` described."""
+        """Return the features described by `to_document`."""
         pairs = np.array(document["pairs"], np.int64).reshape(-1, 2)
         made = cls.__new__(cls)
         made.columns, made._pairs, made.parents = (
@@ -53,7 +53,7 @@ class ProductFeatures(MadeFeatures):
         return made
 
     def of(self, X: np.ndarray) -> np.ndarray:
-        """Return the features of some rows: see `MadeFeatures.of`."""
+        """Return the features for some rows: see `MadeFeatures.of`."""
         found = np.empty((len(X), len(self.columns)), np.float64 if X.dtype == np.float64 else np.float32)
         places = np.searchsorted(self.parents, self._pairs)
         for k, (i, j) in enumerate(places.tolist()):
@@ -64,7 +64,7 @@ class ProductFeatures(MadeFeatures):
         return found
 
     def names(self, of_parents: list[str]) -> list[str]:
-        """Return "age", "age^2" and "age * income" for example."""
+        """Return names such as "age", "age^2" and "age * income"."""
         places = np.searchsorted(self.parents, self._pairs).tolist()
         return [
             of_parents[i] if pair[1] < 0 else (f"{of_parents[i]}^2" if i == j else f"{of_parents[i]} * {of_parents[j]}")
@@ -72,5 +72,5 @@ class ProductFeatures(MadeFeatures):
         ]
 
     def parents_of(self) -> list[np.ndarray]:
-        """Return of each feature the columns that it is made of."""
+        """Return the columns that each feature is computed from."""
         return [np.unique(pair[pair >= 0]) for pair in self._pairs]

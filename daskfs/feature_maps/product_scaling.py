@@ -1,4 +1,4 @@
-"""How columns and products of two of them are standardised, from what is known of the columns alone."""
+"""Standardisation of columns and of products of two columns, computed from statistics of the columns alone."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from daskfs.feature_maps.base import Given
 from daskfs.kernels.fgm.pairs import PRIOR_ROWS, Weighing
 
 COMMON_SIZE = 3.0
-"""Factor up to which columns are taken to share a unit."""
+"""Largest ratio of sizes for which columns are assumed to share a unit."""
 TWO_VALUES = 1.0 + 1e-9
-"""Of the variance, which is (mean - minimum)(maximum - mean) where there are no other values."""
+"""Tolerance of the variance, which is (mean - minimum)(maximum - mean) if a column has only two values."""
 CONSTANT = 1e-10
 """Share of the mean square below which a product's variance is a rounding error."""
 
 
 class Weights(NamedTuple):
-    """What standardised features are multiplied with, squared."""
+    """Squared factors of standardised features."""
 
     column: float
     pair: float
@@ -26,23 +26,23 @@ class Weights(NamedTuple):
 
 
 class ProductScaling(NamedTuple):
-    """What standardises columns and their products; arrays of shape (n_features,)."""
+    """Standardisation of columns and their products; arrays of shape (n_features,)."""
 
     centre: np.ndarray
-    """Subtracted from a column before it is multiplied with another."""
+    """Subtracted from a column before it is multiplied with another one."""
     column_centre: np.ndarray
-    """Subtracted from a column by itself."""
+    """Subtracted from a column that is a feature itself."""
     column_inverse: np.ndarray
-    """With which it is then multiplied; 0 of a constant column."""
+    """Factor of the centred column; 0 for a constant column."""
     has_square: np.ndarray
-    """Whether a column has more than two values: else its square repeats it."""
+    """Whether a column has more than two values. Otherwise its square repeats it."""
     products: Weighing
     variance: float
     """Typical variance of a feature."""
 
     @classmethod
     def of(cls, given: Given, weights: Weights, center: bool | str, is_sparse: bool) -> ProductScaling:
-        """Return how columns of these moments are standardised.
+        """Return the standardisation for columns with these moments.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class ProductScaling(NamedTuple):
         center : bool or "auto"
             Whether columns are centred before they are multiplied: see `daskfs.feature_maps.polynomial.Polynomial`.
         is_sparse : bool
-            Whether there are entries, which centring would undo.
+            Whether the columns are sparse. Centring would make them dense.
         """
         mean, deviation, total = given.mean, given.deviation, float(given.weight.sum())
         is_mostly_zero, size = typical_squares(mean, deviation, given.minimum)
@@ -87,10 +87,10 @@ class ProductScaling(NamedTuple):
 
 
 def typical_squares(mean: np.ndarray, deviation: np.ndarray, minimum: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which columns are of dummies, counts or tf-idf, and of these the typical square of a value that is not 0.
+    """Return which columns are dummies, counts or tf-idf, and the typical square of their nonzero values.
 
-    Columns are taken for such where no value is below 0 and some are 0. The square is the columns' common one where a
-    column's own is within `COMMON_SIZE` squared of it.
+    Columns without negative values and with some zeros are taken as such. The square is the columns' common one if a
+    column's own is within a factor of `COMMON_SIZE` squared.
 
     Examples
     --------
@@ -114,16 +114,16 @@ def typical_squares(mean: np.ndarray, deviation: np.ndarray, minimum: np.ndarray
 
 
 def _has_two_values(given: Given) -> np.ndarray:
-    """Return which columns have at most two values; without centring one of them must be 0 for the square to repeat."""
+    """Return which columns have at most two values; without centring, one must be 0 for the square to repeat."""
     most = (given.mean - given.minimum) * (given.maximum - given.mean)
     has_two: np.ndarray = most <= given.deviation**2 * TWO_VALUES
     return has_two if given.center else has_two & ((given.minimum == 0.0) | (given.maximum == 0.0))
 
 
 def _typical_variance(weights: Weights, variance: np.ndarray, about: np.ndarray) -> float:
-    """Return the mean variance of features as they are, each counting as its variance does.
+    """Return the mean variance of unstandardised features, weighted by the variances themselves.
 
-    That of a product is taken for the product of the mean squares, as where columns are independent.
+    The variance of a product is approximated by the product of the mean squares, as for independent columns.
     """
     one = weights.column * variance
     total = float(one.sum()) + weights.pair * float(about.sum()) ** 2 / 2.0

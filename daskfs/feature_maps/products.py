@@ -1,9 +1,9 @@
-"""The columns of a matrix and the products of two of them, scored where the data lies without being made.
+"""The columns of a matrix and products of two of them, scored where the data are without being stored.
 
-Dense columns are multiplied by ranges of columns with ranges of columns, tile by tile (`kernels.fgm.pairs_dense`),
-sparse ones over the rows that have both (`kernels.fgm.pairs_sparse`). A product is taken of columns about their means
-where these are centred; products are standardised as stored columns are. With weights w
-that add up to W, and u = x - centre:
+Products of dense columns are computed tile by tile for pairs of column ranges (`kernels.fgm.pairs_dense`), those of
+sparse columns from the rows in which both are nonzero (`kernels.fgm.pairs_sparse`). If columns are centred, so are the
+factors of a product. Products are standardised like stored columns. With weights w that add up to W, and u = x -
+centre:
 
     z_i = u_ij u_ik,   variance = Σ w z² / W - (Σ w z / W)²,   score = pair · Σ_c (Σ_i v_ci z_i)² / (variance + prior)
 """
@@ -36,44 +36,44 @@ from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.matrix.base import Matrix
 
 WIDTH = 512
-"""Dense columns that are multiplied with as many others."""
+"""Number of dense columns that are multiplied with as many others."""
 PIECE_NBYTES = 8 << 20
-"""Of rows of these, read at a time."""
+"""Bytes of rows of these columns, read at a time."""
 SPREADS_NBYTES = 64 << 20
-"""Of the products' variances, kept from pass to pass; more of them are computed again."""
+"""Bytes of the products' variances that are kept from pass to pass. Further variances are recomputed."""
 READ_NBYTES = 40
-"""Of an entry of a sparse store while it is read."""
+"""Bytes of an entry of a sparse store while it is read."""
 CAUTION = 20.0
-"""By which FGM's default C is divided: with so many candidates, what a large C leaves of the loss picks noise."""
+"""Divisor of FGM's default C: with so many candidates, a large C would fit noise in what is left of the loss."""
 SENT_NBYTES = 72
-"""Of a column: centres, scales and sets."""
+"""Bytes per column: centres, scales and sets."""
 COLUMN_NBYTES = 136
-"""Of two sparse columns: where their entries start and in which order they stand, and their bounds."""
+"""Bytes per column in two sparse ranges: start and order of the entries, and bounds."""
 NARROW = 32
-"""Columns of a range, before rows are read in shorter pieces."""
+"""Width of a range below which rows are read in shorter pieces."""
 LONG_SHARE = 0.02
-"""Of the sparse columns, scored before the others: what they find rules most others out."""
+"""Share of the sparse columns that is scored first. The scores found exclude most of the others."""
 
 
 class Sizes(NamedTuple):
-    """How the columns are cut; see `cut`."""
+    """How the columns are divided; see `cut`."""
 
     width: int
-    """Columns of a range."""
+    """Number of columns of a range."""
     piece_rows: int
-    """Rows read at a time, of dense columns."""
+    """Number of rows of dense columns read at a time."""
     keeps_spreads: bool
     terms: dict[str, int]
-    """Bytes that a task takes."""
+    """Bytes that a task uses."""
 
 
 def cut(
     n_samples: int, n_features: int, itemsize: int, n_entries: int | None, n_classes: int, limit: int | None
 ) -> Sizes:
-    """Return the widest ranges of columns that fit in a limit, or what takes least where none does.
+    """Return the widest ranges of columns that fit in a limit, or the narrowest if none fits.
 
-    Of dense columns rows are read by whole tiles as long as ranges are not narrow; shorter pieces have tiles decoded
-    again and again.
+    Rows of dense columns are read in whole tiles as long as ranges are not narrow; shorter pieces decode tiles
+    repeatedly.
     """
     if n_entries is not None:
         ways = [
@@ -92,7 +92,7 @@ def cut(
 
 
 def _halved(width: int, least: int) -> Iterator[int]:
-    """Yield a width, its half and so on, down to the least."""
+    """Yield a width, its half and so on, down to `least`."""
     yield width
     while width > least:
         width = -(-width // 2)
@@ -105,7 +105,7 @@ def _sizes_of_sparse(
     of_range = -(-n_entries * width // max(1, n_features))
     terms = {"centres, scales and sets of the columns": SENT_NBYTES * n_features}
     terms["entries of two ranges of columns"] = (1 if width == n_features else 2) * of_range * 3 * (4 + itemsize)
-    terms["entries on their way"] = min(of_range, READ_ENTRIES) * READ_NBYTES
+    terms["entries being read"] = min(of_range, READ_ENTRIES) * READ_NBYTES
     terms["sums of products, bounds of columns"] = width * (8 * (n_classes + 3) + 4 + COLUMN_NBYTES)
     terms["vectors by rows"] = (8 * n_classes + 24) * n_samples
     return Sizes(width, 0, False, terms)
@@ -126,7 +126,7 @@ def _sizes_of_dense(
 
 
 class Columns(NamedTuple):
-    """Columns that one task scores themselves."""
+    """Columns that one task scores as features."""
 
     columns: slice
 
@@ -135,14 +135,14 @@ class DenseProducts(NamedTuple):
     """Products of dense columns that one task scores."""
 
     first: slice | np.ndarray
-    """Where they are named one by one, those that are selected."""
+    """A slice, or an array of selected columns."""
     second: slice
     selected: np.ndarray
-    """Columns that are in the model."""
+    """Columns in the model."""
 
     @property
     def is_same(self) -> bool:
-        """Whether columns are multiplied with one another."""
+        """Whether the columns are multiplied with each other."""
         return isinstance(self.first, slice) and self.first == self.second
 
 
@@ -150,23 +150,23 @@ class SparseProducts(NamedTuple):
     """Products of sparse columns that one task scores."""
 
     first: slice | np.ndarray
-    """Where they are named one by one, those that are selected."""
+    """A slice, or an array of selected columns."""
     second: slice
     start: int
-    """Of the first ones, the longest first, those from here on,"""
+    """Start within the first columns, the longest first."""
     stop: int | None
-    """up to here (None: all)"""
+    """Stop within the first columns; None: the end."""
     step: int
-    """in such steps."""
+    """Step within the first columns."""
     selected: np.ndarray
-    """Columns that are in the model."""
+    """Columns in the model."""
 
 
 Part: TypeAlias = Columns | DenseProducts | SparseProducts
 
 
 class Rules(NamedTuple):
-    """Which products there are."""
+    """Which products are scored."""
 
     left: np.ndarray
     """See `daskfs.kernels.fgm.pairs.Wanted`."""
@@ -185,7 +185,7 @@ class ProductMatrix(ImplicitMatrix):
     given : Given
     rules : Rules
     weights : Weights
-        `column` of 0: there are products alone.
+        A `column` of 0 means products only.
     center : bool or "auto"
         Whether columns are centred before they are multiplied.
     """
@@ -216,10 +216,10 @@ class ProductMatrix(ImplicitMatrix):
         self.__dict__.update(state)
         self._start()
 
-    # Which columns there are.
+    # Enumeration of the columns.
 
     def rounds(self, n_tasks: int, selected: np.ndarray) -> list[list[Part]]:
-        """Return the columns themselves; then the products, of sparse columns those of the longest first."""
+        """Return the columns themselves; then the products, with sparse columns those of the longest columns first."""
         n_parents, width, n_selected = self.matrix.shape[1], self.sizes.width, self.rules.n_selected
         ranges = [slice(start, min(start + width, n_parents)) for start in range(0, n_parents, width)]
         found: list[list[Part]] = [[Columns(columns) for columns in ranges]] if self.has_columns else []
@@ -249,7 +249,7 @@ class ProductMatrix(ImplicitMatrix):
         return found
 
     def _has_any(self, first: slice, second: slice) -> bool:
-        """Whether the sets allow any product of two ranges of columns."""
+        """Return whether the sets allow any product of two ranges of columns."""
         one, other, two, another = (
             int(np.bitwise_or.reduce(masks[columns]))
             for columns in (first, second)
@@ -277,7 +277,7 @@ class ProductMatrix(ImplicitMatrix):
         return Wanted(rules.left, rules.right, is_selected, rules.n_selected, has_square)
 
     def _offer_columns(self, v: np.ndarray, columns: slice, largest: Largest) -> None:
-        """Score columns themselves."""
+        """Score the columns themselves."""
         if self.is_sparse:
             found = self._range(columns)
             numbers, products = found.ids, np.zeros((len(v), len(found.ids)))
@@ -322,7 +322,7 @@ class ProductMatrix(ImplicitMatrix):
     def _pieces(
         self, part: DenseProducts, takes_part: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield rows that take part and their values in the columns of a part, in whole bands up to the last one."""
+        """Yield rows of positive weight and their values in the columns of a part, in whole bands except the last."""
         n_samples, matrix, piece = self.matrix.shape[0], self.matrix, self.sizes.piece_rows
         numbers, one = np.empty(0, np.int64), np.empty((0, 0))
         other = one
@@ -358,7 +358,7 @@ class ProductMatrix(ImplicitMatrix):
         )  # fmt: skip
 
     def _bounds_of(self, columns: SparseRange, vectors: np.ndarray, kind: int) -> Bounds:
-        """Return the bounds of sparse columns; of all of them those of the last numbers are kept."""
+        """Return the bounds of sparse columns. For a range of all columns, the last bounds are cached."""
         by_sign = vectors.shape[1] == 1 and (kind == SIGNED or not self.is_signed)
         with self._lock:
             is_every = columns is self._every
@@ -370,7 +370,7 @@ class ProductMatrix(ImplicitMatrix):
             return found
 
     def _range(self, columns: slice | np.ndarray) -> SparseRange:
-        """Return sparse columns as they are multiplied; all of them are kept where they are from pass to pass."""
+        """Return sparse columns in the form that is multiplied. A range of all columns is cached from pass to pass."""
         by_squares, n_columns = not self.scaling.products.is_normalised, self.matrix.shape[1]
         if not isinstance(columns, slice) and self.sizes.width == n_columns:
             return self._range(slice(0, n_columns)).few(columns)
@@ -381,14 +381,14 @@ class ProductMatrix(ImplicitMatrix):
                 self._every = SparseRange.of(self.matrix, columns, self.weight, by_squares)
             return self._every
 
-    # A few of them, made.
+    # Features that are computed.
 
     def made(self, columns: np.ndarray) -> ProductFeatures:
-        """Return a few features as they are made of any rows."""
+        """Return some features in a form that can be computed for any rows."""
         return ProductFeatures(columns, parents_of(columns, self.matrix.shape[1]), self.scaling.centre)
 
     def scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what standardises features whose values are at hand: see `ImplicitMatrix.scaling_of`."""
+        """Return the standardisation of features with known values: see `ImplicitMatrix.scaling_of`."""
         found = np.empty((2, len(columns)))
         for k, (i, j) in enumerate(parents_of(columns, self.matrix.shape[1]).tolist()):
             if j < 0:

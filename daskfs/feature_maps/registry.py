@@ -1,4 +1,4 @@
-"""The feature maps there are: name in pipeline files -> ``"module:Class"``, loaded when first asked for."""
+"""The available feature maps: name in pipeline files -> ``"module:Class"``, imported on first use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FEATURE_MAPS: dict[str, str] = {
     "splines": "daskfs.feature_maps.additive:Splines",
     "own": "daskfs.feature_maps.additive:OwnMap",
 }
-"""Public as ``daskfs.feature_maps.<Class>``."""
+"""Available as ``daskfs.feature_maps.<Class>``."""
 
 MADE = {
     "products": "daskfs.feature_maps.product_features:ProductFeatures",
     "components": "daskfs.feature_maps.additive_matrix:MadeComponents",
 }
-"""What a fitted selector keeps of a map, by the word of a document."""
+"""The features of a map that a fitted selector keeps, by their key in documents."""
 
 
 def made_of(document: Mapping[str, Any]) -> MadeFeatures:
-    """Return the features that `MadeFeatures.to_document` described."""
+    """Return the features described by `MadeFeatures.to_document`."""
     found: MadeFeatures = load(MADE[document["kind"]]).from_document(document)
     return found
 
@@ -42,7 +42,7 @@ def find_map(name: str) -> type[FeatureMap]:
     Raises
     ------
     ConfigError
-        There is no such map.
+        The map does not exist.
     """
     if name not in FEATURE_MAPS:
         problem = f"expected one of {', '.join(FEATURE_MAPS)}, found {name!r}{did_you_mean(str(name), FEATURE_MAPS)}"
@@ -52,12 +52,12 @@ def find_map(name: str) -> type[FeatureMap]:
 
 
 def map_of(given: Any) -> FeatureMap:
-    """Return a feature map as it is given: itself, its name, or ``{"map": name, ...}`` with its parameters.
+    """Return a feature map from itself, its name, or ``{"map": name, ...}`` with its parameters.
 
     Raises
     ------
     ConfigError
-        There is no such map, or it has no such parameter.
+        The map does not exist, or does not have the parameter.
     """
     if isinstance(given, str):
         given = {"map": given}

@@ -1,4 +1,4 @@
-"""Sparse columns by their rows and rows by their columns, the longest columns first."""
+"""Sparse columns with their entries by column and by row, the longest columns first."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import SparseColumns
 
 READ_ENTRIES = 1 << 22
-"""Read at a time."""
+"""Entries read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseRange:
-    """Columns of a matrix, without those of no entries, over rows of weight above 0."""
+    """The nonempty columns of a range, over rows of positive weight."""
 
     columns: Entries
-    """Rows are numbered as the base matrix numbers them."""
+    """Entries by column. Rows are numbered as in the base matrix."""
     rows: Entries
+    """The same entries by row."""
     ids: np.ndarray
-    """int64: the columns of the matrix, the longest first."""
+    """Column numbers of the matrix, int64, the longest columns first."""
     weight: np.ndarray
-    """Of the rows."""
+    """Weights of the base's rows."""
     taken: np.ndarray | None
-    """As in `SparseColumns`."""
+    """See `SparseColumns`."""
 
     @classmethod
     def of(cls, matrix: Matrix, columns: slice | np.ndarray, weight: np.ndarray, by_squares: bool) -> Self:
-        """Read columns.
+        """Read a range of columns.
 
         Parameters
         ----------
         matrix : Matrix
         columns : slice, or ndarray of int64
-            Consecutive ones, or a few.
+            Consecutive columns, or a few.
         weight : ndarray of shape (n_samples,), float64
         by_squares : bool
-            Whether columns are ordered by the sum of their squares, not by the number of entries.
+            Whether columns are ordered by their sum of squares instead of their number of entries.
         """
         parts, counts, squares = [], [], []
         for found in _read(matrix, columns):
@@ -63,7 +64,7 @@ class SparseRange:
         return cls(ordered, by_rows(ordered, len(of_base)), ids, of_base, found.taken)
 
     def few(self, columns: np.ndarray) -> Self:
-        """Return some of the columns, by their numbers in the matrix, with all rows."""
+        """Return some of the columns, given by their numbers in the matrix, with all rows."""
         places = np.flatnonzero(np.isin(self.ids, columns))
         spans = [slice(*self.columns.starts[a : a + 2]) for a in places.tolist()]
         starts = np.cumsum([0, *(span.stop - span.start for span in spans)])
@@ -71,12 +72,12 @@ class SparseRange:
         return replace(self, columns=Entries(starts, *kept), ids=self.ids[places])
 
     def of_base(self, vectors: np.ndarray) -> np.ndarray:
-        """Return numbers of the rows of the matrix, of shape (n_vectors, n_samples), as those of `rows`."""
+        """Return vectors over the rows of the matrix, shape (n_vectors, n_samples), as vectors over `rows`."""
         return of_base_rows(vectors, len(self.weight), self.taken)
 
 
 def of_base_rows(vectors: np.ndarray, n_base_rows: int, taken: np.ndarray | None) -> np.ndarray:
-    """Return numbers of rows as those of the base's rows, added up where a row is taken more than once."""
+    """Return vectors over rows as vectors over the base's rows. Values of rows taken repeatedly are added."""
     if taken is None:
         return vectors
     found = np.zeros((len(vectors), n_base_rows))
@@ -86,7 +87,7 @@ def of_base_rows(vectors: np.ndarray, n_base_rows: int, taken: np.ndarray | None
 
 
 def _read(matrix: Matrix, columns: slice | np.ndarray) -> Iterator[SparseColumns]:
-    """Yield columns, as many consecutive ones as READ_ENTRIES entries are in on average."""
+    """Yield columns in consecutive pieces of about READ_ENTRIES entries."""
     if not isinstance(columns, slice):
         yield _entries(matrix, columns)
         return

@@ -416,8 +416,7 @@ class Matrix(ABC):
         return int(row) if source_rows is None else int(source_rows[row])
 
     def bad_column(self, column: int) -> DataError:
-        """Return the error for a column whose sums are not finite: its first bad value, or values that are too large.
-        """
+        """Return the error for a column whose sums are not finite: its first bad value, or too large values."""
         for start, stop in pieces_of(self.shape[0], SEARCHED_ROWS):
             values = self.read(slice(start, stop), slice(column, column + 1))[:, 0]
             bad = np.flatnonzero(~np.isfinite(values))

@@ -183,7 +183,7 @@ class Order:
             )
         if block.start is not None and block.stop is not None and block.stop - block.start != block.length:
             said = block.stop - block.start
-            raise DataError(f"expected {said:,} {noun} from its bounds, found {block.length:,}", place, "correct the bounds")
+            raise DataError(f"expected {said:,} {noun} from its bounds, found {block.length:,}", place, "correct it")
         if self.breadth is None:
             self.breadth, self._said = block.breadth, "as in the first block"
         if block.breadth != self.breadth:
@@ -222,7 +222,7 @@ def promised(blocks: Any) -> tuple[Sequence[Any] | None, Iterator[Any]]:
     if isinstance(blocks, MatrixBlocks):
         return blocks.promises(), iter(())
     if hasattr(blocks, "toarray") or hasattr(blocks, "dtype") or hasattr(blocks, "columns"):
-        raise DataError(f"expected several blocks, found one {type(blocks).__name__}", "blocks", "call fit, or pass a list")
+        raise DataError(f"expected blocks, found one {type(blocks).__name__}", "blocks", "call fit, or pass a list")
     try:
         found = iter(blocks)
     except TypeError:
@@ -278,7 +278,8 @@ def joined(parts: Sequence[Any], what: str) -> Any:
     if len(missing) == len(parts):
         return None
     if missing:
-        raise DataError(f"expected the {what} of its rows, found none", f"block {missing[0]}", f"pass the {what} of every block")
+        remedy = f"pass the {what} of every block"
+        raise DataError(f"expected the {what} of its rows, found none", f"block {missing[0]}", remedy)
     return np.concatenate([np.asarray(part) for part in parts])
 
 

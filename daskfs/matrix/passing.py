@@ -155,9 +155,8 @@ class PassingBlocks(OfBlocks, Passing):
         """Release blocks before a row (column). Raise an error if that row was already released."""
         if self._window and start < self._window[0][0]:
             noun = self.axis
-            raise DataError(
-                f"{noun} from {start} on were already read: an iterator can be read only once", "fit_blocks", "pass a list"
-            )
+            problem = f"{noun} from {start} on were already read: an iterator can be read only once"
+            raise DataError(problem, "fit_blocks", "pass a list")
         if not self.holds:
             while self._window and self._window[0][1] <= start:
                 self._window.pop(0)

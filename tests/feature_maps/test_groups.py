@@ -73,10 +73,10 @@ def test_groups_of_a_file_may_overlap_and_name_features_that_are_not_there(tmp_p
         ([1, 2], "expected a label for each of 5 columns, found 2"),
         ([[0, 5]], "expected columns from 0 to 4, found 5"),
         ([["agee"]], "expected the name of a column, found 'agee'"),
-        ([[0, 0]], "a column is in it twice"),
+        ([[0, 0]], "a column occurs twice"),
         ({"a": {}}, "expected columns, found none"),
         ({"a": []}, "expected columns, found none"),
-        ("schema", "does not know which columns of a table"),
+        ("schema", "does not know the table columns"),
         ({"file": "/nowhere.csv", "column": "a"}, "cannot be read"),
     ],
 )

@@ -186,7 +186,7 @@ class ColumnBaseline(BaseSelector):
         self._set_selection(features, np.abs(fit.coef) * fit.scale, fit.coef, fit.intercept)
         notes = []
         if fit.n_dependent:
-            notes.append(f"{fit.n_dependent} selected columns are linear combinations of others and have no coefficient")
+            notes.append(f"{fit.n_dependent} selected columns depend linearly on others and have no coefficient")
         if fit.is_separable:
             notes.append(SEPARATED)
         return notes
