@@ -1,1 +1,1 @@
-"""Numerics: arrays in, arrays out; the only room where numba lives."""
+"""Numerical kernels: arrays in, arrays out. The only package that imports numba."""

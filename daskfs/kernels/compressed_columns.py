@@ -1,4 +1,4 @@
-"""Entries that stand by columns, put in the order of rows."""
+"""Convert entries from column order to row order."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from daskfs.kernels.jit import kernel
 
 @kernel
 def place_by_rows(rows, columns, data, start, cursors, features, values):  # type: ignore[no-untyped-def]
-    """Put entries of some rows in their places.
+    """Write the entries of some rows to their positions.
 
-    Columns ascend in each row if entries are passed in their order.
+    If entries are passed in column order, columns ascend in each row.
 
     Parameters
     ----------
     rows, columns, data : ndarray of shape (n,)
-        Of the entries.
+        Row, column and value of each entry.
     start : int
-        First of the rows.
+        Number of the first row.
     cursors : ndarray of shape (n_rows,), int64
-        Where the next entry of each row goes; moves on.
+        Position of the next entry of each row; updated.
     features, values : ndarray
-        Written.
+        Output.
     """
     for e in range(rows.shape[0]):
         i = rows[e] - start

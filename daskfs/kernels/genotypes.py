@@ -1,4 +1,4 @@
-"""Genotypes of two bits, four samples in a byte, the lowest bits first, as PLINK's .bed files have them."""
+"""Two-bit genotypes, four samples per byte, lowest bits first, as in PLINK's .bed files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from daskfs.kernels.jit import kernel
 
 MISSING_CODE = 1
-"""0: both alleles are the first, 1: missing, 2: one of each, 3: both are the second."""
-_TILE = 64  # variants, a cache line of each: what is read stays in the first cache
+"""Codes: 0 two copies of the first allele, 1 missing, 2 one copy of each, 3 two copies of the second allele."""
+_TILE = 64  # variants; a cache line of each, so that what is read stays in the L1 cache
 _PIECE = 1 << 12  # bytes of a variant: 2^14 samples, whose counts fit in the fields of a word
 _FIELD = 20
 
 
 def _counts_in_bytes() -> np.ndarray:
-    """Return, for each byte, how often it has the codes 1, 2 and 3, in fields of a word."""
+    """Return, for each byte, the counts of the codes 1, 2 and 3 as fields of a word."""
     words = np.zeros(256, np.int64)
     for place in range(4):
         codes = (np.arange(256) >> 2 * place) & 3
@@ -27,7 +27,7 @@ COUNTS_IN_BYTES = _counts_in_bytes()
 
 @kernel
 def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: ignore[no-untyped-def]
-    """Count the codes of each variant, and mark the samples that lack a dosage.
+    """Count the codes of each variant, and mark the samples with a missing dosage.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: igno
     in_bytes : ndarray of shape (256,), int64
         `COUNTS_IN_BYTES`.
     counts : ndarray of shape (n_variants, 4), int64
-        Written.
+        Output.
     has_missing : ndarray of shape (n_samples,), bool
-        Samples are marked; none is unmarked.
+        Samples with a missing dosage are set; none is cleared.
     """
     n_whole = n_samples // 4
     mask = (1 << _FIELD) - 1
@@ -57,7 +57,7 @@ def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: igno
                         for place in range(4):
                             if (packed[j, b] >> 2 * place) & 3 == MISSING_CODE:
                                 has_missing[4 * b + place] = True
-        for i in range(4 * n_whole, n_samples):  # what follows the last sample in its byte is no genotype
+        for i in range(4 * n_whole, n_samples):  # bits after the last sample are padding
             code = (packed[j, n_whole] >> 2 * (i & 3)) & 3
             counts[j, code] += 1
             if code == MISSING_CODE:
@@ -67,17 +67,17 @@ def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: igno
 
 @kernel
 def decode(packed, samples, values, out):  # type: ignore[no-untyped-def]
-    """Look up the dosages of some samples: packed by variants, written by samples.
+    """Decode the dosages of some samples: input by variant, output by sample.
 
     Parameters
     ----------
     packed : ndarray of shape (n_variants, n_bytes), uint8
     samples : ndarray of shape (n_rows,), int64
-        Counted from the first of `packed` on.
+        Numbers of samples, relative to the first of `packed`.
     values : ndarray of shape (n_variants, 4)
-        What each code of a variant stands for.
+        Dosage for each code of a variant.
     out : ndarray of shape (n_rows, n_variants)
-        Written.
+        Output.
     """
     n_variants = packed.shape[0]
     for first in range(0, n_variants, _TILE):
@@ -90,15 +90,15 @@ def decode(packed, samples, values, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def decode_columns(packed, values, out):  # type: ignore[no-untyped-def]
-    """Look up the dosages of all samples, each variant's side by side: four at a time, of a byte.
+    """Decode the dosages of all samples, contiguous for each variant: four at a time, from one byte.
 
     Parameters
     ----------
     packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
     values : ndarray of shape (n_variants, 4)
-        What each code of a variant stands for.
+        Dosage for each code of a variant.
     out : ndarray of shape (n_variants, n_samples)
-        Written.
+        Output.
     """
     n_variants, n_samples = out.shape
     n_whole = n_samples // 4
@@ -106,7 +106,7 @@ def decode_columns(packed, values, out):  # type: ignore[no-untyped-def]
     for j in range(n_variants):
         is_new = j == 0
         for code in range(4):
-            is_new |= values[j, code] != values[j - 1, code]  # j = 0: the last, and it is new anyway
+            is_new |= values[j, code] != values[j - 1, code]  # j = 0 reads the last row, but is new anyway
         if is_new:
             for byte in range(256):
                 for place in range(4):
@@ -121,12 +121,12 @@ def decode_columns(packed, values, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def decode_columns_of(packed, samples, values, out):  # type: ignore[no-untyped-def]
-    """Look up the dosages of some samples, each variant's side by side; see `decode`.
+    """Decode the dosages of some samples, contiguous for each variant; see `decode`.
 
     Parameters
     ----------
     out : ndarray of shape (n_variants, n_rows)
-        Written.
+        Output.
     """
     for j in range(packed.shape[0]):
         for i in range(samples.shape[0]):
@@ -135,22 +135,23 @@ def decode_columns_of(packed, samples, values, out):  # type: ignore[no-untyped-
 
 N_REMARKABLE = 4
 HALF_CALLS, SINGLE_COPIES, OTHER_ALLELES, IMPOSSIBLE = range(N_REMARKABLE)
-"""What `pack` counts: calls of which one allele is known and another is not, calls of fewer copies than others have,
-variants with more than one allele beside the reference, numbers that stand for nothing."""
+"""Indices of the counts of `pack`: calls with one missing allele, calls with fewer copies than the ploidy, variants
+with several alternative alleles, and invalid numbers.
+"""
 
 
 @kernel
 def pack(calls, packed, found):  # type: ignore[no-untyped-def]
-    """Pack alleles to two bits a genotype: other alleles than the reference count as the first of a .bed file.
+    """Pack alleles to two bits per genotype. Alternative alleles count as the first allele of a .bed file.
 
     Parameters
     ----------
     calls : ndarray of shape (n_variants, n_samples, ploidy), int8
-        Numbers of alleles, 0 the reference, -1 where one is missing, -2 beyond the ploidy of a sample; ploidy 1 or 2.
+        Allele numbers: 0 the reference, -1 missing, -2 beyond the ploidy of a sample; ploidy 1 or 2.
     packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
-        Written.
+        Output.
     found : ndarray of shape (N_REMARKABLE,), int64
-        Added to.
+        Incremented.
     """
     for j in range(calls.shape[0]):
         packed[j] = 0

@@ -1,6 +1,6 @@
-"""What kernels need of the machine and numba has no words for: the one file that writes LLVM's instructions.
+"""Machine instructions that kernels need and numba does not offer. The only file that writes LLVM IR.
 
-`numba.extending.intrinsic` is documented, and what its functions return is written with `llvmlite.ir`.
+`numba.extending.intrinsic` is documented; the bodies of its functions are written with `llvmlite.ir`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numba.extending import intrinsic
 from daskfs import interrupts
 
 STOP_SYMBOL = "daskfs_stop"
-"""The name by which machine code, which is kept on disk, finds `daskfs.interrupts.STOP` in each process."""
+"""Symbol by which cached machine code finds `daskfs.interrupts.STOP` in each process."""
 
 llvmlite.binding.add_symbol(STOP_SYMBOL, ctypes.addressof(interrupts.STOP))
 
 
 def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
-    """Return whether `daskfs.interrupts.STOP` names the thread that asks."""
+    """Return whether `daskfs.interrupts.STOP` names the calling thread."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         word, bit = context.get_value_type(types.uintp), ir.IntType(1)
@@ -31,7 +31,7 @@ def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
         this_thread = known.get("pthread_self") or ir.Function(
             builder.module,
             ir.FunctionType(word, []),
-            "pthread_self",  # what `threading.get_ident` calls
+            "pthread_self",  # called by `threading.get_ident`
         )
         thread = builder.load_atomic(place, "monotonic", align=word.width // 8)
         before = builder.basic_block
@@ -47,7 +47,7 @@ def _is_stopped(typing_context):  # type: ignore[no-untyped-def]
 
 
 def _prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
-    """Ask the processor to bring ``array[index]`` near, to be written."""
+    """Prefetch ``array[index]`` for writing."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         struct = context.make_array(array)(context, builder, arguments[0])
@@ -55,14 +55,14 @@ def _prefetch(typing_context, array, index):  # type: ignore[no-untyped-def]
         integer = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place.type, integer, integer, integer])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(function, [place, *(ir.Constant(integer, number) for number in (1, 3, 1))])  # to write, keep, data
+        builder.call(function, [place, *(ir.Constant(integer, number) for number in (1, 3, 1))])  # write, keep, data
         return context.get_dummy_value()
 
     return types.void(array, index), generate
 
 
 def _address_of(typing_context, text):  # type: ignore[no-untyped-def]
-    """Return where the first element of an array lies; it must be held while the address is used."""
+    """Return the address of the first element of an array. The array must be kept alive while the address is used."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         struct = context.make_array(text)(context, builder, arguments[0])
@@ -72,7 +72,7 @@ def _address_of(typing_context, text):  # type: ignore[no-untyped-def]
 
 
 def _byte_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """Return the character that lies there."""
+    """Return the byte at an address."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         loaded = builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
@@ -82,7 +82,7 @@ def _byte_at(typing_context, address):  # type: ignore[no-untyped-def]
 
 
 def _word_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """Return the eight characters that lie from there on."""
+    """Return the eight bytes from an address on."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
@@ -91,7 +91,7 @@ def _word_at(typing_context, address):  # type: ignore[no-untyped-def]
 
 
 def _trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-    """Return how many of the lowest bits are zero, of a word that is not."""
+    """Return the number of trailing zero bits of a nonzero word."""
 
     def generate(context, builder, _, arguments):  # type: ignore[no-untyped-def]
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -1,15 +1,15 @@
-"""The decorators that make a function a kernel: compiled by numba when it is first called, and kept on disk.
+"""Decorators that make a function a kernel: compiled by numba on the first call, and cached on disk.
 
-numba is loaded by that first call: whoever checks a pipeline file or plans what it will take imports the kernels'
-modules, for sizes that are known there, and calls none.
+The first call imports numba. Checking a pipeline file or planning a run imports the kernels' modules for their size
+functions only, calls no kernel, and so does not import numba.
 
-Two things stand between a kernel and a plain ``numba.njit(cache=True, nogil=True)``:
+A kernel differs in two ways from a plain ``numba.njit(cache=True, nogil=True)``:
 
-- numba sees a copy of the function, whose globals are what numba knows in place of our lazy kernels. Kernels that a
-  kernel calls become overloads (`numba.extending.overload`): only what Python calls gets a wrapper for Python's objects
-  and a file on disk, with all that it calls.
-- The copy says that it comes from a file of `daskfs.kernels.kept`. There numba keeps its machine code, beside the
-  source as ever, and a change of any file that a kernel depends on leads to another folder.
+- numba sees a copy of the function whose globals are numba objects in place of our lazy kernels. Kernels called by a
+  kernel become overloads (`numba.extending.overload`): only functions called from Python get a wrapper for Python
+  objects and a file on disk, which includes all that they call.
+- The copy claims to come from a file of `daskfs.kernels.kept`. numba caches its machine code beside that file, as
+  usual, and a change of any file that a kernel depends on leads to another folder.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ _COMPILING = threading.RLock()
 _n_compiling = 0
 
 DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError)
-"""What is raised where a file of machine code is not what was written, as `pickle` says."""
+"""Errors raised by `pickle` for a damaged file of machine code."""
 
 
 def is_compiling() -> bool:
-    """Return whether a kernel is being compiled or loaded in this process."""
+    """Return whether this process is compiling or loading a kernel."""
     return _n_compiling > 0
 
 
 def is_stopped() -> bool:
-    """Return whether the kernel is to return at once: what it returns will not be seen, see `daskfs.interrupts`.
+    """Return whether the kernel should return at once, because its result is discarded; see `daskfs.interrupts`.
 
-    To be asked in loops whose steps take microseconds or more, such that no second goes by without.
+    Call it in loops whose steps take microseconds or more, at least once per second.
     """
     return False
 
 
 def prefetch(array, index):  # type: ignore[no-untyped-def]
-    """Ask the processor to bring ``array[index]`` near, without waiting for it; `index` must be within the array."""
+    """Ask the processor to prefetch ``array[index]`` without waiting. `index` must be within the array."""
 
 
 class Kernel:
-    """A function that is compiled when it is first called; signals wait until it has returned.
+    """A function that is compiled on its first call. Signals wait until it has returned.
 
     Parameters
     ----------
     function : callable
         Its Python code.
     fastmath : bool or set of str
-        What the compiler may do to its sums, see `kernel` and `inner_loop`.
+        Optimisations that the compiler may apply to sums, see `kernel` and `inner_loop`.
     """
 
     def __init__(self, function: Callable[..., Any], fastmath: bool | set[str]) -> None:
         functools.update_wrapper(self, function)
         self.py_func, self.fastmath = function, fastmath
-        stamp_of(function.__module__)  # of the sources as this process has imported them, whatever is written later
+        stamp_of(function.__module__)  # reads the sources as imported by this process, before they can change
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the function."""
@@ -75,8 +75,8 @@ class Kernel:
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """What Python calls: numba's, the same in all threads."""
-        with interrupts.held(), _COMPILING:  # loading numba is not to be cut short
+        """The numba function that Python calls, the same in all threads."""
+        with interrupts.held(), _COMPILING:  # the import of numba must not be interrupted
             if "dispatcher" not in vars(self):
                 import numba
 
@@ -90,7 +90,7 @@ class Kernel:
 
     @functools.cached_property
     def for_numba(self) -> FunctionType:
-        """The function as numba sees it."""
+        """The function in the form that numba compiles."""
         function = self.py_func
         code = function.__code__.replace(co_filename=str(source_file(function)))
         copy = FunctionType(code, _globals_of(function), function.__name__, function.__defaults__)
@@ -99,15 +99,15 @@ class Kernel:
 
     @functools.cached_property
     def in_kernels(self) -> Callable[..., Any]:
-        """What kernels call: numba compiles it for each of them, as its own functions of arrays."""
+        """The overload that kernels call. numba compiles it into each of them, like its own array functions."""
         return _overloaded(self.for_numba, self.fastmath, lambda *_: self.for_numba)
 
     def _compile(self, dispatcher: Any, compile: Callable[[Any], Any], signature: Any) -> Any:
-        """Have numba compile or load the function for types of arguments.
+        """Let numba compile or load the function for given argument types.
 
-        numba's index of a function is read, changed and written by every process: of two that compile the same function
-        for different types at once, one could later load the other's code. So one process does so at a time; another
-        waits, and finds on disk what the first has made.
+        Every process reads, changes and writes numba's index of a function. If two processes compile the same function
+        for different types at once, one could later load the other's code. So only one process compiles at a time;
+        another waits, and then finds the code on disk.
         """
         global _n_compiling
         self._check_records(signature)
@@ -115,17 +115,17 @@ class Kernel:
             _n_compiling += 1
             try:
                 return compile(signature)
-            except DAMAGED:  # a file on disk, which the machine went down as it was written
+            except DAMAGED:  # a damaged file on disk, for example after a crash while it was written
                 for index in Path(dispatcher.stats.cache_path).glob(f"*{self.py_func.__name__}-*.nbi"):
                     index.unlink(missing_ok=True)
                 return compile(signature)
-            except OSError:  # a full disk: it is compiled, and will be again by the next process
+            except OSError:  # a full disk: compiled now, and again by the next process
                 return compile(signature)
             finally:
                 _n_compiling -= 1
 
     def _check_records(self, signature: Any) -> None:
-        """Warn of a record of whose fields machine code on disk would not know when they change; tests fail by it."""
+        """Warn if cached machine code would not notice a change of a record's fields. Tests fail on the warning."""
         for kind in _records_in(signature):
             if kind.__module__.startswith("daskfs.") and kind.__module__ not in modules_behind(self.__module__):
                 warnings.warn(
@@ -137,7 +137,7 @@ class Kernel:
                 )
 
     def __getattr__(self, name: str) -> Any:
-        """Return what its dispatcher has."""
+        """Return an attribute of the dispatcher."""
         if name.startswith("__") or name in ("dispatcher", "for_numba", "in_kernels"):
             raise AttributeError(name)
         return getattr(self.dispatcher, name)
@@ -147,12 +147,12 @@ class Kernel:
 
 
 class Choice:
-    """Several kernels that are called as one: the classes of the arguments say which is meant.
+    """Several kernels behind one name. The classes of the arguments select the kernel.
 
     Parameters
     ----------
     choose : callable
-        Given the class of each argument, as `type` has it, returns the kernel. All of them take the same arguments.
+        Takes the class of each argument and returns the kernel. All kernels take the same arguments.
     """
 
     def __init__(self, choose: Callable[..., Any]) -> None:
@@ -160,12 +160,12 @@ class Choice:
         self._choose = choose
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the kernel that is meant."""
+        """Run the selected kernel."""
         return self._choose(*map(type, arguments))(*arguments)
 
     @functools.cached_property
     def in_kernels(self) -> Callable[..., Any]:
-        """What kernels call."""
+        """The overload that kernels call."""
 
         def meant(*arguments: Any) -> Any:
             raise NotImplementedError
@@ -174,38 +174,39 @@ class Choice:
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function when first called, keep the machine code on disk, release the GIL while it runs.
+    """Compile a function on the first call, cache the machine code on disk, and release the GIL while it runs.
 
-    No fastmath: sums have the order in which they are written.
+    No fastmath: sums are computed in the order in which they are written.
     """
     return Kernel(function, fastmath=False)
 
 
 def inner_loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a dot product or a sum of rows, where a kernel spends its time.
+    """Compile a dot product or a sum of rows in which a kernel spends its time.
 
-    As `kernel`, but a product and a sum may round once instead of twice, and a dot product may be summed in lanes. The
-    machine code says in which order, so threads and processes of one machine agree. Another processor or version of
-    numba may have another order, and a caller into which the function is compiled may. NaN and infinity are respected.
+    Like `kernel`, but a multiply-add may round once instead of twice, and a dot product may be summed in several lanes.
+    The order is fixed in the machine code, so threads and processes of one machine agree. It may differ on another
+    processor, with another version of numba, or in another caller into which the function is inlined. NaN and infinity
+    are respected.
     """
     return Kernel(function, fastmath={"contract", "reassoc", "nsz"})
 
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a formula of each element, an exponential say: as `kernel`, but a product and a sum may round once."""
+    """Compile an elementwise formula, such as an exponential. Like `kernel`, but a multiply-add may round once."""
     return Kernel(function, fastmath={"contract"})
 
 
 def _options(fastmath: bool | set[str]) -> Any:
-    """Return how numba compiles: a division by 0 is infinite or NaN, as in NumPy.
+    """Return numba's options. A division by 0 gives infinity or NaN, as in NumPy.
 
-    To raise in its place would take a branch at every division, and a sixth more time to compile.
+    Raising an error instead would need a branch at every division, and a sixth more compile time.
     """
     return {"fastmath": fastmath, "error_model": "numpy"}
 
 
 def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the globals that a function names, kernels as numba knows them."""
+    """Return the globals that a function uses, with kernels in the form that numba knows."""
     from daskfs.kernels import intrinsics
 
     ours = function.__globals__
@@ -229,11 +230,11 @@ def _names_in(code: CodeType) -> Iterator[str]:
 def _overloaded(
     function: Callable[..., Any], fastmath: bool | set[str], choose: Callable[..., Callable[..., Any]]
 ) -> Callable[..., Any]:
-    """Have kernels that call `function` call what is chosen for the types of its arguments."""
+    """Let kernels that call `function` call what `choose` returns for the argument types."""
     from numba.extending import overload
 
     def compiled_for(*kinds: Any, **named: Any) -> Callable[..., Any]:
-        interrupts.raise_waiting()  # between two functions numba can be left; in the midst of one, parts would be lost
+        interrupts.raise_waiting()  # an interrupt may be raised between two functions, not within one
         return choose(*kinds, *named.values())
 
     with _COMPILING:
@@ -242,7 +243,7 @@ def _overloaded(
 
 
 def _class_of(kind: Any) -> Any:
-    """Return the class of what has a type of numba's: of an array or a record."""
+    """Return the class of an array or record with a numba type."""
     from numba import types
 
     if isinstance(kind, types.Array):
@@ -251,7 +252,7 @@ def _class_of(kind: Any) -> Any:
 
 
 def _records_in(kinds: Any) -> Iterator[type]:
-    """Return the classes of the named tuples among types, and within these."""
+    """Return the classes of the named tuples among the types, including nested ones."""
     from numba import types
 
     for kind in kinds:

@@ -1,13 +1,13 @@
-"""Where compiled kernels are kept: below the stamp of the sources that they were made from, as these may change.
+"""Where compiled kernels are cached: in a folder named by a stamp of their sources, because sources may change.
 
-numba keeps machine code in the ``__pycache__`` beside a function's source, and compiles again when that file changes.
-It does not when a function in another file changes that was compiled into it, or a constant that was imported. So each
-module's source is copied to a folder of its own, and numba is told that the functions come from there::
+numba caches machine code in the ``__pycache__`` beside a function's source, and recompiles when that file changes. It
+does not recompile when an inlined function in another file changes, or an imported constant. Therefore each module's
+source is copied to a folder of its own, and numba is told that the functions come from there::
 
     <cache directory>/<module>/<stamp of its sources>/<file>.source
     <cache directory>/<module>/<stamp of its sources>/__pycache__/...
 
-Of each module the last `N_STAMPS` states of its sources are kept, for work trees and branches beside each other.
+For each module the last `N_STAMPS` states of its sources are kept, so that several work trees and branches can coexist.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ def _can_write(folder: Path) -> bool:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether nobody else can have put machine code there."""
+    """Return whether nobody else can have put machine code there."""
     found = folder.stat()
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def choose_cache_directory(beside_source: Path) -> Path:
-    """Return the folder in which to keep compiled kernels.
+    """Return the folder in which compiled kernels are cached.
 
     Parameters
     ----------
     beside_source : Path
-        numba's first choice, the ``__pycache__`` of this package.
+        numba's default, the ``__pycache__`` of this package.
 
     Returns
     -------
     Path
-        The first that can be written of: ``NUMBA_CACHE_DIR``, `beside_source`, a folder of this machine in the user's
-        cache, one of this user in the temporary folder, a new temporary folder.
+        The first writable one of: ``NUMBA_CACHE_DIR``, `beside_source`, a folder for this machine in the user's cache,
+        a folder of this user in the temporary folder, a new temporary folder.
     """
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
@@ -75,22 +75,22 @@ def choose_cache_directory(beside_source: Path) -> Path:
 
 N_STAMPS = 8
 LONGEST_WAIT_S = 60.0
-"""For another process that compiles the same function; then it is compiled here too."""
+"""Seconds to wait for another process that compiles the same function, before it is compiled here too."""
 CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
 
 
 def make_stamped(folder: Path) -> None:
-    """Make a folder named by a stamp, and remove the oldest of those beside it beyond `N_STAMPS`.
+    """Make a folder named by a stamp, and remove the oldest of its siblings beyond `N_STAMPS`.
 
-    Another process may do the same, or use one that is removed: each file stands for itself, and what is missing is
-    compiled again.
+    Another process may do the same, or use a folder that is removed. Each file is independent, and missing ones are
+    recompiled.
     """
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for other in folder.parent.iterdir():
-        with suppress(OSError):  # removed meanwhile
+        with suppress(OSError):  # removed by another process
             made.append((other.stat().st_mtime_ns, other))
     for _, old in sorted(made, reverse=True)[N_STAMPS:]:
         if old != folder:
@@ -98,7 +98,7 @@ def make_stamped(folder: Path) -> None:
 
 
 def source_file(function: Callable[..., Any]) -> Path:
-    """Return the copy of a function's source beside which numba is to keep its machine code."""
+    """Return the copy of a function's source beside which numba caches its machine code."""
     source = Path(function.__code__.co_filename)
     copy = CACHE_DIRECTORY / function.__module__ / stamp_of(function.__module__) / f"{source.stem}.source"
     if not copy.exists():
@@ -111,9 +111,9 @@ def source_file(function: Callable[..., Any]) -> Path:
 
 @contextmanager
 def kept_alone(function: Callable[..., Any]) -> Iterator[None]:
-    """Let no other process compile a function meanwhile, nor change what numba keeps of it on disk.
+    """Prevent other processes from compiling a function, or from changing numba's files for it, in the meantime.
 
-    A process that fails or ends lets others go on. Where files cannot be locked, nobody waits.
+    The lock is released if its process fails or ends. If files cannot be locked, nothing waits.
     """
     path = Path(function.__code__.co_filename).with_suffix(f".{function.__qualname__}.lock")
     try:

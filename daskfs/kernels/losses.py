@@ -1,22 +1,22 @@
-"""Losses of one prediction: value, derivative and curvature in the raw prediction z, chosen by an integer code.
+"""Losses of one prediction: value, derivative and curvature in the linear predictor z, selected by an integer code.
 
 ===================  ============================  ===================================================
 squared              ½ (z - y)²                    y any number
 logistic             log(1 + exp(-y z))            y is -1 or +1
-poisson              exp(z) - y z                  y a count, or any number not below 0; the mean is exp(z)
+poisson              exp(z) - y z                  y a count, or any number of at least 0; the mean is exp(z)
 huber                ½ (z - y)², beyond the        y any number
                      threshold t: t |z - y| - ½ t²
 squared_hinge        ½ max(0, 1 - y z)²            y is -1 or +1
 epsilon_insensitive  ½ max(0, |z - y| - t)²        y any number; errors within the threshold t cost nothing
 ===================  ============================  ===================================================
 
-All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss goes on as its
-quadratic approximation. `row_value` and `row_derivative` are of one row at a time, as stochastic gradient descent meets
-them, finite for z up to ±1e30: squared, logistic, squared_hinge and
+All stay finite for z up to ±1e4 and beyond: above z = 100 the exponential of the Poisson loss is replaced by its
+quadratic approximation. `row_value` and `row_derivative` take one row at a time, for stochastic gradient descent, and
+are finite for z up to ±1e30: squared, logistic, squared_hinge and
 
 hinge                max(0, 1 - y z)               y is -1 or +1
 
-A test holds the two together.
+A test checks that both implementations agree.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from daskfs.kernels.jit import elementwise, kernel
 from daskfs.losses import EPSILON_INSENSITIVE, HINGE, LOGISTIC, MULTINOMIAL, POISSON, SQUARED, SQUARED_HINGE, Loss
 
 HUBER_EFFICIENCY = 1.345  # threshold in standard deviations of the noise: 95 % efficient under normal noise
-SPAN = 512  # predictions taken at once: all arrays of a span stay in the first-level cache
-_LOWEST, _HIGHEST = -700.0, 100.0  # of the exponential's argument
+SPAN = 512  # predictions processed at once: all arrays of a span stay in the L1 cache
+_LOWEST, _HIGHEST = -700.0, 100.0  # range of the exponential's argument
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93145751953125e-1, 1.42860682030941723212e-6
 
 
 def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
-    """Return Huber's threshold from the weighted median absolute deviation of y, 1.345 standard deviations of a normal.
+    """Return Huber's threshold: 1.345 standard deviations, estimated by the weighted median absolute deviation of y.
 
-    Where more than half of y is the same number, from the mean absolute deviation.
+    If more than half of y is the same number, the mean absolute deviation is used.
     """
     centre = weighted_median(y, weight)
     deviation = np.abs(y - centre)
@@ -49,7 +49,7 @@ def default_threshold(y: np.ndarray, weight: np.ndarray) -> float:
 
 
 def threshold_of(loss: Loss, threshold: float | None, y: np.ndarray, weight: np.ndarray | None) -> float:
-    """Return a threshold that was given, or else Huber's default; 0 for the losses that have none."""
+    """Return the given threshold, or Huber's default; 0 for losses without one."""
     if threshold is None:
         weight = np.ones(len(y)) if weight is None else weight
         return default_threshold(y, weight) if loss.threshold == "noise" else 0.0
@@ -57,21 +57,21 @@ def threshold_of(loss: Loss, threshold: float | None, y: np.ndarray, weight: np.
 
 
 def weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
-    """Return the smallest value that has half of the weight at or below it."""
+    """Return the smallest value with at least half of the weight at or below it."""
     order = np.argsort(values, kind="stable")
     cumulated = np.cumsum(weight[order])
     return float(values[order[np.searchsorted(cumulated, 0.5 * cumulated[-1])]])
 
 
 def saturated_values(loss: int, y: np.ndarray) -> np.ndarray:
-    """Return the smallest value of the loss over z for each y: what the deviance is counted from."""
+    """Return the minimum of the loss over z for each y. The deviance is measured from it."""
     if loss != POISSON:
         return np.zeros(len(y))
     return np.where(y > 0.0, y - y * np.log(np.where(y > 0.0, y, 1.0)), 0.0)
 
 
 def initial_intercept(loss: int, y: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """Return where to begin for an intercept alone, near its minimum, and the unit of the noise."""
+    """Return a start for the intercept of the null model, near its minimum, and the unit of the noise."""
     mean = float(share @ y)
     if loss == LOGISTIC:
         return 0.0, 1.0
@@ -82,9 +82,9 @@ def initial_intercept(loss: int, y: np.ndarray, share: np.ndarray) -> tuple[floa
 
 
 def one_sided_intercept(loss: int, y: np.ndarray, total: float) -> float | None:
-    """Return None where an intercept has a finite fit: not all rows are of one class, or some count is above 0.
+    """Return None if the intercept has a finite fit: both classes occur, or some count is positive.
 
-    Else what it is as if half a row said the contrary; `total` is the sum of the rows' weights.
+    Otherwise return the intercept with half a row of the opposite kind added. `total` is the sum of the rows' weights.
     """
     if loss == LOGISTIC and abs(y.sum()) == len(y):
         return math.log(2.0 * total + 1.0) * float(y[0])
@@ -93,7 +93,7 @@ def one_sided_intercept(loss: int, y: np.ndarray, total: float) -> float | None:
 
 @kernel
 def recession_direction(loss, y):  # type: ignore[no-untyped-def]
-    """Return the direction in z, -1 or 1, in which the loss of a row decreases for ever; 0 where it has a minimum."""
+    """Return the direction in z, -1 or 1, in which the loss of a row always decreases; 0 if it has a minimum."""
     if loss == LOGISTIC:
         return y
     return -1.0 if loss == POISSON and y == 0.0 else 0.0
@@ -101,7 +101,7 @@ def recession_direction(loss, y):  # type: ignore[no-untyped-def]
 
 @kernel
 def is_separated(loss, y, share, z):  # type: ignore[no-untyped-def]
-    """Whether every row of some weight stands on its right side, which proves that no finite logistic fit exists."""
+    """Return whether every weighted row is on its correct side, which proves that no finite logistic fit exists."""
     if loss != LOGISTIC:
         return False
     n_right = 0
@@ -119,12 +119,12 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
     loss : int
         A code of `daskfs.losses`.
     threshold : float
-        Of the Huber and the epsilon-insensitive loss.
+        Threshold of the Huber and the epsilon-insensitive loss.
     z, y : ndarray of shape (n_samples,), float64
     value : ndarray of shape (n_samples,), float64
-        Written.
+        Output.
     bits : ndarray of shape (SPAN,), int64
-        To work in.
+        Work array.
     """
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
@@ -143,7 +143,7 @@ def values(loss, threshold, z, y, value, bits):  # type: ignore[no-untyped-def]
 
 @kernel
 def derivatives(loss, threshold, z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
-    """Write the first and second derivative in z of every loss; the arguments are those of `values`."""
+    """Write the first and second derivative in z of every loss. The arguments are those of `values`."""
     for start in range(0, z.shape[0], SPAN):
         stop = min(start + SPAN, z.shape[0])
         at, target, first, second = z[start:stop], y[start:stop], derivative[start:stop], curvature[start:stop]
@@ -188,8 +188,8 @@ def _exponentials(argument, bits):  # type: ignore[no-untyped-def]
 
 @elementwise
 def _log1p(e):  # type: ignore[no-untyped-def]
-    """Return log(1 + e) for e in [0, 1], as 2 artanh(e / (2 + e)): a loop over it vectorises."""
-    s = np.divide(e, 2.0 + e)  # unlike a slash, without a test for 0 that would keep loops from vectorising
+    """Return log(1 + e) for e in [0, 1], as 2 artanh(e / (2 + e)), in a form that vectorises."""
+    s = np.divide(e, 2.0 + e)  # like a slash: error_model="numpy" tests no divisor for 0
     q = s * s
     series = 1.0 / 31.0
     series = series * q + 1.0 / 29.0
@@ -221,7 +221,7 @@ def _logistic_values(z, y, value, bits):  # type: ignore[no-untyped-def]
 
 @elementwise
 def _logistic_derivatives(z, y, derivative, curvature, bits):  # type: ignore[no-untyped-def]
-    """With e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0, e / (1 + e) on the right side."""
+    """Write with e = exp(-|z|): σ(-y z) is 1 / (1 + e) on the wrong side of 0 and e / (1 + e) on the right side."""
     for i in range(z.shape[0]):
         curvature[i] = max(-abs(z[i]), _LOWEST)
     _exponentials(curvature, bits)
@@ -315,7 +315,7 @@ def row_derivative(loss, z, y):  # type: ignore[no-untyped-def]
 
 @kernel
 def row_value(loss, z, y):  # type: ignore[no-untyped-def]
-    """Return the loss of one row. The formulas are those of `values`, one row after the other, and the hinge."""
+    """Return the loss of one row: the formulas of `values` for single rows, and the hinge."""
     if loss == LOGISTIC:
         return math.log1p(math.exp(-abs(z))) + max(-y * z, 0.0)
     if loss == SQUARED:
@@ -326,15 +326,15 @@ def row_value(loss, z, y):  # type: ignore[no-untyped-def]
 
 @kernel
 def loss_and_derivatives(loss, z, label, derivatives):  # type: ignore[no-untyped-def]
-    """Return the loss of one row of several classes and write its derivatives in z.
+    """Return the loss of one row of several classes, and write its derivatives in z.
 
     Parameters
     ----------
     loss : int
-        MULTINOMIAL, or the code of a loss of one row for the sum over the classes, one against the rest.
+        MULTINOMIAL, or the code of a single-row loss that is summed over the classes, one against the rest.
     z, derivatives : ndarray of shape (n_classes,), float64
     label : float
-        The class's number.
+        Class number.
     """
     right = int(label)
     if loss != MULTINOMIAL:

@@ -1,8 +1,8 @@
-"""What the machine code of a kernel was made from: its own file and all files of daskfs that it imports.
+"""The sources of a kernel's machine code: its own file and all files of daskfs that it imports.
 
-numba compiles a function again when its own file changes, but neither when a function that it calls, in another file,
-does, nor when a constant does that was imported: constants are frozen as a kernel is compiled. A change of a file gives
-new stamps to its module and to those that import it, directly or not, and to no other.
+numba recompiles a function when its own file changes, but not when a function that it calls in another file changes, or
+an imported constant: constants are frozen at compile time. A change of a file gives new stamps to its module and to all
+modules that import it, directly or indirectly, and to no others.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 PACKAGES = Path(__file__).parents[2]
-"""The folder in which daskfs lies."""
+"""The folder that contains daskfs."""
 
 
 @functools.cache
 def stamp_of(module: str, packages: Path = PACKAGES) -> str:
-    """Return a digest of the sources on which the machine code of a module's kernels depends.
+    """Return a digest of the sources that the machine code of a module's kernels depends on.
 
     Parameters
     ----------
     module : str
         A dotted name below ``daskfs``.
     packages : Path
-        The folder in which daskfs lies.
+        The folder that contains daskfs.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def stamp_of_all() -> str:
 
 
 def modules_behind(module: str, packages: Path = PACKAGES) -> set[str]:
-    """Return a module and every module of daskfs that it imports, directly or not; imports may go in circles."""
+    """Return a module and all modules of daskfs that it imports, directly or indirectly, also in circles."""
     found, to_read = {module}, [module]
     while to_read:
         for name in _read(to_read.pop(), packages)[1] - found:
@@ -63,8 +63,8 @@ def modules_behind(module: str, packages: Path = PACKAGES) -> set[str]:
 def parsed(source: str | bytes) -> ast.Module:
     """Return the syntax tree of a file.
 
-    Python before 3.11.8 fails (gh-106905) where garbage is collected meanwhile and a finalizer parses too, as one does
-    that logs an exception. What was collected then is gone: the next try passes.
+    Python before 3.11.8 fails (gh-106905) if the garbage collector runs meanwhile and a finalizer parses too, for
+    example by logging an exception. That garbage is then gone, and a second try succeeds.
     """
     for _ in range(9):
         with suppress(SystemError):
@@ -74,9 +74,9 @@ def parsed(source: str | bytes) -> ast.Module:
 
 @functools.cache
 def _read(module: str, packages: Path) -> tuple[bytes, frozenset[str]]:
-    """Return the digest of a module's file and the modules of daskfs that it names in imports, wherever they stand.
+    """Return the digest of a module's file, and the modules of daskfs that it imports anywhere.
 
-    Read once, as the module or one that needs it is imported: what changes later is not what this process runs.
+    It is read once, when the module or one that needs it is imported. Later changes are not what this process runs.
     """
     path = _file_of(module, packages)
     assert path is not None, module

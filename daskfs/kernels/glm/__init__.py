@@ -1,1 +1,1 @@
-"""Fits and Lasso paths of the other losses."""
+"""Fits and Lasso paths for losses other than squares."""

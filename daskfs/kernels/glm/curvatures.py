@@ -1,8 +1,9 @@
-"""The Hessian of the entered features, as a combination of Hessians that were made before.
+"""The Hessian of the entered features, as a linear combination of earlier Hessians.
 
-A Hessian Σ_i w_i z_i z_i' is linear in its weights. Along a path they change slowly and much alike, so that those of a
-few earlier points, combined by least squares, are all but the present ones; the same combination of their Hessians is
-the present Hessian, for the price of as many dot products. Only where too much is left is one made anew.
+A Hessian Σ_i w_i z_i z_i' is linear in its weights. Along a path the weights change slowly and in similar directions,
+so a least-squares combination of the weights at a few earlier points nearly equals the current weights. The same
+combination of their Hessians approximates the current Hessian, at the cost of a few dot products. A new Hessian is
+computed only if the remainder is too large.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 
-LEFT = 0.05  # of the weights, that a combination may leave
+LEFT = 0.05  # largest share of the weights that a combination may leave
 
 
 @kernel
 def renew_hessian(problem, state):  # type: ignore[no-untyped-def]
-    """Make the Hessian where the predictions are; it takes the place of the oldest."""
+    """Compute the Hessian at the current predictions. It replaces the oldest one."""
     hessian_weights(problem, state.at, state.weight)
     _make(state)
 
 
 @kernel
 def update_hessian(problem, state):  # type: ignore[no-untyped-def]
-    """Bring the Hessian to where the predictions are: a combination of earlier ones, if that leaves little."""
+    """Update the Hessian to the current predictions: a combination of earlier ones if the remainder is small."""
     hessian_weights(problem, state.at, state.weight)
     if combine_weights(state.weight, state.mix, state) > LEFT * sum_of(state.weight):
         _make(state)
@@ -38,7 +39,7 @@ def update_hessian(problem, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def combine_weights(weight, mix, state):  # type: ignore[no-untyped-def]
-    """Write the combination of earlier weights that comes nearest; return the sum of what it leaves."""
+    """Write the closest combination of earlier weights. Return the sum of the absolute remainder."""
     n_known = min(state.counts[KNOWN_HESSIANS], COMBINED)
     products, factor = np.empty(COMBINED), np.zeros((COMBINED, COMBINED))
     products[0], products[1], products[2], products[3] = four_row_dots(state.weights, 0, 1, 2, 3, weight)
@@ -77,9 +78,9 @@ def _make(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def extend_hessians(first, state):  # type: ignore[no-untyped-def]
-    """Give the newest Hessian the rows of features entered since, from position `first` on; the others are forgotten.
+    """Extend the newest Hessian by the rows of newly entered features, from position `first`. Drop the others.
 
-    The new rows are taken from it, in proportion, until the Hessian is combined again.
+    Until the next combination, the new rows of the combined Hessian are scaled copies of these.
     """
     newest = (state.counts[KNOWN_HESSIANS] - 1) % COMBINED
     make_hessian_of(
@@ -100,7 +101,7 @@ def extend_hessians(first, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _mix_rows(first, state):  # type: ignore[no-untyped-def]
-    """Combine the rows of the Hessians from `first` on, and the columns that mirror them."""
+    """Combine the rows of the Hessians from `first` on, and the mirrored columns."""
     hessian, hessians, mix = state.hessian, state.hessians, state.mix
     for a in range(first, state.counts[ENTERED] + 1):
         for b in range(a + 1):
@@ -114,6 +115,6 @@ def _mix_rows(first, state):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def _add_row_of(hessians, m, factor, a, hessian):  # type: ignore[no-untyped-def]
-    """Add a multiple of row a of one of the Hessians; rows by their numbers, for views of them are counted."""
+    """Add a multiple of row a of one of the Hessians. Rows are indexed because views are reference-counted."""
     for b in range(a + 1):
         hessian[a, b] += factor * hessians[m, a, b]

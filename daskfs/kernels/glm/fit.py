@@ -1,4 +1,4 @@
-"""The unpenalised fit of a loss on the few columns of a row block, and the terms of a Newton step over many blocks."""
+"""Unpenalised fit of a loss on the few columns of a row block, and the Newton step's terms for many blocks."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ class GlmFit(NamedTuple):
     """A fit by Newton's method."""
 
     moments: Moments
-    """Of the columns; its y is the raw one."""
+    """Moments of the columns and of the raw y."""
     coef: np.ndarray
-    """Shape (n_features,), on the scale of the data; NaN at constant columns, which the block says nothing about."""
+    """Shape (n_features,), on the scale of the data; NaN for constant columns, which the block does not determine."""
     intercept: float
     deviance: float
     is_singular: bool
-    """Whether columns were combinations of each other, so that the shortest solution was taken."""
+    """Whether columns were linearly dependent, so that the solution of least norm was taken."""
     is_separable: bool
-    """Whether no finite minimum was found (classes that can be told apart, a category without counts): a small ridge
-    was added, so that coefficients are finite."""
+    """Whether there is no finite minimum (linearly separable classes, a category without counts). A small ridge then
+    keeps the coefficients finite.
+    """
     dispersion: float
-    """The noise of the score over its slope: 1 for a likelihood that knows it."""
+    """Variance of the score divided by its derivative: 1 for a likelihood with known dispersion."""
 
 
 class ColumnsFit(NamedTuple):
     """A fit of standardised columns."""
 
     solution: np.ndarray
-    """The intercept first."""
+    """Intercept first."""
     mean_loss: float
     is_singular: bool
     is_separable: bool
@@ -60,8 +61,8 @@ class ColumnsFit(NamedTuple):
 
 
 class NewtonTerms(NamedTuple):
-    """Of the summed loss of one block, in an intercept (position 0) and coefficients of the columns
-    ``(x - centre) / scale``; they add up over blocks, and ``coefficients - solve(hessian, gradient)`` is Newton's step.
+    """Terms of the summed loss of one block, in an intercept (position 0) and coefficients of the columns ``(x -
+    centre) / scale``. They add up over blocks. ``coefficients - solve(hessian, gradient)`` is the Newton step.
     """
 
     value: float
@@ -78,15 +79,15 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
     y, weight : ndarray of shape (n_samples,), float64
-        y is -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+        y is -1 or +1 for the logistic loss, and non-negative for the Poisson loss.
     loss : {"squared", "logistic", "poisson", "huber"}
     threshold : float, optional
-        Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
+        Threshold of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
 
     Returns
     -------
     GlmFit
-        Where there is one class only, or no count above 0: coefficients of 0, separable.
+        With a single class, or no positive count: coefficients of 0, separable.
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
@@ -108,7 +109,7 @@ def glm_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, *, loss: str, thre
 
 
 def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predictions) -> ColumnsFit:
-    """Fit standardised columns, each in a row of `columns`; `at` is left at the predictions of the last step."""
+    """Fit standardised columns, each a row of `columns`. `at` ends at the predictions of the last step."""
     n, work = len(columns) + 1, np.empty(len(problem.y))
     null, unit = initial_intercept(problem.loss.code, problem.y, problem.share)
     members = np.arange(len(columns))
@@ -125,7 +126,7 @@ def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predict
             gram = hessian.copy()
             extend_hessian(columns, members, n - 1, 0, problem.share, gram, work)
             full_rank = factorise(gram, n, 0.0, factor)
-        if status == CONVERGED and rank >= full_rank:  # a rank lost on the way: rows whose curvature has vanished
+        if status == CONVERGED and rank >= full_rank:  # a rank lost on the way: the curvature of rows has vanished
             break
     if full_rank < n and ridge == 0.0:
         inner = np.ascontiguousarray(gram[1:, 1:])
@@ -135,7 +136,7 @@ def fit_columns(problem: Problem, columns: np.ndarray, total: float, at: Predict
 
 
 def _fit_of_one_side(problem: Problem, n_features: int, intercept: float) -> ColumnsFit:
-    """Return the fit of rows of one class, or of counts that are all 0, which has no other coefficient."""
+    """Return the fit for rows of one class, or counts that are all 0: an intercept only."""
     solution = np.zeros(n_features + 1)
     solution[0] = intercept
     at = new_predictions(len(problem.y))
@@ -161,13 +162,13 @@ def newton_terms(
     ----------
     X, y, weight, loss : see `glm_fit`
     coef : ndarray of shape (n_features,), float64
-        Of the columns ``(x - centre) / scale``.
+        Coefficients of the columns ``(x - centre) / scale``.
     intercept : float
-        The prediction where every column is at its centre.
+        Prediction if every column is at its centre.
     centre, scale : ndarray of shape (n_features,), float64
-        The same for all blocks; a scale of 0 marks a column that takes no part (its terms are 0).
+        The same for all blocks. A scale of 0 excludes a column (its terms are 0).
     threshold : float
-        Of the Huber loss.
+        Threshold of the Huber loss.
 
     Returns
     -------
@@ -190,14 +191,14 @@ def newton_terms(
 def terms_of_columns(
     columns: np.ndarray, y: np.ndarray, weight: np.ndarray, solution: np.ndarray, loss: str, threshold: float
 ) -> NewtonTerms:
-    """Return value, gradient and Hessian of the summed loss, of columns that are standardised already.
+    """Return value, gradient and Hessian of the summed loss for standardised columns.
 
     Parameters
     ----------
     columns : ndarray of shape (n_columns, n_samples), float64
-    y, weight : see `glm_fit`; no weight is 0
+    y, weight : see `glm_fit`; all weights are nonzero
     solution : ndarray of shape (n_columns + 1,)
-        The intercept first.
+        Intercept first.
     loss, threshold : see `newton_terms`
     """
     problem, k = Problem(find_loss(loss).facts, float(threshold), y, weight), len(columns)
@@ -209,5 +210,5 @@ def terms_of_columns(
 
 
 def glm_fit_nbytes(n_samples: int, n_features: int) -> int:
-    """Return the memory in bytes that `glm_fit` takes beside its block, at most."""
+    """Return the peak memory in bytes of `glm_fit` in addition to its block."""
     return 8 * (n_samples * (n_features + 16) + 6 * (n_features + 1) ** 2 + 16 * n_features)

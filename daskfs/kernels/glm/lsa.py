@@ -1,12 +1,13 @@
 """The Lasso path of a loss by least-squares approximation, for blocks of few columns and many rows.
 
 Wang and Leng (2007), Unified LASSO estimation by least squares approximation, JASA 102, 1039-1048. The fit b̂ of all
-columns is made once; for the rest of the path the mean loss is its parabola there, with the Hessian H at b̂:
+columns is computed once. For the rest of the path the mean loss is replaced by its quadratic approximation there, with
+the Hessian H at b̂:
 
     loss(b) ≈ loss(b̂) + ½ (b - b̂)' H (b - b̂)
 
-so that a path costs what the one fit does. Unlike the paper's, the penalty is not adaptive: it is that of the exact
-path, `daskfs.kernels.glm.path`, which this stands for.
+A path then costs about as much as one fit. Unlike the paper's, the penalty is not adaptive: it is that of the exact
+path, `daskfs.kernels.glm.path`, which this path approximates.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 
-TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of coefficients times √n
+TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of the coefficients times √n
 
 
 class _Parabola(NamedTuple):
-    """What stands for the mean loss: its value and Hessian at its minimum `full`, the intercept first."""
+    """Quadratic approximation of the mean loss: its value and Hessian at its minimum `full`, intercept first."""
 
     features: np.ndarray
     full: np.ndarray
@@ -61,11 +62,11 @@ def lsa_path(
     max_features: int | None = None,
     free: np.ndarray | None = None,
 ) -> GlmPath:
-    """Follow the approximate Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
+    """Follow the approximate Lasso path of one block and select a model by ``deviance / dispersion + penalty |M|``.
 
-    Parameters and result are those of `glm_path.glm_path`, with these differences: deviances are the parabola's; the
-    dispersion is that of the fit of all columns; all columns have entered, but for those that depend on the ones
-    before them; `n_separable` is 1 where that fit has no finite minimum, so that the parabola is one of a ridge fit.
+    Parameters and result are those of `glm_path.glm_path`, with these differences: deviances are those of the quadratic
+    approximation. The dispersion is that of the fit of all columns. All columns have entered, except those that depend
+    linearly on earlier ones. `n_separable` is 1 if that fit has no finite minimum, so that a ridge fit is approximated.
 
     Returns
     -------
@@ -86,7 +87,7 @@ def lsa_path(
         largest = float(np.max(np.abs(at_null), initial=0.0)) * (ABOVE if n_free else 1.0)
         lambdas = lambda_grid(largest, m.total, X.shape[1], n_lambdas, min_ratio)
         if not len(lambdas):
-            lambdas = np.full(min(1, n_free), 1e-14 * math.sqrt(m.y_variance))  # of the free columns alone
+            lambdas = np.full(min(1, n_free), 1e-14 * math.sqrt(m.y_variance))  # free columns only
     if not len(parabola.features):
         lambdas = lambdas[:0]
     if max_features is None:
@@ -132,7 +133,7 @@ def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray)
 
 
 def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
-    """Return the memory in bytes that `lsa_path` takes beside its block, at most."""
+    """Return the peak memory in bytes of `lsa_path` in addition to its block."""
     return 8 * (n_samples * (n_features + 24) + (n_features + 1) * (6 * n_features + n_lambdas + 24))
 
 
@@ -140,7 +141,7 @@ def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
 def _follow(  # type: ignore[no-untyped-def]
     hessian, n_free, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
 ):
-    """Return df, deviance, GIC, coefficients at each λ, how many were followed, the best, why it ended, n_unsolved."""
+    """Return df, deviance, GIC, coefficients at each λ; the number of λ, the best, the reason to stop, n_unsolved."""
     n, n_lambdas = full.shape[0], lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     deviance, gic, coefs = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros((n_lambdas, n))
@@ -190,7 +191,7 @@ def _distance(coef, full, cross, gradient):  # type: ignore[no-untyped-def]
 
 @kernel
 def _refitted_distance(hessian, full, cross, members, n_members):  # type: ignore[no-untyped-def]
-    """Return the smallest (b - b̂)' H (b - b̂) over the coefficients of a model."""
+    """Return the minimum of (b - b̂)' H (b - b̂) over the coefficients of a model."""
     n = n_members + 1
     inner, factor, right, out = np.empty((n, n)), np.zeros((n, n)), np.empty(n), np.empty(n)
     total = 0.0

@@ -1,6 +1,7 @@
-"""The minimum over the features that a path has entered: a parabola for the loss, the penalty as it is.
+"""The minimum over the entered features of a path: a quadratic approximation of the loss plus the exact penalty.
 
-What a step's successors would still change is foretold from how they have shrunk; the last step is taken by the
+The total of the steps still to come is extrapolated from the rate at which steps shrink. The last step is applied to
+the coefficients only; the predictions follow together with the first step at the next λ.
 coefficients only, and by the predictions together with the first at the next λ.
 """
 
@@ -17,18 +18,18 @@ from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 
-OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
-SWEEPS_BETWEEN = 16  # of descent, before the system of its active features is solved
-CLOSE = 0.01  # of a step that is far: after a shorter one the Hessian is what it was
-SLOWEST = 0.3  # of its predecessor: a step that has shrunk by less asks for the Hessian of where it is
+OPTIMALITY = 1.0 + 1e-9  # only rounding may make |gradient| exceed λ
+SWEEPS_BETWEEN = 16  # coordinate descent sweeps before the system of the active features is solved
+CLOSE = 0.01  # relative to `far`: after a shorter step the Hessian is unchanged
+SLOWEST = 0.3  # ratio to the step before: a slower decrease requests the Hessian at the current point
 
 
 @kernel
 def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def]
-    """Minimise over the entered features by proximal Newton steps, until what is left is below `tol`.
+    """Minimise over the entered features by proximal Newton steps, until the remaining steps are below `tol`.
 
-    Coefficients and steps are measured in the norm of the Hessian's diagonal. The Hessian is made anew where steps do
-    not shrink, the first goes `far`, or it has no minimum.
+    Coefficients and steps are measured in the norm of the Hessian's diagonal. The Hessian is recomputed if steps do not
+    shrink, if the first step is longer than `far`, or if the Hessian has no minimum.
     """
     n, n_free = state.counts[ENTERED] + 1, state.counts[FREE]
     if n == 1:
@@ -51,9 +52,9 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         if not slope < 0.0 or not (is_settled or is_exact):
             copy_into(base[:n], coef[:n])
             copy_into(gradient[:n], left[:n])
-            if is_exact:  # only rounding is left
+            if is_exact:  # only rounding errors are left
                 break
-            renew_hessian(problem, state)  # the combination is beyond use
+            renew_hessian(problem, state)  # the combination is not usable
             is_exact = True
             continue
         length = take_step(
@@ -76,11 +77,11 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
 
 @kernel
 def descend(hessian, n, n_free, left, coef, lam, tol):  # type: ignore[no-untyped-def]
-    """Minimise ½ d'Hd - left'd + λ Σ |coef + d| by coordinate descent, in place; return whether it settled.
+    """Minimise ½ d'Hd - left'd + λ Σ |coef + d| by coordinate descent, in place. Return whether it converged.
 
-    The first position and the `n_free` after it are free of the penalty. Where columns nearly depend on each other,
-    descent is slow: once in a while the minimum for the present signs is gone towards. A Hessian of combinations need
-    not have a minimum.
+    The first position and the following `n_free` are not penalised. Descent is slow if columns nearly depend on each
+    other; therefore it moves at intervals towards the minimum for the current signs. A Hessian that is a combination
+    need not have a minimum.
     """
     for sweep in range(1, MAX_SWEEPS + 1):
         if is_stopped():
@@ -110,7 +111,7 @@ def descend(hessian, n, n_free, left, coef, lam, tol):  # type: ignore[no-untype
 
 @kernel
 def _towards_minimum_of_signs(hessian, n, n_free, left, coef, lam):  # type: ignore[no-untyped-def]
-    """Go to the minimum among coefficients of the present signs, or towards it until the first would change."""
+    """Move to the minimum for the current signs, or towards it until the first sign would change."""
     active = np.empty(n, np.int64)
     n_active = 0
     for q in range(n):

@@ -1,9 +1,9 @@
-"""Newton's method for the mean loss of a few standardised columns, with an intercept; the steps that its users share.
+"""Newton's method for the mean loss of a few standardised columns and an intercept, and the steps that users share.
 
 The objective is Σ_i s_i loss(z_i) + ½ ridge Σ_q b_q², with z = b_0 + Σ_q b_q column_q and the shares s_i = w_i / W of
-the weights. Position 0 of coefficients, gradients and Hessians is the intercept, which no penalty touches. The
-gradient is kept with its sign turned, as products of the columns with the residuals -s_i loss'(z_i): for the squared
-loss that is what one is used to.
+the weights. Position 0 of coefficients, gradients and Hessians is the intercept, which is not penalised. Gradients have
+the opposite sign: they are products of the columns with the residuals -s_i loss'(z_i), as is usual for the squared
+loss.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from daskfs.losses import Facts, Loss
 
 CONVERGED, SEPARABLE = range(2)
 TOLERANCE = 1e-9  # of the last step, in standard deviations of the coefficients times √n
-LONGEST_LAST_STEP = 1e-3  # of a coefficient, where the loss may have no finite minimum
-PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, where the data sets no bound
-MAX_STEPS = 60  # a finite minimum takes ten; where there is none, the predictions grow by about 1 per step
+LONGEST_LAST_STEP = 1e-3  # of a coefficient, if the loss may have no finite minimum
+PRIOR_DEVIATION = 5.0  # log-odds (or log-means) per standard deviation of a column, if the data set no bound
+MAX_STEPS = 60  # a finite minimum takes ten; without one the predictions grow by about 1 per step
 MAX_SHORTENINGS = 60
-OVERSHOT = 0.5  # of the slope at the start: a step that turned it further is shortened
-FARTHEST = 50.0  # log-odds (or log-means) per standard deviation of a column, that one step may go
+OVERSHOT = 0.5  # share of the initial derivative: a step at whose end it is reversed by more is shortened
+FARTHEST = 50.0  # limit of one step: log-odds (or log-means) per standard deviation of a column
 
 
 class Problem(NamedTuple):
-    """What is minimised: a loss over the rows of a block."""
+    """The objective: a loss over the rows of a block."""
 
     loss: Facts
     threshold: float
@@ -45,12 +45,12 @@ class Problem(NamedTuple):
 
 
 def new_problem(loss: Loss, threshold: float | None, y: np.ndarray, weight: np.ndarray) -> Problem:
-    """Return the problem of rows of positive weight; a threshold of None is the default, see `threshold_of`."""
+    """Return the problem for rows of positive weight. A threshold of None is the default, see `threshold_of`."""
     return Problem(loss.facts, threshold_of(loss, threshold, y, weight), y, weight / float(weight.sum()))
 
 
 class Predictions(NamedTuple):
-    """Predictions of the rows and what follows from them; all of shape (n_samples,) but `bits`."""
+    """Predictions of the rows and derived arrays, all of shape (n_samples,) except `bits`."""
 
     z: np.ndarray
     residual: np.ndarray
@@ -60,19 +60,19 @@ class Predictions(NamedTuple):
 
 
 def new_predictions(n_samples: int) -> Predictions:
-    """Return predictions of zero; residuals and curvatures follow with the first `advance`."""
+    """Return predictions of zero. The first `advance` sets residuals and curvatures."""
     z, residual, curvature, scratch = np.zeros((4, n_samples))
     return Predictions(z, residual, curvature, scratch, np.zeros(SPAN, dtype=np.int64))
 
 
 def weak_ridge(total: float) -> float:
-    """Return the ridge on the mean loss of rows of so much weight that bounds a fit without a finite minimum."""
+    """Return the ridge on the mean loss of rows with this total weight that bounds a fit without a finite minimum."""
     return 1.0 / (total * PRIOR_DEVIATION**2)
 
 
 @kernel
 def advance(problem, columns, members, n_members, step, factor, at, gradient):  # type: ignore[no-untyped-def]
-    """Move the predictions by ``factor * step`` and bring residuals, curvatures and the gradient up to date.
+    """Move the predictions by ``factor * step`` and update residuals, curvatures and the gradient.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _weigh(share, values, sign):  # type: ignore[no-untyped-def]
 
 @kernel
 def hessian_weights(problem, at, out):  # type: ignore[no-untyped-def]
-    """Write share times curvature; Huber's, which is 0 outside the threshold, is kept above a floor."""
+    """Write share times curvature. Huber's curvature, which is 0 outside the threshold, is kept above a floor."""
     for i in range(out.shape[0]):
         out[i] = problem.share[i] * max(at.curvature[i], problem.loss.hessian_floor)
 
@@ -120,9 +120,9 @@ def mean_loss(problem, z, at):  # type: ignore[no-untyped-def]
 
 @kernel
 def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[no-untyped-def]
-    """Return how much noise the deviance of one useless feature has: 1 for the likelihoods that know it.
+    """Return the noise in the deviance of one useless feature: 1 for likelihoods with known dispersion.
 
-    For squared and Huber loss Σ s loss'² / Σ s loss'', the variance of the score over its slope.
+    For squared and Huber loss it is Σ s loss'² / Σ s loss'', the variance of the score divided by its derivative.
     """
     if problem.loss.knows_dispersion:
         return 1.0
@@ -138,8 +138,8 @@ def estimate_dispersion(problem, at, n_samples, n_parameters):  # type: ignore[n
 def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, hessian, factor):  # type: ignore[no-untyped-def]
     """Minimise from the start in `coef`, in place.
 
-    Steps are Newton's with a factor kept as long as it serves. A step is shortened where the slope along it has turned
-    up, so that the method converges from anywhere.
+    Newton steps reuse the factor of the Hessian as long as it helps. A step is shortened if the derivative along it has
+    changed sign, so that the method converges from any start.
 
     Parameters
     ----------
@@ -149,22 +149,23 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     n_members : int
     ridge : float
     tol : float
-        Ends with a step that is shorter in the norm of the Hessian,
+        Stop after a step that is shorter than this in the norm of the Hessian
     longest : float
-        and by no coefficient longer than this: where there is no finite minimum the Hessian vanishes, the steps do not.
+        and in which no coefficient moves by more than this: without a finite minimum the Hessian vanishes, the steps do
+        not.
     coef : ndarray of shape (>= n_members + 1,), float64
-        Where a column depends on the ones before it, its coefficient stays as it is.
+        The coefficient of a column that depends on earlier columns stays unchanged.
     at : Predictions
     hessian, factor : ndarray of shape (>= n_members + 1, >= n_members + 1), float64
 
     Returns
     -------
     value : float
-        The mean loss at the minimum, without the ridge's part.
+        Mean loss at the minimum, without the ridge penalty.
     status : int
-        CONVERGED, or SEPARABLE: no finite minimum, `value` is what the loss falls to and `coef` where it was left.
+        CONVERGED, or SEPARABLE: no finite minimum, `value` is the infimum of the loss, and `coef` the last iterate.
     rank : int
-        Of the Hessian, n_members + 1 where it is regular.
+        Rank of the Hessian; n_members + 1 if it is regular.
     """
     gradient, step = np.zeros(n_members + 1), np.zeros(n_members + 1)
     at.z[:] = 0.0
@@ -180,10 +181,10 @@ def newton_from(  # type: ignore[no-untyped-def]
     problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale,
     in_bands,
 ):  # fmt: skip
-    """Minimise as `newton` does, from where the predictions are: their gradient is given, and is overwritten.
+    """Minimise as `newton` does, from the current predictions. Their gradient is given, and is overwritten.
 
-    Unless `is_stale`, the factor of a Hessian from near by is given, too; `in_bands`, others are made as fast as can be
-    (`make_hessian`). `step` is left as what the coefficients are ahead of the predictions.
+    Unless `is_stale`, the factor of the Hessian at a nearby point is given as well. With `in_bands`, further Hessians
+    are computed in the fastest way (`make_hessian`). `step` returns the coefficients minus those of the predictions.
     """
     n = n_members + 1
     weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
@@ -221,13 +222,13 @@ def newton_from(  # type: ignore[no-untyped-def]
 
 @kernel
 def _take_step(problem, columns, members, n_members, ridge, coef, step, slope, at, gradient):  # type: ignore[no-untyped-def]
-    """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part.
+    """Take `step`, or the part of it after which the derivative is reversed by at most half. Return that part.
 
-    Where columns nearly depend on each other and classes can nearly be told apart, a step may lead to where the Hessian
-    knows nothing: it ends at `FARTHEST`.
+    If columns nearly depend on each other and classes are nearly separable, a step may leave the range in which the
+    Hessian is valid. It is limited to `FARTHEST`.
     """
     length = 1.0
-    if problem.loss.can_separate:  # coming back from farther would cost all digits
+    if problem.loss.can_separate:  # returning from further away would lose all digits
         length = min(1.0, FARTHEST / largest_size(step))
     advance(problem, columns, members, n_members, step, length, at, gradient)
     for _ in range(MAX_SHORTENINGS):

@@ -1,4 +1,4 @@
-"""The model without a feature, and the features that may join it before any penalty."""
+"""The model without features, and the features that may join it without a penalty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskfs.kernels.losses import initial_intercept
 
 
 def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
-    """Fit the intercept alone, into ``coef[0]`` and `at`; return whether there is one and anything left to explain."""
+    """Fit the intercept alone, into ``coef[0]`` and `at`. Return whether it is finite and leaves an error."""
     y = problem.y
     if not len(y) or not (y != y[0]).any():
         return False
@@ -29,13 +29,13 @@ def fit_null_model(problem: Problem, coef: np.ndarray, at: Predictions) -> bool:
 
 
 def independent_columns(X: Any, share: np.ndarray, m: Moments, columns: np.ndarray) -> np.ndarray:
-    """Return those of some columns of a block that vary and do not depend on the ones before them.
+    """Return those of some columns of a block that vary and do not depend linearly on earlier ones.
 
     Parameters
     ----------
     X : DenseBlock or ColumnEntries of shape (n_samples, n_features)
     share : ndarray of shape (n_samples,)
-        The rows' weights over their sum.
+        Weights of the rows divided by their sum.
     m : Moments
     columns : ndarray of shape (n_columns,), int64
     """

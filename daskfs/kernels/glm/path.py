@@ -1,21 +1,20 @@
-"""The Lasso path of a loss on one row block, and on it the model that a generalised information criterion chooses.
+"""The Lasso path of a loss on one row block, and the model on it chosen by a generalised information criterion.
 
-For a falling grid of λ the path minimises, over an intercept b_0 and the implicitly standardised columns z_j,
+For a decreasing grid of λ the path minimises, over an intercept b_0 and coefficients of the standardised columns z_j,
 
     Σ_i w_i loss(b_0 + Σ_j z_ij b_j, y_i) / Σ_i w_i + λ Σ_j |b_j|
 
 by proximal Newton steps with coordinate descent (Friedman, Hastie and Tibshirani 2010) on the features entered so far,
-of which standardised copies are kept. The Hessian of these steps is made once in a while, and in between combined of
-those that were made (`daskfs.kernels.glm.curvatures`). That all other columns may stay out is certified without
-looking at them: the gradient of a column cannot have moved by more than the residuals have (Cauchy and Schwarz). Where
-that does not suffice, the gradient is made: of a few columns from copies, of many in a pass over the block. Up to
-`NEAR` columns all enter at once.
+of which standardised copies are kept. The Hessian of these steps is computed from time to time; in between it is a
+combination of earlier Hessians (`daskfs.kernels.glm.curvatures`). A bound certifies that the other columns may stay out
+without reading them: by the Cauchy-Schwarz inequality, the gradient of a column cannot have changed by more than the
+residuals. If the bound does not suffice, the gradient is computed: for a few columns from copies, for many in a pass
+over the block. If there are at most `NEAR` columns, all enter at once.
 
-The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a
-constant, is of the unpenalised fit of the model's features (where that has no finite minimum, what it falls to), or of
-the shrunk fit. The dispersion is 1 for counts and classes. For the Huber and the squared loss it is the noise that the
-deviance of a useless feature has, estimated on the largest model of the path: its features are too many rather than
-too few.
+The criterion is ``deviance / dispersion + penalty |M|``. The deviance, minus twice the log-likelihood up to a constant,
+is that of the unpenalised fit of the model's features (the infimum if there is no finite minimum), or of the shrunk
+fit. The dispersion is 1 for counts and classes. For the Huber and the squared loss it is the noise in the deviance of a
+useless feature, estimated on the largest model of the path, which has too many features rather than too few.
 """
 
 from __future__ import annotations
@@ -54,81 +53,81 @@ from daskfs.losses import find_loss
 
 COLUMNS_NBYTES = 256 << 20
 ABOVE = 1.0 + 1e-6
-"""Of the smallest λ without a feature, where a path begins with free columns: their fit is found to a tolerance."""
+"""Share of the smallest λ without a feature at which a path with free columns starts: their fit has a tolerance."""
 STOPS = ("end of the grid", "patience", "max_features", "entered features")
 
 
 class GlmPath(NamedTuple):
-    """A path as far as it was followed, over `n_lambdas` values of λ."""
+    """A path as far as it was followed, on a grid of `n_lambdas` values of λ."""
 
     loss: str
     threshold: float
-    """Of the Huber loss, in units of y; 0 for the others."""
+    """Threshold of the Huber loss, in units of y; 0 for the others."""
     moments: Moments
-    """Of the columns; its y is minus the null model's derivative, so `cross` is the gradient there."""
+    """Moments of the columns. Their y is minus the null model's derivative, so `cross` is the gradient there."""
     lambdas: np.ndarray
-    """Shape (n_lambdas,), falling."""
+    """Shape (n_lambdas,), decreasing."""
     df: np.ndarray
-    """Shape (n_lambdas,): number of features with a coefficient."""
+    """Shape (n_lambdas,): number of nonzero coefficients."""
     deviance: np.ndarray
-    """Shape (n_lambdas,): twice the weighted sum of losses above their smallest, of the refit or of the shrunk fit."""
+    """Shape (n_lambdas,): twice the weighted sum of losses minus its minimum, of the refit or of the shrunk fit."""
     gic: np.ndarray
     """Shape (n_lambdas,)."""
     entered: np.ndarray
-    """Shape (n_entered,): features in order of entry."""
+    """Shape (n_entered,): features in their order of entry."""
     coef: np.ndarray
-    """Shape (n_lambdas, n_entered): shrunk, of the standardised columns."""
+    """Shape (n_lambdas, n_entered): shrunk coefficients of the standardised columns."""
     centred_intercepts: np.ndarray
-    """Shape (n_lambdas,): predictions where every feature has its mean."""
+    """Shape (n_lambdas,): predictions for features at their means."""
     best: int
-    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
     stop: str
-    """Why the path ends, one of `STOPS`."""
+    """Why the path ended, one of `STOPS`."""
     dispersion: float
     n_separable: int
-    """Refits on the path without a finite minimum; the deviance they fall to was taken."""
+    """Number of refits on the path without a finite minimum. Their deviance is the infimum."""
     n_passes: int
-    """Over the block, after that of the moments."""
+    """Number of passes over the block after that of the moments."""
     n_steps: int
     n_hessians: int
     n_unsolved: int = 0
-    """Solves that the Newton steps did not finish, among columns that nearly depend on each other."""
+    """Number of Newton steps that did not converge, because columns nearly depend on each other."""
 
     def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the features of the model at one step, ascending; by default of the chosen one."""
+        """Return the features of the model at one step, ascending; by default of the chosen step."""
         step = self.best if step is None else step
         if step < 0:
             return np.empty(0, dtype=np.int64)
         return np.sort(self.entered[self.coef[step] != 0.0])
 
     def coefficients(self, step: int) -> np.ndarray:
-        """Return the shrunk coefficients of all features on the scale of the data, shape (n_features,)."""
+        """Return the shrunk coefficients of all features, on the scale of the data, shape (n_features,)."""
         coef = np.zeros(len(self.moments.scale))
         coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
         return coef
 
     def intercept(self, step: int) -> float:
-        """Return the intercept that belongs to `coefficients`."""
+        """Return the intercept for `coefficients`."""
         entered = self.entered
         shift = self.coef[step] * (self.moments.mean[entered] / self.moments.scale[entered])
         return float(self.centred_intercepts[step] - shift.sum())
 
 
 def default_max_features(n_samples: float, n_features: int) -> int:
-    """Return the largest model the criterion may choose: that of the Lasso, fewer where copies would pass 256 MiB."""
+    """Return the largest model that may be chosen: that of the Lasso, fewer if copies would exceed 256 MiB."""
     by_memory = max(64, int(COLUMNS_NBYTES / (16.0 * n_samples)))
     return min(default_max_features_of_gram(n_samples, n_features), by_memory)
 
 
 def entered_capacity(n_features: int, max_features: int) -> int:
-    """Return how many features may enter: they come and go."""
+    """Return the number of features that may enter. It is larger than a model, because features also leave."""
     return min(n_features, 2 * max_features + 4 * BATCH)
 
 
 def glm_path_nbytes(
     n_samples: int, n_features: int, n_lambdas: int, max_features: int, n_entries: int | None = None
 ) -> int:
-    """Return the memory in bytes that `glm_path` takes beside its block, at most; of so many entries or dense."""
+    """Return the peak memory in bytes of `glm_path` in addition to its block of n_entries, or dense."""
     capacity = entered_capacity(n_features, max_features)
     columns_nbytes = 8 * n_samples * (capacity + min(NEAR, n_features))
     if n_entries is not None:
@@ -157,45 +156,45 @@ def glm_path(
     column_weight: np.ndarray | None = None,
     free: np.ndarray | None = None,
 ) -> GlmPath:
-    """Follow the Lasso path of one block and choose on it by ``deviance / dispersion + penalty |M|``.
+    """Follow the Lasso path of one block and select a model by ``deviance / dispersion + penalty |M|``.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
-        Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
+        Not modified. A column that is not finite never enters (its `moments.scale` is NaN).
     y : ndarray of shape (n_samples,), float64
-        -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+        -1 or +1 for the logistic loss, non-negative for the Poisson loss.
     weight : ndarray of shape (n_samples,), float64
-        A weight of 2 is the row twice, 0 is no row.
+        A row of weight 2 counts twice, one of weight 0 not at all.
     loss : {"squared", "logistic", "poisson", "huber"}
     penalty : float
-        Of one feature, from `criteria.feature_penalty`.
+        Penalty of one feature, from `criteria.feature_penalty`.
     threshold : float, optional
-        Of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
+        Threshold of the Huber loss, in units of y; by default 1.345 robust standard deviations of y.
     sigma2 : float, optional
-        Known dispersion, the variance of y given the features for the squared loss; by default estimated.
+        Known dispersion (for the squared loss, the variance of y given the features); by default estimated.
     lambdas : ndarray, optional
-        A falling grid; by default `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ without
-        a feature that has a penalty.
+        A decreasing grid. The default has `n_lambdas` values, evenly spaced in the logarithm, from the smallest λ
+        without a penalised feature.
     min_ratio : float, optional
-        Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
+        Ratio of the smallest to the largest λ: by default 1e-2 if there are fewer samples than features, else 1e-4.
     gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the deviance of the unpenalised refit, or of the shrunk fit.
+        Whether the criterion uses the deviance of the unpenalised refit or of the shrunk fit.
     patience : int, optional
-        Stop when the models have so many features more than the best one; None follows the whole grid.
+        Stop when the models have this many features more than the best one; None follows the whole grid.
     max_features : int, optional
-        Stop when a model has more, the free ones among them; by default `default_max_features` beside these.
+        Stop when a model has more features, free ones included; by default `default_max_features` plus the free ones.
     tol : float
-        Newton steps end below this, measured in the norm of the Hessian and standard deviations of the null model's
+        Newton steps end below this, measured in the norm of the Hessian and in standard deviations of the null model's
         residuals.
     column_weight : ndarray of shape (n_features,), float64, optional
     free : ndarray of shape (n_free,), int64, ascending, optional
-        As `daskfs.kernels.lasso.path.lasso_path` takes them.
+        See `daskfs.kernels.lasso.path.lasso_path`.
 
     Returns
     -------
     GlmPath
-        Without a λ where y is constant or no column varies.
+        Empty if y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
     record, n_features, block = find_loss(loss), X.shape[1], as_block(X)
@@ -220,7 +219,7 @@ def glm_path(
         largest = float(np.max(np.abs(left), initial=0.0)) * (ABOVE if len(held) else 1.0)
         lambdas = lambda_grid(largest if largest > noise else 0.0, total, n_features, n_lambdas, min_ratio)
         if not len(lambdas):
-            lambdas = np.full(min(1, len(held)), noise)  # of the free columns alone
+            lambdas = np.full(min(1, len(held)), noise)  # free columns only
     if not has_null:
         lambdas = lambdas[:0]
     saturated = float(weight @ saturated_values(record.code, y))
@@ -243,7 +242,7 @@ def glm_path(
 def lambda_grid(
     largest: float, n_samples: float, n_features: int, n_lambdas: int, min_ratio: float | None
 ) -> np.ndarray:
-    """Return a falling grid from the smallest λ without a feature, even in the logarithm; empty where that is 0."""
+    """Return a decreasing grid from the smallest λ without a feature, even in the logarithm; empty if that λ is 0."""
     if not largest > 0.0:
         return np.empty(0)
     if min_ratio is None:

@@ -1,4 +1,4 @@
-"""Proximal Newton steps over the entered features of a path: a parabola for the loss, the penalty as it is."""
+"""Proximal Newton steps over the entered features of a path: a quadratic approximation plus the exact penalty."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from daskfs.kernels.linear.columns import copy_into
 
 MAX_NEWTON_STEPS = 200
 MAX_SWEEPS = 2000
-ASTRAY = 1e30  # standard deviations: a step so long goes nowhere
+ASTRAY = 1e30  # standard deviations: a step this long is invalid
 
 
 @kernel
 def descend(hessian, n, n_free, gradient, coef, lam, tol, step):  # type: ignore[no-untyped-def]
     """Minimise ½ d'Hd - gradient'd + λ Σ |coef + d| over d, and write d.
 
-    The first position and the `n_free` after it are free of the penalty.
+    The first position and the following `n_free` are not penalised.
 
-    `gradient` is overwritten by what is left of it. Parts are measured in the norm of the Hessian's diagonal.
+    `gradient` is overwritten by the remaining gradient. Components are measured in the norm of the Hessian's diagonal.
 
     Returns
     -------
     size : float
-        The largest part of d.
+        The largest component of d.
     is_settled : bool
-        False where the sweeps did not settle: the minimum of a Hessian that its corrections, or the rows of features
-        that entered since, have made indefinite is nowhere; d may hold anything then.
+        False if the sweeps did not converge: BFGS corrections, or rows of features that entered since, may make the
+        Hessian indefinite, so that it has no minimum. d is then arbitrary.
     """
     step[:n] = 0.0
     is_settled = False
@@ -67,8 +67,8 @@ def descend(hessian, n, n_free, gradient, coef, lam, tol, step):  # type: ignore
 def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def]
     """Minimise over the entered features by proximal Newton steps.
 
-    The Hessian is a stale one, corrected after each step by what the gradients say of it (BFGS), and made anew only
-    where steps do not shrink, the first goes `far`, or it has no minimum.
+    The Hessian is an old one, corrected after each step by the change of the gradients (BFGS). It is recomputed only if
+    steps do not shrink, if the first step is longer than `far`, or if it has no minimum.
     """
     n_entered = state.counts[ENTERED]
     if n_entered == 0:
@@ -87,12 +87,12 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             copy_into(before, gradient[:n])
             return
         slope = slope_along(before, coef, step, 0.0, lam, 0)
-        if not (is_settled and slope < 0.0) and not is_exact:  # a Hessian corrected beyond use
+        if not (is_settled and slope < 0.0) and not is_exact:  # the corrected Hessian is not usable
             copy_into(before, gradient[:n])
             _make_hessian(problem, n_entered, state)
             is_exact = True
             continue
-        if not slope < 0.0:  # with the true Hessian: only rounding is left
+        if not slope < 0.0:  # with the true Hessian: only rounding errors are left
             copy_into(before, gradient[:n])
             break
         length = take_step(
@@ -123,7 +123,7 @@ def _make_hessian(problem, n_entered, state):  # type: ignore[no-untyped-def]
 def take_step(  # type: ignore[no-untyped-def]
     problem, lam, slope, step, coef, columns, identity, n_entered, n_free, at, gradient
 ):
-    """Go `step`, or the part of it after which the slope has not turned up by half of what it was; return that part."""
+    """Take `step`, or the part of it after which the derivative is reversed by at most half. Return that part."""
     length = 1.0
     advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
     for _ in range(MAX_SHORTENINGS):
@@ -140,7 +140,7 @@ def take_step(  # type: ignore[no-untyped-def]
 
 @kernel
 def slope_along(gradient, coef, step, share, lam, n_free):  # type: ignore[no-untyped-def]
-    """Return the slope of the objective along `step` at ``coef + share * step``, from the left where it has a kink."""
+    """Return the derivative of the objective along `step` at ``coef + share * step``; at a kink the left derivative."""
     slope = 0.0
     for q in range(n_free + 1):
         slope -= gradient[q] * step[q]
@@ -158,7 +158,7 @@ def slope_along(gradient, coef, step, share, lam, n_free):  # type: ignore[no-un
 
 @kernel
 def _correct(hessian, n, step, before, gradient):  # type: ignore[no-untyped-def]
-    """Make the Hessian agree with the change of the gradient over a step: the BFGS update."""
+    """Update the Hessian to match the change of the gradient over a step (BFGS)."""
     change, expected = np.empty(n), np.empty(n)
     found, foreseen = 0.0, 0.0
     for a in range(n):

@@ -1,4 +1,4 @@
-"""The unpenalised fit of a path's model, for the criterion: from the last such fit, with the path's Hessians."""
+"""The unpenalised fit of a path's model for the criterion, started at the last such fit with the path's Hessians."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from daskfs.kernels.linear.columns import largest_size, sum_of
 from daskfs.kernels.linear.linalg import factorise
 
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
-REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
+REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before the last step is added to second order
 
 
 @kernel
 def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the active features, or what it falls to.
+    """Return the mean loss of the unpenalised fit of the active features, or its infimum.
 
-    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
+    It starts at the last such fit, unless that one went far: perfectly classified rows have no curvature left there.
     """
     share, weight = np.empty(problem.share.shape[0]), state.work
     members, n_members = without_separated(state.columns, state.members, n_active, problem, share)
@@ -65,7 +65,7 @@ def _start(problem, members, n_members, coef, state):  # type: ignore[no-untyped
 
 @kernel
 def _leave_others(problem, members, n_members, state):  # type: ignore[no-untyped-def]
-    """Take the features that are no members out of the predictions."""
+    """Remove the features outside the model from the predictions."""
     base, n_entered = state.refit_base, state.counts[ENTERED]
     step, is_member = np.zeros(n_entered + 1), np.zeros(n_entered, np.bool_)
     for q in range(n_members):
@@ -84,7 +84,7 @@ def _leave_others(problem, members, n_members, state):  # type: ignore[no-untype
 
 @kernel
 def _take_hessian(members, n_members, weight, hessian, state):  # type: ignore[no-untyped-def]
-    """Combine the members' part of the path's Hessians for some weights, or make it."""
+    """Combine the model's part of the path's Hessians for given weights, or compute it."""
     mix = np.empty(COMBINED)
     if combine_weights(weight, mix, state) > 2.0 * LEFT * sum_of(weight):
         make_hessian_of(state.columns, members, n_members, 0, weight, hessian, np.empty(weight.shape[0]))

@@ -1,4 +1,4 @@
-"""Which columns a path may leave out, certified mostly without looking at them, and the entering of the others."""
+"""Screening: certify, mostly without reading them, which columns stay out of a path, and enter the others."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 
-BATCH = 16  # features entered at once, at most
+BATCH = 16  # largest number of features entered at once
 
 
 @kernel
 def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
-    """Settle the largest violators of |gradient| <= λ; return how many, or -1 where there is no room for them.
+    """Settle the largest violators of |gradient| <= λ. Return their number, or -1 if there is no room for them.
 
-    The residuals have moved from the reference, mostly in directions they have taken before, for which the change of
-    every gradient is known. By Cauchy and Schwarz a gradient cannot change by more than the length of what is left.
-    Most columns are certified by that alone, and the others looked at.
+    The residuals have moved from the reference mostly in earlier directions, for which the change of every gradient is
+    known. By the Cauchy-Schwarz inequality, a gradient changes by at most the length of the remaining part. This bound
+    certifies most columns. The others are computed.
     """
     at = state.at
     n_features = scale.shape[0]
     n_near = state.near_features.shape[0]
-    is_narrow = n_features <= NEAR  # all columns enter: that is cheaper than foretelling
+    is_narrow = n_features <= NEAR  # all columns enter, which costs less than predicting gradients
     limit = 0.0 if is_narrow else lam * OPTIMALITY
     left = math.inf if is_narrow else _predict(problem, state)
     reach = limit - left
@@ -65,7 +65,7 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _foretell_left(first, state):  # type: ignore[no-untyped-def]
-    """Bring the gradients of features that entered from the predictions to the coefficients."""
+    """Update the gradients of newly entered features from the predictions to the coefficients."""
     left, hessian, coef, base = state.left, state.hessian, state.coef, state.base
     for q in range(first, state.counts[ENTERED] + 1):
         left[q] = state.gradient[q]
@@ -75,7 +75,7 @@ def _foretell_left(first, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _predict(problem, state):  # type: ignore[no-untyped-def]
-    """Write the gradients but for the part of the residuals that is left in `state.work`; return its length."""
+    """Write the gradients without the part of the residuals left in `state.work`. Return the length of that part."""
     left, predicted = state.work, state.predicted
     residual, reference = state.at.residual, state.reference_residual
     for i in range(left.shape[0]):
@@ -105,9 +105,9 @@ def _subtract(factor, share, direction, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-def]
-    """Make the gradient of every column in one pass, a new reference; what was left is a new direction.
+    """Compute the gradient of every column in one pass as a new reference. The remaining part is a new direction.
 
-    The near columns are forgotten.
+    The near columns are dropped.
     """
     copy_into(state.at.residual, state.reference_residual)
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
@@ -142,9 +142,9 @@ def _copy_near(X, mean, scale, doubtful, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _largest(doubtful, sizes, limit):  # type: ignore[no-untyped-def]
-    """Return where up to `BATCH` sizes beyond the limit stand, largest first, the lower feature among equals.
+    """Return the positions of up to `BATCH` sizes above the limit, largest first; ties by lower feature.
 
-    Equal means up to rounding, so that all subsets prefer the same one of two twins.
+    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal columns.
     """
     found = np.empty(BATCH, np.int64)
     n_found = 0
@@ -163,7 +163,7 @@ def _largest(doubtful, sizes, limit):  # type: ignore[no-untyped-def]
 
 @kernel
 def _enter(X, problem, mean, scale, feature, size, state):  # type: ignore[no-untyped-def]
-    """Settle a feature: enter it, unless an entered one is the same up to sign and stands for both."""
+    """Settle a feature: enter it, unless an entered column equals it up to sign and represents both."""
     q = state.counts[ENTERED]
     slot = state.near_slot[feature]
     if slot >= 0:

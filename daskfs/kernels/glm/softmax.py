@@ -1,8 +1,8 @@
 """The multinomial log-likelihood of a few columns of a row block: its terms, and its fit by Newton's method.
 
-P(y = c) = exp(z_c) / Σ_d exp(z_d). A common shift of all z changes nothing, so the last class has z = 0 in the fit:
-coefficients are an (n_classes - 1, n_columns + 1) array, the intercept first, and in vectors one class follows the
-other. `centred` turns them into those whose sum over the classes is 0.
+P(y = c) = exp(z_c) / Σ_d exp(z_d). Adding a constant to all z changes nothing, so the last class has z = 0 in the fit.
+Coefficients are an (n_classes - 1, n_columns + 1) array, intercept first; in vectors, classes are concatenated.
+`centred` converts them to coefficients whose sum over the classes is 0.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_ch
 from daskfs.kernels.linear.moments import Moments, moments
 
 MAX_HALVINGS = 40
-NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is
+NEAR = 1e-8  # such a short step (squared) gains less than the rounding error of the value: it is taken in full
 
 
 class SoftmaxTerms(NamedTuple):
-    """Of the summed loss of one block; they add up over blocks."""
+    """Terms of the summed loss of one block. They add up over blocks."""
 
     value: float
     gradient: np.ndarray
@@ -40,28 +40,30 @@ class SoftmaxFit(NamedTuple):
     """A fit by Newton's method."""
 
     moments: Moments
-    """Of the columns; its y is the number of the class."""
+    """Moments of the columns. Their y is the class number."""
     coef: np.ndarray
-    """Shape (n_classes, n_columns), on the scale of the data, of sum 0; NaN at constant columns."""
+    """Shape (n_classes, n_columns), on the scale of the data, with sum 0; NaN for constant columns."""
     centred_intercepts: np.ndarray
-    """Shape (n_classes,): predictions where every column has its mean, of sum 0."""
+    """Shape (n_classes,): predictions for columns at their means, with sum 0."""
     is_singular: bool
-    """Whether columns were combinations of each other: those after the first such have no part."""
+    """Whether columns were linearly dependent. Those after the first dependent one are left out."""
     is_separable: bool
-    """Whether there is no finite minimum (classes told apart, or missing): a weak ridge bounds the fit."""
+    """Whether there is no finite minimum (separable or missing classes), so that a weak ridge bounds the fit."""
     error: np.ndarray | None = None
-    """Standard errors of `coef` where there are `is_large` many, from the Hessian's blocks of single classes: those of
-    classes that are equally likely everywhere (up to a fifth too small of others). Infinite where there are none. Of
-    fewer, the whole Hessian tells."""
+    """Standard errors of `coef` if `is_large`, from the Hessian's diagonal blocks of single classes. They are exact for
+    classes that are equally likely everywhere, and up to a fifth too small for others. Infinite if there are none. For
+    smaller fits, use the whole Hessian.
+    """
 
 
 def is_large(n_features: int, n_classes: int) -> bool:
-    """Return whether a fit has so many unknowns that nobody makes their Hessian."""
+    """Return whether a fit has too many unknowns to form the Hessian."""
     return (n_classes - 1) * (n_features + 1) > MANY_UNKNOWNS
 
 
 def centred(coef: np.ndarray) -> np.ndarray:
-    """Return coefficients of all classes, of sum 0, from those of all but the last; classes along the first axis."""
+    """Return coefficients of all classes with sum 0, from those of all but the last. Classes are along the first axis.
+    """
     whole = np.concatenate([coef, np.zeros((1, *coef.shape[1:]))])
     return whole - whole.mean(axis=0)
 
@@ -73,7 +75,7 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable
     y : ndarray of shape (n_samples,), float64
-        Numbers of classes, from 0.
+        Class numbers, from 0.
     weight : ndarray of shape (n_samples,), float64
     n_classes : int
 
@@ -104,9 +106,10 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
 
 
 def _is_separable_by_a_column(X: np.ndarray, code: np.ndarray, n_classes: int) -> bool:
-    """Return whether a class is missing, or has a column's smallest (or largest) value alone: a word that it lacks.
+    """Return whether a class is missing, or has the smallest (or largest) value of a column in all its rows and no
+    other.
 
-    The farther the coefficient, the smaller the loss of the rows of other classes, and its own do not notice.
+    In that case the loss of the other classes decreases with the coefficient without limit, and its own is unaffected.
     """
     counts = np.bincount(code, minlength=n_classes)
     if not counts.all() or not X.shape[1]:
@@ -121,7 +124,7 @@ def _is_separable_by_a_column(X: np.ndarray, code: np.ndarray, n_classes: int) -
 def _large_fit(
     X: np.ndarray, code: np.ndarray, share: np.ndarray, n_classes: int, m: Moments, ridges: tuple[float, ...]
 ) -> SoftmaxFit:
-    """Fit without a Hessian; the columns stay entries where they have few."""
+    """Fit without a Hessian. Sparse columns stay sparse."""
     features = np.flatnonzero(m.scale > 0.0)
     n_free, width = n_classes - 1, len(features) + 1
     block = as_block(X)
@@ -155,20 +158,20 @@ def _large_fit(
             )
             inverse, is_dependent = invert_independent(hessian)
             variance = np.where(is_dependent, np.inf, np.diag(inverse))[1:]
-            error[c, features] = (1.0 - 1.0 / n_classes) * np.sqrt(variance) / m.scale[features]  # of sum 0
+            error[c, features] = (1.0 - 1.0 / n_classes) * np.sqrt(variance) / m.scale[features]  # with sum 0
     return SoftmaxFit(m, coef, both[:, 0], is_singular, ridge > 0.0, error)
 
 
 def softmax_terms(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, centre: np.ndarray, scale: np.ndarray
 ) -> SoftmaxTerms:
-    """Return the terms of a Newton step at `coef`, of columns centred and scaled the same everywhere.
+    """Return the terms of a Newton step at `coef`, for columns with the same centre and scale in all blocks.
 
     Parameters
     ----------
     X, y, weight : see `softmax_fit`
     coef : ndarray of shape (n_classes - 1, n_features + 1), float64
-        The intercept first; a feature of scale 0 takes no part.
+        Intercept first. A feature of scale 0 is left out.
     centre, scale : ndarray of shape (n_features,), float64
     """
     if not weight.all():
@@ -185,7 +188,7 @@ def softmax_terms(
 
 
 def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
-    """Return the memory in bytes that `softmax_fit` takes beside its block, at most."""
+    """Return the peak memory in bytes of `softmax_fit` in addition to its block."""
     n = (n_classes - 1) * (n_features + 1)
     if is_large(n_features, n_classes):
         damped = damped_nbytes(n_samples, n, n_features + 1) if n <= MOST_UNKNOWNS else 0
@@ -195,7 +198,7 @@ def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
 
 @kernel
 def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
-    """Write z of all classes but the last, one class per row."""
+    """Write z for all classes but the last, one class per row."""
     for c in range(coef.shape[0]):
         for i in range(out.shape[1]):
             out[c, i] = coef[c, 0]
@@ -209,7 +212,7 @@ def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _value(columns, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
-    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and turn z into probabilities."""
+    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and convert z to probabilities."""
     _predictions(columns, coef, z)
     return value_at(code, share, coef, ridge, z)
 
@@ -243,7 +246,7 @@ def _terms(columns, code, share, coef, ridge, gradient, hessian):  # type: ignor
 
 @kernel
 def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyped-def]
-    """Write the weighted Gram matrix of ones and columns into a square of the Hessian, and its mirror."""
+    """Write the weighted Gram matrix of ones and columns into a square of the Hessian, and its transpose."""
     width = columns.shape[0] + 1
     for a in range(width):
         if is_stopped():
@@ -260,10 +263,10 @@ def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyp
 
 @kernel
 def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyped-def]
-    """Minimise from the start in `coef`, in place; return whether it ended at a minimum, and the Hessian's rank.
+    """Minimise from the start in `coef`, in place. Return whether it converged, and the rank of the Hessian.
 
-    Apart from `daskfs.kernels.glm.newton.newton`: each class has a prediction of its own, so the Hessian has blocks of
-    classes, and the value comes with it; a step is halved by the value, for which no gradient is needed.
+    It differs from `daskfs.kernels.glm.newton.newton`: each class has its own predictor, so the Hessian has blocks of
+    classes and comes with the value. A step is halved by the value, which needs no gradient.
     """
     n_free, width = coef.shape
     n = n_free * width

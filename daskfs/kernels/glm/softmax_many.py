@@ -1,8 +1,9 @@
-"""The multinomial fit of so many coefficients that their Hessian, square in all classes, would be the work.
+"""The multinomial fit of so many coefficients that forming their Hessian over all classes would dominate the cost.
 
-Newton's equations are solved by conjugate gradients, to no more digits than the step is worth (Eisenstat and Walker
-1996): they ask for products with the Hessian, each of two passes over the columns, and begin with its blocks of single
-classes, whose Cholesky factors serve as long as few products do. The problem is that of `daskfs.kernels.glm.softmax`.
+Newton's equations are solved by conjugate gradients, only as accurately as the step needs (Eisenstat and Walker 1996).
+They need products with the Hessian, two passes over the columns each. The preconditioner is the Hessian's blocks of
+single classes, whose Cholesky factors are reused as long as few products suffice. The problem is that of
+`daskfs.kernels.glm.softmax`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 
 MANY_UNKNOWNS = 500
 TOLERANCE = 1e-7  # of the last step, in standard deviations of the coefficients times √n
-MAX_PRODUCTS = 400  # in one step
-FEW_PRODUCTS = 15  # with factors of earlier steps
+MAX_PRODUCTS = 400  # of one step
+FEW_PRODUCTS = 15  # with the factors of earlier steps
 MAX_HALVINGS = 40
-NEAR = 1e-8  # a step so short, squared, gains what rounding of the value hides: it is taken as it is
+NEAR = 1e-8  # such a short step (squared) gains less than the rounding error of the value: it is taken in full
 
 
 @kernel
@@ -41,13 +42,13 @@ def fit_by_products(columns, n_members, code, share, ridge, longest, coef, z):  
         See `daskfs.kernels.glm.newton.newton`.
     coef : ndarray of shape (n_classes - 1, n_members + 1), float64
     z : ndarray of shape (n_classes - 1, n_samples), float64
-        Left as the probabilities of the classes.
+        Output: the probabilities of the classes.
 
     Returns
     -------
     is_converged : bool
     is_singular : bool
-        Whether columns depend on each other.
+        Whether columns depend linearly on each other.
     """
     n_free, width = coef.shape
     members = np.arange(n_members)
@@ -93,7 +94,7 @@ def _predict(columns, members, coef, z):  # type: ignore[no-untyped-def]
 
 @kernel
 def value_at(code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
-    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b² at predictions z, and turn these into probabilities."""
+    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b² at predictions z, and convert z to probabilities."""
     value = 0.0
     for i in range(code.shape[0]):
         largest = 0.0
@@ -122,7 +123,7 @@ def softmax_value(columns, members, code, share, coef, ridge, z):  # type: ignor
 
 @kernel
 def softmax_gradient(columns, members, code, share, coef, ridge, z, gradient):  # type: ignore[no-untyped-def]
-    """Write the gradient where the probabilities are z."""
+    """Write the gradient at the probabilities z."""
     work = np.empty(code.shape[0])
     for c in range(coef.shape[0]):
         for i in range(work.shape[0]):
@@ -132,7 +133,7 @@ def softmax_gradient(columns, members, code, share, coef, ridge, z, gradient):  
 
 @kernel
 def _products(columns, members, vector, ridge, coef, out):  # type: ignore[no-untyped-def]
-    """Write the products of ones and columns with a vector, and the ridge's part."""
+    """Write the products of ones and columns with a vector, plus the ridge term."""
     out[0] = sum_of(vector)
     column_products(columns, members, members.shape[0], vector, out)
     for q in range(1, out.shape[0]):
@@ -141,7 +142,7 @@ def _products(columns, members, vector, ridge, coef, out):  # type: ignore[no-un
 
 @kernel
 def _multiply(columns, members, share, ridge, z, vector, moved, out):  # type: ignore[no-untyped-def]
-    """Write the product of the Hessian, where the probabilities are z, with a vector."""
+    """Write the product of the Hessian at the probabilities z with a vector."""
     _predict(columns, members, vector, moved)
     for i in range(share.shape[0]):
         mean = 0.0
@@ -155,7 +156,7 @@ def _multiply(columns, members, share, ridge, z, vector, moved, out):  # type: i
 
 @kernel
 def _factorise_classes(columns, members, share, ridge, z, factors):  # type: ignore[no-untyped-def]
-    """Factor the Hessian's blocks of single classes; return the sum of their ranks."""
+    """Factor the Hessian's blocks of single classes. Return the sum of their ranks."""
     n_free, width = z.shape[0], members.shape[0] + 1
     weight, work, block = np.empty(share.shape[0]), np.empty(share.shape[0]), np.zeros((width, width))
     rank = 0
@@ -171,7 +172,7 @@ def _factorise_classes(columns, members, share, ridge, z, factors):  # type: ign
 
 @kernel
 def _solve(columns, members, share, ridge, z, factors, gradient, step):  # type: ignore[no-untyped-def]
-    """Write the solution of Newton's equations; return its product with the gradient, and how many products it took."""
+    """Write the solution of Newton's equations. Return its product with the gradient, and the number of products."""
     n_free, width = gradient.shape
     left, moved = gradient.copy(), np.empty_like(z)
     image, direction, better = np.zeros((n_free, width)), np.zeros((n_free, width)), np.zeros((n_free, width))
@@ -204,7 +205,7 @@ def _solve(columns, members, share, ridge, z, factors, gradient, step):  # type:
 
 @kernel
 def _precondition(factors, left, better):  # type: ignore[no-untyped-def]
-    """Solve each class by itself; return the product of both."""
+    """Solve each class separately. Return the inner product of input and solution."""
     size = 0.0
     for c in range(left.shape[0]):
         size += solve_cholesky(factors[c], left.shape[1], left[c], better[c])

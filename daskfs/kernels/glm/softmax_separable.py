@@ -1,10 +1,10 @@
-"""The multinomial fit of many coefficients where classes are told apart without error, so that a weak ridge bounds it.
+"""The multinomial fit of many coefficients for linearly separable classes, bounded by a weak ridge.
 
-Coefficients go far and most rows become sure of their class. Conjugate gradients then take hundreds of products for a
-step and full steps lead astray; but a sure row has no curvature, and another has it for the few classes between which
-it wavers. The Hessian of those alone is made and factored (Levenberg 1944, Marquardt 1963): damped as much as its
-steps need to keep their promise, it leads to where the gradient of all rows vanishes. The problem is that of
-`daskfs.kernels.glm.softmax_many`.
+Coefficients become large, and the class of most rows becomes certain. Conjugate gradients then need hundreds of
+products per step, and full steps overshoot. But a certain row has no curvature, and an uncertain row has curvature only
+in the few classes that compete for it. The Hessian of those alone is formed and factored (Levenberg 1944, Marquardt
+1963). Its damping is increased until steps gain what they predict, and it leads to a zero of the gradient of all rows.
+The problem is that of `daskfs.kernels.glm.softmax_many`.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from daskfs.kernels.linear.columns import copy_into, dot_of_first
 from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 from daskfs.kernels.linear.linalg import solve_cholesky
 
-MOST_UNKNOWNS = 2500  # whose Hessian is made: 100 MiB with its factor
+MOST_UNKNOWNS = 2500  # largest Hessian that is formed: 100 MiB with its factor
 MAX_TRIALS = 200
-FIRST_DAMPING = 0.1  # curvature added to every coefficient's, which is at most 1/4
-FEW_ROWS = 1e-6  # that every class has more at the start: one that is missing has no best intercept
-LEAST_DAMPING = 1e-3  # of the ridge; less is none
-LEAST_CURVATURE, MOST_LEFT_OUT = 1e-8, 1e-3  # of a class in a row, that may be left out: as much as the damping
-TOLERANCE = 1e-5  # of the last step but one, in standard deviations of the coefficients times √n
-WELL_KEPT, BADLY_KEPT, NOT_KEPT = 0.75, 0.25, 1e-3  # parts of the gain that a step promises
-LOST = 1e-13  # of a diagonal's digits: what is left is rounding
-PANEL = 128  # columns of the factor that are finished before they are taken from the rest
+FIRST_DAMPING = 0.1  # added to the curvature of every coefficient, which is at most 1/4
+FEW_ROWS = 1e-6  # extra rows per class at the start: a missing class has no finite intercept
+LEAST_DAMPING = 1e-3  # share of the ridge; less damping is set to zero
+LEAST_CURVATURE, MOST_LEFT_OUT = 1e-8, 1e-3  # of a class in a row, that may be left out: up to a share of the damping
+TOLERANCE = 1e-5  # of the second to last step, in standard deviations of the coefficients times √n
+WELL_KEPT, BADLY_KEPT, NOT_KEPT = 0.75, 0.25, 1e-3  # shares of a step's predicted gain
+LOST = 1e-13  # of the digits of a diagonal element: the rest is rounding
+PANEL = 128  # columns of the factor that are completed before the rest is updated
 
 
 class RowEntries(NamedTuple):
-    """Standardised columns row by row: what is not 0, after a one for the intercept, and what is taken from all."""
+    """Standardised columns by row: nonzero values after a one for the intercept, and a constant shift per column."""
 
     starts: np.ndarray
     """Shape (n_samples + 1,), int64."""
     places: np.ndarray
-    """Of coefficients, uint32; the intercept's is 0."""
+    """Indices of coefficients, uint32; that of the intercept is 0."""
     parts: np.ndarray
     shift: np.ndarray
-    """Shape (n_columns + 1,): the columns are `parts` less this, everywhere."""
+    """Shape (n_columns + 1,): the columns are `parts` minus this shift in every row."""
 
 
 def row_entries(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> RowEntries:
-    """Return the entries of a block all of whose columns vary; those of a column that is seldom 0 are centred."""
+    """Return the entries of a block whose columns all vary. Those of columns that are rarely 0 are centred."""
     is_sparse = np.count_nonzero(X, axis=0) < 0.5 * len(X)
     parts = np.ones((len(X), X.shape[1] + 1))
     parts[:, 1:] = (X - np.where(is_sparse, 0.0, mean)) / scale
@@ -56,22 +56,22 @@ def row_entries(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> RowEntrie
 
 
 def damped_nbytes(n_samples: int, n_unknowns: int, width: int) -> int:
-    """Return the memory of `fit_damped` and the entries of rows in bytes, beside its other arguments."""
+    """Return the memory in bytes of `fit_damped` and of the row entries, in addition to its other arguments."""
     return 8 * (5 * n_samples * width + 2 * (n_unknowns + PANEL) * (n_unknowns + PANEL))
 
 
 @kernel
 def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[no-untyped-def]
-    """Minimise from the classes' frequencies, and write `coef`; return whether it ended at the minimum.
+    """Minimise from the class frequencies, and write `coef`. Return whether it converged.
 
     Parameters
     ----------
     columns : ndarray of shape (n_columns, n_samples), float64, or EnteredEntries
         Standardised.
     entries : RowEntries
-        The same.
+        The same columns by row.
     ridge : float
-        Above 0.
+        Positive.
     code, share, coef, z : see `daskfs.kernels.glm.softmax_many.fit_by_products`
     """
     n_free, width = coef.shape
@@ -116,7 +116,7 @@ def fit_damped(columns, entries, code, share, ridge, coef, z):  # type: ignore[n
 
 @kernel
 def _start(code, share, coef):  # type: ignore[no-untyped-def]
-    """Write the intercepts of the classes' frequencies, as if each had a few more."""
+    """Write the intercepts of the class frequencies, with a few rows added to each class."""
     frequency = np.full(coef.shape[0] + 1, FEW_ROWS / code.shape[0])
     for i in range(code.shape[0]):
         frequency[code[i]] += share[i]
@@ -127,9 +127,9 @@ def _start(code, share, coef):  # type: ignore[no-untyped-def]
 
 @kernel
 def _write_hessian(entries, share, z, least, hessian):  # type: ignore[no-untyped-def]
-    """Write what is below the diagonal, of the classes in each row that have so much curvature.
+    """Write the lower triangle for the classes in each row with sufficient curvature.
 
-    What is left out of a class is added to its diagonal: steps of classes that vanish would go astray.
+    What is left out of a class is added to its diagonal. Otherwise steps of vanishing classes would be invalid.
     """
     n_free, width = z.shape[0], entries.shift.shape[0]
     starts = entries.starts
@@ -171,7 +171,7 @@ def _add_products(places, parts, weight, block):  # type: ignore[no-untyped-def]
 
 @kernel
 def _centre(shift, block):  # type: ignore[no-untyped-def]
-    """Take the shifts from the columns of which this is the weighted Gram matrix."""
+    """Subtract the shifts from the columns in their weighted Gram matrix."""
     whole, below, beside = block[0, 0], block[:, 0].copy(), block[0].copy()
     for p in range(shift.shape[0]):
         for q in range(shift.shape[0]):
@@ -180,7 +180,7 @@ def _centre(shift, block):  # type: ignore[no-untyped-def]
 
 @kernel
 def _factorise(factor):  # type: ignore[no-untyped-def]
-    """Replace what is on and below the diagonal by the Cholesky factor, some columns at a time; a pivot lost is 0."""
+    """Replace the lower triangle by the Cholesky factor, one panel of columns at a time. A lost pivot is set to 0."""
     n = factor.shape[0]
     panel, minus, diagonal = np.empty((n, PANEL)), np.empty((n, PANEL)), np.diag(factor).copy()
     for k in range(0, n, PANEL):

@@ -1,4 +1,4 @@
-"""The steps of the Lasso path of a loss: at each λ minimise, certify, count and compare by the criterion."""
+"""The steps of a loss's Lasso path: at each λ minimise, certify, count, and evaluate the criterion."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from daskfs.kernels.linear.columns import copy_into
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_ENTERED = range(4)
 
 
-EXACT = 1e-3  # of the tolerance: how near to its minimum the model is brought in which a path begins
+EXACT = 1e-3  # of the tolerance: accuracy of the initial model of a path
 
 
 @kernel
 def hold(X, problem, mean, scale, free, unit, tol, state):  # type: ignore[no-untyped-def]
-    """Enter the columns that are free of the penalty and fit them.
+    """Enter the columns without a penalty and fit them.
 
-    They vary and do not depend on each other. `state` is of the null model when this starts, and of the model of the
-    free columns when it ends.
+    They vary and are linearly independent. `state` is the null model at the start, and the model of the free columns at
+    the end.
     """
     n_free = free.shape[0]
     enter_columns(state.columns, X, mean, scale, free, 0)
@@ -44,9 +44,9 @@ def hold(X, problem, mean, scale, free, unit, tol, state):  # type: ignore[no-un
 def follow(  # type: ignore[no-untyped-def]
     X, problem, mean, scale, lambdas, penalty, noise, total, saturated, refit, patience, max_features, unit, tol, state
 ):
-    """Return df, deviance, dispersion, GIC and coefficients at each λ, how many were followed, best and why it ended.
+    """Return df, deviance, dispersion, GIC, coefficients at each λ; the number of λ, the best, the reason to stop.
 
-    `unit` is that of the predictions' noise.
+    `unit` is the unit of the predictions' noise.
     """
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
@@ -97,7 +97,7 @@ def follow(  # type: ignore[no-untyped-def]
 
 @kernel
 def _take_model(state, last_model):  # type: ignore[no-untyped-def]
-    """Write the active positions into `state.members`; return their number, and whether they changed."""
+    """Write the active positions into `state.members`. Return their number, and whether they changed."""
     n_active = 0
     is_new = False
     for q in range(state.counts[ENTERED]):
@@ -110,7 +110,7 @@ def _take_model(state, last_model):  # type: ignore[no-untyped-def]
 
 @kernel
 def _shrunk_value(problem, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss at the coefficients, to second order from where the predictions are."""
+    """Return the mean loss at the coefficients, expanded to second order from the predictions."""
     value = mean_loss(problem, state.at.z, state.at)
     for q in range(state.counts[ENTERED] + 1):
         value -= 0.5 * (state.gradient[q] + state.left[q]) * (state.coef[q] - state.base[q])
