@@ -62,8 +62,7 @@ def is_large(n_features: int, n_classes: int) -> bool:
 
 
 def centred(coef: np.ndarray) -> np.ndarray:
-    """Return coefficients of all classes with sum 0, from those of all but the last. Classes are along the first axis.
-    """
+    """Return coefficients of all classes (first axis) with sum 0, from those of all but the last class."""
     whole = np.concatenate([coef, np.zeros((1, *coef.shape[1:]))])
     return whole - whole.mean(axis=0)
 

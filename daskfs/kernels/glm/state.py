@@ -29,7 +29,7 @@ class GlmState(NamedTuple):
     identity: np.ndarray  # (capacity,) 0, 1, 2 ...: all entered features as members
     reference: np.ndarray  # (p,) gradient of every column at the reference residual
     reference_residual: np.ndarray  # (n,)
-    directions: np.ndarray  # (DIRECTIONS, n) orthonormal, that the residuals went between references; over the shares
+    directions: np.ndarray  # (DIRECTIONS, n) orthonormal changes of the residuals between references, over the shares
     images: np.ndarray  # (DIRECTIONS, p) products of the columns with the directions
     predicted: np.ndarray  # (p,) gradient as far as reference and images tell
     at: Predictions

@@ -1,1 +1,1 @@
-"""Group Lasso paths: columns that enter a model together."""
+"""Group Lasso paths: the columns of a group enter a model together."""

@@ -1,4 +1,4 @@
-"""Block descent: a quadratic in the coefficients of groups, and λ times the norm of each group's."""
+"""Block coordinate descent on a quadratic function plus λ times the norms of the groups' coefficients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_row
 
-OPTIMALITY = 1.0 + 1e-9  # ‖gradient‖ may exceed λ by rounding only
+OPTIMALITY = 1.0 + 1e-9  # only rounding may make ‖gradient‖ exceed λ
 MAX_SWEEPS = 20_000
 
 
 @kernel
 def reach_of_groups(hessian, starts, n_entered, first, reach):  # type: ignore[no-untyped-def]
-    """Write what the largest eigenvalue of each group's block of the Hessian does not exceed (Gershgorin)."""
+    """Write an upper bound of the largest eigenvalue of each group's block of the Hessian (Gershgorin)."""
     for e in range(first, n_entered):
         most, trace = 0.0, 0.0
         for q in range(starts[e] + 1, starts[e + 1] + 1):
@@ -29,24 +29,24 @@ def reach_of_groups(hessian, starts, n_entered, first, reach):  # type: ignore[n
 
 @kernel
 def descend(hessian, starts, n_entered, prices, reach, left, coef, lam, tol):  # type: ignore[no-untyped-def]
-    """Minimise ½ d'Hd - left'd + λ Σ_e price_e ‖(coef + d)_e‖, in place; return whether it settled.
+    """Minimise ½ d'Hd - left'd + λ Σ_e price_e ‖(coef + d)_e‖, in place. Return whether it converged.
 
     Parameters
     ----------
     hessian : ndarray of shape (>= n, >= n), float64
-        Position 0 is free of the penalty.
+        Position 0 is not penalised.
     starts : ndarray of shape (>= n_entered + 1,), int64
         Group e has the positions [1 + starts[e], 1 + starts[e + 1]).
     n_entered : int
     prices, reach : ndarray of shape (>= n_entered,)
     left : ndarray of shape (n,)
-        The gradient with its sign turned, kept up to date.
+        Minus the gradient, kept up to date.
     coef : ndarray of shape (>= n,)
     lam : float
     tol : float
-        Ends with a sweep whose longest step is shorter, in the norm of the Hessian.
+        Stop after a sweep whose longest step is shorter than this in the norm of the Hessian.
     """
-    is_whole = True  # sweeps over all groups settle what those over the active ones have found
+    is_whole = True  # sweeps over all groups confirm what sweeps over the active ones have found
     for _ in range(MAX_SWEEPS):
         if is_stopped():
             break
@@ -70,7 +70,7 @@ def descend(hessian, starts, n_entered, prices, reach, left, coef, lam, tol):  #
 
 @kernel
 def _step(hessian, first, stop, limit, reach, is_whole, left, coef):  # type: ignore[no-untyped-def]
-    """Move the coefficients of one group to where a bound of the quadratic is least; return how far."""
+    """Move one group's coefficients to the minimum of a bound of the quadratic. Return the length of the step."""
     square, is_active = 0.0, False
     for q in range(first, stop):
         is_active = is_active or coef[q] != 0.0

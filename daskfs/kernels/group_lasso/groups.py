@@ -1,8 +1,8 @@
-"""Groups of the columns of a block, made orthonormal: what one group is penalised by does not depend on its columns.
+"""Groups of the columns of a block, orthonormalised so that a group's penalty does not depend on the choice of columns.
 
-Of the standardised columns Z_g of a group, ⟨u, v⟩ = Σ_i w_i u_i v_i / W, the Gram matrix is L Lᵀ; the columns of
-Q_g = Z_g L⁻ᵀ are orthonormal. A column that depends on the ones before it (the last of all dummies of a category) has a
-pivot of 0 and no part in Q_g: the rank, not the size, is a group's number of degrees of freedom.
+Z_g are the standardised columns of a group, with ⟨u, v⟩ = Σ_i w_i u_i v_i / W and Gram matrix L Lᵀ. The columns of Q_g
+= Z_g L⁻ᵀ are orthonormal. A column that depends on earlier ones (the last dummy of a category) has a pivot of 0 and no
+part in Q_g: a group has as many degrees of freedom as its rank, not its size.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian
 
 
 class ColumnGroups(NamedTuple):
-    """Disjoint groups of all columns: group g has ``members[bounds[g]:bounds[g + 1]]``."""
+    """A partition of all columns: group g has ``members[bounds[g]:bounds[g + 1]]``."""
 
     members: np.ndarray
     bounds: np.ndarray
 
     @property
     def sizes(self) -> np.ndarray:
-        """Columns of each group."""
+        """Number of columns of each group."""
         return np.diff(self.bounds)
 
     @property
@@ -38,17 +38,17 @@ class ColumnGroups(NamedTuple):
 
 
 class Orthonormal(NamedTuple):
-    """Groups and the Cholesky factors of their columns' correlations."""
+    """Groups and the Cholesky factors of the correlations of their columns."""
 
     members: np.ndarray
     bounds: np.ndarray
     begins: np.ndarray  # (n_groups + 1,) the factor of g, row by row, is factors[begins[g]:begins[g + 1]]
     factors: np.ndarray
-    rank: np.ndarray  # (n_groups,) 0 of a group that cannot enter: constant, or too large
-    price: np.ndarray  # (n_groups,) by which λ is multiplied: the root of the rank
+    rank: np.ndarray  # (n_groups,) 0 for a group that cannot enter: constant, or too large
+    price: np.ndarray  # (n_groups,) factor of λ: the root of the rank
 
     def factor(self, group: int) -> np.ndarray:
-        """Return L of a group."""
+        """Return the factor L of a group."""
         size = int(self.bounds[group + 1] - self.bounds[group])
         return self.factors[self.begins[group] : self.begins[group + 1]].reshape(size, size)
 
@@ -64,11 +64,11 @@ def made_orthonormal(
     m : Moments
     X : DenseBlock or ColumnEntries
     share : ndarray of shape (n_samples,)
-        Weights over their sum.
+        Weights divided by their sum.
     gram : ndarray of shape (n_features, n_features), optional
-        Correlations of all columns, where they are known.
+        Correlations of all columns, if known.
     most : int
-        A group of higher rank cannot enter; one of more than twice as many columns is not looked at.
+        A group of higher rank cannot enter. A group with more than twice as many columns is not examined.
     """
     sizes = np.where(groups.sizes > 2 * most, 0, groups.sizes)
     begins = np.concatenate([[0], np.cumsum(sizes * sizes)])
@@ -83,7 +83,7 @@ def made_orthonormal(
 
 @kernel
 def _factor_columns(X, share, mean, scale, members, bounds, begins, factors, rank):  # type: ignore[no-untyped-def]
-    """Write the factor and the rank of every group, of copies of its columns."""
+    """Write the factor and rank of every group, from copies of its columns."""
     largest = 1
     for g in range(rank.shape[0]):
         if begins[g + 1] > begins[g]:
@@ -116,7 +116,7 @@ def _factor_columns(X, share, mean, scale, members, bounds, begins, factors, ran
 
 @kernel
 def _factor_gram(gram, scale, members, bounds, begins, factors, rank):  # type: ignore[no-untyped-def]
-    """Write the same of the correlations of all columns."""
+    """Write the factor and rank of every group, from the correlations of all columns."""
     for g in range(rank.shape[0]):
         if is_stopped():
             break
@@ -136,7 +136,7 @@ def _factor_gram(gram, scale, members, bounds, begins, factors, rank):  # type: 
 
 @kernel
 def _factor_group(gram, place, n, factor):  # type: ignore[no-untyped-def]
-    """Write the factor of the columns that vary, 0 in the rows and columns of others; return the rank."""
+    """Write the factor of the columns that vary, with zeros in the rows and columns of the others. Return the rank."""
     of_varying = np.zeros((n, n))
     for a in range(n):
         gram[a, a] = 1.0
@@ -149,7 +149,7 @@ def _factor_group(gram, place, n, factor):  # type: ignore[no-untyped-def]
 
 @kernel
 def gradient_size(groups, g, gradient, right, out):  # type: ignore[no-untyped-def]
-    """Return ‖Q_gᵀ r‖ of the products ``gradient`` = Zᵀ r of all columns; `right` and `out` are room for a group."""
+    """Return ‖Q_gᵀ r‖ from the products ``gradient`` = Zᵀ r of all columns. `right` and `out` are work arrays."""
     first = groups.bounds[g]
     size = groups.bounds[g + 1] - first
     for a in range(size):
@@ -160,7 +160,7 @@ def gradient_size(groups, g, gradient, right, out):  # type: ignore[no-untyped-d
 
 @kernel
 def copy_group(X, mean, scale, groups, g, columns, first):  # type: ignore[no-untyped-def]
-    """Write Q_g into the rows of `columns` from `first` on."""
+    """Write Q_g into the rows of `columns`, starting at `first`."""
     rank, begin, at = groups.rank[g], groups.bounds[g], groups.begins[g]
     size = groups.bounds[g + 1] - begin
     features, place = np.empty(rank, np.int64), np.empty(rank, np.int64)
@@ -183,7 +183,7 @@ def copy_group(X, mean, scale, groups, g, columns, first):  # type: ignore[no-un
 
 @kernel
 def coefficients_of_columns(factor, own, out):  # type: ignore[no-untyped-def]
-    """Write L⁻ᵀ b, the coefficients of a group's columns; 0 of those that depend on others."""
+    """Write L⁻ᵀ b, the coefficients of a group's columns; 0 for dependent columns."""
     place = own.shape[0] - 1
     for a in range(factor.shape[0] - 1, -1, -1):
         out[a] = 0.0
@@ -197,7 +197,7 @@ def coefficients_of_columns(factor, own, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def orthonormal_gram(gram, cross, groups, entered, n_entered, out, right):  # type: ignore[no-untyped-def]
-    """Write QᵀQ and Qᵀy of some groups, from position 1 on, of the correlations of all columns."""
+    """Write QᵀQ and Qᵀy of some groups, from position 1 on, using the correlations of all columns."""
     n_features = gram.shape[0]
     half = np.zeros((out.shape[0], n_features))  # Qᵀ Z
     q, of_group, solved = 1, np.empty(n_features), np.empty(n_features)

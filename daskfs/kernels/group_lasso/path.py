@@ -1,18 +1,18 @@
-"""The group Lasso path of one row block, and on it the model that a generalised information criterion chooses.
+"""The group Lasso path of one row block, and the model on it chosen by a generalised information criterion.
 
-For a falling grid of λ the path minimises, over an intercept b_0 and orthonormal columns Q_g of each group
-(`daskfs.kernels.group_lasso.groups`),
+For a decreasing grid of λ the path minimises, over an intercept b_0 and coefficients of the orthonormal columns Q_g of
+each group (`daskfs.kernels.group_lasso.groups`),
 
     Σ_i w_i loss(b_0 + Σ_g (Q_g b_g)_i, y_i) / Σ_i w_i + λ Σ_g √rank_g ‖b_g‖
 
-by descent over the groups that have entered (Yuan and Lin 2006; as grpreg and grplasso do, the columns of a group are
-made orthonormal first, so that it does not matter by which columns a group is given). That all other groups may stay
-out is certified: ‖Q_gᵀ r‖ cannot have moved by more than the residuals have. Of groups of one column each this is the
-Lasso path of `daskfs.kernels.lasso.path` and `daskfs.kernels.glm.path` on a grid.
+by descent over the groups that have entered (Yuan and Lin 2006). As in grpreg and grplasso, the columns of a group are
+first orthonormalised, so that the choice of columns that represent a group does not matter. A bound certifies that the
+other groups may stay out: ‖Q_gᵀ r‖ cannot have changed by more than the residuals. For groups of one column each, this
+is the Lasso path of `daskfs.kernels.lasso.path` and `daskfs.kernels.glm.path` on a grid.
 
-The squared loss of a narrow block is followed from its correlations alone, which one pass makes. The criterion is
-``n log(RSS / n)``, or the deviance over the dispersion, and a price of each degree of freedom and each group: of the
-refit the ranks of its groups, of the shrunk fit what Yuan and Lin give.
+With the squared loss, the path of a narrow block uses only its correlations, computed in one pass. The criterion is ``n
+log(RSS / n)``, or the deviance over the dispersion, plus a price per degree of freedom and per group. The degrees of
+freedom of the refit are the ranks of its groups; for the shrunk fit they follow Yuan and Lin.
 """
 
 from __future__ import annotations
@@ -56,47 +56,48 @@ from daskfs.kernels.losses import saturated_values
 from daskfs.losses import find_loss
 
 STOPS = ("end of the grid", "patience", "max_features", "entered groups")
-SPARE = 64  # columns that may enter beside twice the largest model
+SPARE = 64  # columns that may enter in addition to twice the largest model
 
 
 class GroupPath(NamedTuple):
-    """A path as far as it was followed, over `n_lambdas` values of λ."""
+    """A path as far as it was followed, on a grid of `n_lambdas` values of λ."""
 
     loss: str
     moments: Moments
-    """Of the columns; of the squared loss also of y, of others of the null model's derivative."""
+    """Moments of the columns; with the squared loss also of y, with others of the null model's derivative."""
     lambdas: np.ndarray
-    """Shape (n_lambdas,), falling; as are the next four."""
+    """Shape (n_lambdas,), decreasing, like the next four arrays."""
     df: np.ndarray
     """Degrees of freedom."""
     n_groups: np.ndarray
-    """Groups in the model."""
+    """Number of groups in the model."""
     fit: np.ndarray
-    """Mean squared residual, or deviance: of the refit or of the shrunk fit."""
+    """Mean squared residual, or deviance, of the refit or of the shrunk fit."""
     gic: np.ndarray
     entered: np.ndarray
-    """Shape (n_entered,): groups in order of entry."""
+    """Shape (n_entered,): groups in their order of entry."""
     coef: np.ndarray
-    """Shape (n_lambdas, 1 + n_positions): of the orthonormal columns of the entered groups, after the prediction where
-    every column has its mean."""
+    """Shape (n_lambdas, 1 + n_positions): the prediction for columns at their means, then the coefficients of the
+    orthonormal columns of the entered groups.
+    """
     groups: Orthonormal
     best: int
-    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
     stop: str
-    """Why the path ends, one of `STOPS`."""
+    """Why the path ended, one of `STOPS`."""
     dispersion: float
     n_separable: int
-    """Refits on the path without a finite minimum; the deviance they fall to was taken."""
+    """Number of refits on the path without a finite minimum. Their deviance is the infimum."""
     n_passes: int
-    """Over the block, to make the gradients of all columns."""
+    """Number of passes over the block that computed the gradients of all columns."""
     n_unsolved: int
-    """Solves that descent did not finish."""
+    """Number of descents that did not converge."""
     gram: GramCache | None
-    """Of the squared loss, what a refit needs of the groups that entered first."""
+    """With the squared loss, what a refit of the groups that entered first needs."""
 
     @property
     def centred_intercepts(self) -> np.ndarray:
-        """Predictions where every column has its mean, shape (n_lambdas,)."""
+        """Predictions for columns at their means, shape (n_lambdas,)."""
         return self.coef[:, 0]
 
     def _active(self, step: int) -> list[tuple[int, np.ndarray]]:
@@ -110,18 +111,18 @@ class GroupPath(NamedTuple):
         return found
 
     def selected_groups(self, step: int | None = None) -> np.ndarray:
-        """Return the groups of the model at one step, ascending; by default of the chosen one."""
+        """Return the groups of the model at one step, ascending; by default of the chosen step."""
         step = self.best if step is None else step
         return np.sort(np.array([g for g, _ in self._active(step)] if step >= 0 else [], dtype=np.int64))
 
     def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the columns of the model at one step, ascending; by default of the chosen one."""
+        """Return the columns of the model at one step, ascending; by default of the chosen step."""
         members, bounds = self.groups.members, self.groups.bounds
         parts = [members[bounds[g] : bounds[g + 1]] for g in self.selected_groups(step).tolist()]
         return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
     def coefficients(self, step: int) -> np.ndarray:
-        """Return the shrunk coefficients of all columns on the scale of the data, shape (n_features,)."""
+        """Return the shrunk coefficients of all columns, on the scale of the data, shape (n_features,)."""
         coef = np.zeros(len(self.moments.scale))
         for g, own in self._active(step):
             columns = self.groups.members[self.groups.bounds[g] : self.groups.bounds[g + 1]]
@@ -131,30 +132,30 @@ class GroupPath(NamedTuple):
         return np.divide(coef, self.moments.scale, out=coef, where=self.moments.scale > 0.0)
 
     def intercept(self, step: int) -> float:
-        """Return the intercept that belongs to `coefficients`."""
+        """Return the intercept for `coefficients`."""
         return float(self.coef[step, 0] - self.moments.mean @ self.coefficients(step))
 
 
 def default_max_columns(n_samples: float, n_features: int, n_groups: int) -> int:
-    """Return how many columns the largest model may have that the criterion chooses, in groups of p / G on average.
+    """Return the number of columns of the largest model that may be chosen, for groups with p / G columns on average.
 
-    ``n / (2 log G)`` where these are columns, as for the Lasso; of larger groups as many, up to a third of the samples:
-    of three times as many the logarithm of the residual falls by less for a column of noise than any criterion asks.
-    Fewer where copies would pass 256 MiB, as `daskfs.kernels.glm.path.default_max_features`.
+    The model has up to ``n / (2 log G)`` groups, as for the Lasso, but at most n / 3 columns: with three times as many
+    samples as columns, a noise column lowers the logarithm of the residual by less than any criterion's penalty. It is
+    smaller if copies would exceed 256 MiB, as in `daskfs.kernels.glm.path.default_max_features`.
     """
     by_samples = int(n_samples / max(3.0, 2.0 * math.log(n_groups) * n_groups / n_features)) if n_groups else 1
     return max(1, min(by_samples, n_features, max(64, int(COLUMNS_NBYTES / (16.0 * n_samples)))))
 
 
 def entered_capacity(n_features: int, max_columns: int) -> int:
-    """Return how many columns may enter: groups come and go."""
+    """Return the number of columns that may enter. It is larger than a model, because groups also leave."""
     return min(n_features, 2 * max_columns + SPARE)
 
 
 def group_path_nbytes(
     n_samples: int, n_features: int, sizes: np.ndarray, n_lambdas: int, max_columns: int, n_entries: int | None = None
 ) -> int:
-    """Return the memory in bytes that `group_path` takes beside its block, at most; of so many entries or dense."""
+    """Return the peak memory in bytes of `group_path` in addition to its block, with `n_entries` entries or dense."""
     of_factors = int((sizes[sizes <= 2 * max_columns].astype(np.float64) ** 2).sum())
     largest = int(min(sizes.max(initial=1), 2 * max_columns))
     capacity = entered_capacity(n_features, max_columns)
@@ -187,32 +188,32 @@ def group_path(
     max_cached: int = 64,
     free: np.ndarray | None = None,
 ) -> GroupPath:
-    """Follow the group Lasso path of one block and choose on it.
+    """Follow the group Lasso path of one block and select a model.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
-        Not modified; where a column is not finite there is no path (its `moments.scale` is NaN: look there).
+        Not modified. If a column is not finite, there is no path (its `moments.scale` is NaN).
     y : ndarray of shape (n_samples,), float64
-        -1 or +1 for the logistic loss, not below 0 for the Poisson loss.
+        -1 or +1 for the logistic loss, non-negative for the Poisson loss.
     weight : ndarray of shape (n_samples,), float64
-        A weight of 2 is the row twice, 0 is no row.
+        A row of weight 2 counts twice, one of weight 0 not at all.
     groups : ColumnGroups
     loss : {"squared", "logistic", "poisson", "huber"}
     per_column, per_group : float
-        What the criterion asks for a degree of freedom, and for a group beside.
+        Penalties of the criterion for a degree of freedom and, in addition, for a group.
     threshold, sigma2, lambdas, n_lambdas, min_ratio, gic_rss, tol
-        As in `daskfs.kernels.glm.path.glm_path`; ``sigma2`` of the squared loss as in
+        See `daskfs.kernels.glm.path.glm_path`; for ``sigma2`` of the squared loss
         `daskfs.kernels.lasso.path.lasso_path`.
     patience : int, optional
-        Stop when the models have so many groups more than the best one; None follows the whole grid.
+        Stop when the models have this many groups more than the best one; None follows the whole grid.
     max_columns : int, optional
-        Stop when a model has more degrees of freedom, the free ones among them; by default `default_max_columns` beside
-        these.
+        Stop when a model has more degrees of freedom, free ones included; by default `default_max_columns` plus the
+        free ones.
     max_cached : int
-        The columns whose correlations are kept for a refit, at most.
+        Maximum number of columns whose correlations are kept for a refit.
     free : ndarray of shape (n_free,), int64, ascending, optional
-        Groups that have no penalty, as the intercept has none, and are in every model. Models count them.
+        Groups without a penalty, like the intercept. They are in every model, and models count them.
 
     Returns
     -------
@@ -253,7 +254,7 @@ def group_path(
         is_noise = not largest > 1e-14 * math.sqrt(m.y_variance)
         lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
         if not len(lambdas):
-            lambdas = np.full(min(1, len(free)), 1e-14 * math.sqrt(m.y_variance))  # of the free groups alone
+            lambdas = np.full(min(1, len(free)), 1e-14 * math.sqrt(m.y_variance))  # free groups only
     rule = Rule(
         float(per_column), float(per_group), 0.0 if sigma2 is None else float(sigma2), gic_rss == "refit",
         -1 if patience is None else int(patience), int(max_columns),
@@ -272,7 +273,7 @@ def group_path(
 
 
 def _start(groups: Orthonormal, m: Moments, gram: np.ndarray | None, state: GroupState) -> None:
-    """Bring the state to the null model: gradients of all columns, or with all correlations all groups."""
+    """Set the state to the null model: gradients of all columns, or with all correlations, all groups."""
     state.reference[:] = m.cross
     state.is_settled[:] = groups.rank == 0
     measure(groups, state)
@@ -302,7 +303,7 @@ def _path_of(
     noise: float,
     cache: GramCache | None,
 ) -> GroupPath:
-    """Return a path of which the coefficients are still to be given."""
+    """Return a path without its coefficients."""
     nothing = np.empty(0)
     df, n_groups, fit, gic = (
         (nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing) if table is None else table
@@ -318,7 +319,7 @@ def _path_of(
 def _cache(
     m: Moments, groups: Orthonormal, state: GroupState, gram: np.ndarray | None, coef: np.ndarray, most: int
 ) -> GramCache:
-    """Return moments and correlations of the columns of whole groups, those that became active first before others."""
+    """Return moments and correlations of the columns of whole groups, first those that became active first."""
     n_entered = int(state.counts[ENTERED])
     starts, entered = state.starts[: n_entered + 1], state.entered[:n_entered]
     first_active = [
@@ -345,7 +346,7 @@ def _cache(
             own = factor[np.ix_(varies, np.diag(factor) > 0.0)]
             back[row : row + own.shape[0], column : column + own.shape[1]] = own
             row, column = row + own.shape[0], column + own.shape[1]
-        half = np.einsum("ab,bc->ac", back, state.hessian[np.ix_(places, places)])  # no BLAS: one order of summation
+        half = np.einsum("ab,bc->ac", back, state.hessian[np.ix_(places, places)])  # no BLAS: fixed order of summation
         correlations = np.einsum("ac,dc->ad", half, back)
         correlations = 0.5 * (correlations + correlations.T)
     if len(order):

@@ -1,4 +1,4 @@
-"""Which groups a path may leave out, certified mostly without looking at them, and the entering of the others."""
+"""Screening: certify, mostly without reading them, which groups stay out of a path, and enter the others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from daskfs.kernels.group_lasso.state import ENTERED, PASSES, POSITIONS
 from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import copy_into, row_dot
 
-BATCH = 16  # groups entered at once, at most
-FEW = 0.25  # of the columns: fewer are looked at by themselves
+BATCH = 16  # largest number of groups entered at once
+FEW = 0.25  # share of the columns, below which they are read separately
 
 
 @kernel
 def admit(X, share, mean, scale, groups, lam, state):  # type: ignore[no-untyped-def]
-    """Enter the groups that violate ‖Q_gᵀ r‖ <= λ price_g most; return how many, or -1 where there is no room.
+    """Enter the groups that violate ‖Q_gᵀ r‖ <= λ price_g most. Return their number, or -1 without room for them.
 
-    By Cauchy and Schwarz ‖Q_gᵀ r‖ has changed by no more than the residuals have since the reference.
+    By the Cauchy-Schwarz inequality, ‖Q_gᵀ r‖ has changed by no more than the residuals since the reference.
     """
     residual, sizes = state.at.residual, state.reference_size
     n_groups, n_features = sizes.shape[0], scale.shape[0]
@@ -56,7 +56,7 @@ def admit(X, share, mean, scale, groups, lam, state):  # type: ignore[no-untyped
 
 @inner_loop
 def _distance(residual, reference, share):  # type: ignore[no-untyped-def]
-    """Return how far residuals are from others, as rows of these shares count; and rounding."""
+    """Return the distance between two residual vectors with row shares, plus a bound of its rounding error."""
     square, whole = 0.0, 0.0
     for i in range(residual.shape[0]):
         move = residual[i] - reference[i]
@@ -67,7 +67,7 @@ def _distance(residual, reference, share):  # type: ignore[no-untyped-def]
 
 @kernel
 def refresh(X, mean, scale, groups, state):  # type: ignore[no-untyped-def]
-    """Make the gradient of every column in one pass: a new reference."""
+    """Compute the gradient of every column in one pass, as a new reference."""
     copy_into(state.at.residual, state.reference_residual)
     multiply_columns(X, mean, scale, state.at.residual, state.reference)
     state.counts[PASSES] += 1
@@ -76,7 +76,7 @@ def refresh(X, mean, scale, groups, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def measure(groups, state):  # type: ignore[no-untyped-def]
-    """Write ‖Q_gᵀ r‖ of every group that may enter, of the gradient at the reference."""
+    """Write ‖Q_gᵀ r‖ for every group that may enter, from the gradient at the reference."""
     right, out = np.empty(state.reference.shape[0]), np.empty(state.reference.shape[0])
     for g in range(state.reference_size.shape[0]):
         if not state.is_settled[g]:
@@ -85,9 +85,9 @@ def measure(groups, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _largest(groups, doubtful, gradient, lam):  # type: ignore[no-untyped-def]
-    """Return up to `BATCH` groups beyond λ, the largest over their prices first, the lower number among equals.
+    """Return up to `BATCH` groups above λ, largest relative to their prices first; ties by lower number.
 
-    Equal means up to rounding, so that all subsets prefer the same one of two groups that say the same.
+    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal groups.
     """
     right, out = np.empty(gradient.shape[0]), np.empty(gradient.shape[0])
     found, sizes, n_found = np.empty(BATCH, np.int64), np.empty(BATCH), 0
@@ -106,7 +106,7 @@ def _largest(groups, doubtful, gradient, lam):  # type: ignore[no-untyped-def]
 
 @kernel
 def enter(X, mean, scale, groups, g, state):  # type: ignore[no-untyped-def]
-    """Give a group the next positions."""
+    """Assign the next positions to a group."""
     e, first = state.counts[ENTERED], state.counts[POSITIONS]
     copy_group(X, mean, scale, groups, g, state.columns, first)
     take_positions(groups, g, state)
@@ -118,7 +118,7 @@ def enter(X, mean, scale, groups, g, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def take_positions(groups, g, state):  # type: ignore[no-untyped-def]
-    """Note a group as the next of those that have entered, of which the caller counts one more."""
+    """Record a group as the next one that entered. The caller increments the count."""
     e = state.counts[ENTERED]
     state.entered[e], state.prices[e], state.is_settled[g] = g, groups.price[g], True
     state.counts[POSITIONS] += groups.rank[g]

@@ -1,4 +1,4 @@
-"""Products of a vector with some columns of a block: those of a group most often lie together."""
+"""Products of a vector with some columns of a block. The columns of a group are usually adjacent."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ def _of_entries(X, mean, scale, vector, features, out):  # type: ignore[no-untyp
 
 
 multiply_some_columns = Choice(lambda block, *_: _of_dense if block is DenseBlock else _of_entries)
-"""Write Σ_i vector_i z_ij for some columns j, in the places of these among all; 0 at constant columns."""
+"""Write Σ_i vector_i z_ij for some columns j, at their positions among all columns; 0 for constant columns."""

@@ -1,7 +1,7 @@
-"""The steps of a group Lasso path: at each λ minimise, certify, count and compare by the criterion.
+"""The steps of a group Lasso path: at each λ minimise, certify, count, and evaluate the criterion.
 
-The squared loss needs the correlations of the entered columns alone, its refits are Cholesky factors of them. Other
-losses take proximal Newton steps with a Hessian that is kept for as long as they shrink.
+The squared loss needs only the correlations of the entered columns; its refits use their Cholesky factors. Other losses
+take proximal Newton steps with a Hessian that is kept while the steps shrink.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from daskfs.kernels.linear.linalg import factorise, forward_substitution
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_COLUMNS, TOO_MANY_ENTERED = range(4)
 MAX_NEWTON_STEPS = 100
-SLOWEST = 0.3  # of its predecessor: a step that has shrunk by less asks for the Hessian of where it is
-EXACT = 1e-9  # of the squared loss, in standard deviations of the target
+SLOWEST = 0.3  # ratio to the step before: a slower decrease requests the Hessian at the current point
+EXACT = 1e-9  # squared loss: in standard deviations of the target
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
 
 
 class Rule(NamedTuple):
-    """What chooses a model on the path, and when to stop."""
+    """Selection of a model on the path, and stopping."""
 
-    per_column: float  # what a degree of freedom costs
-    per_group: float  # and a group beside
-    noise_variance: float  # σ² or the dispersion, 0 where it is estimated
+    per_column: float  # price of a degree of freedom
+    per_group: float  # additional price of a group
+    noise_variance: float  # σ² or the dispersion; 0 if it is estimated
     refit: bool
     patience: int  # groups more than the best model, or -1
     max_columns: int
@@ -49,9 +49,9 @@ class Rule(NamedTuple):
 
 @kernel
 def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):  # type: ignore[no-untyped-def]
-    """Enter the groups that are free of the penalty, whose price is 0, and fit them; `state` is then of this model.
+    """Enter the groups without a penalty, whose price is 0, and fit them. `state` becomes that model.
 
-    At a λ at which no group with a price enters. Where all correlations are known all groups have entered.
+    λ must be so large that no group with a price enters. If all correlations are known, all groups have entered before.
     """
     is_squared, lam = problem.loss.is_quadratic, 2.0 * math.sqrt(y_variance)
     is_whole = state.columns.shape[0] == 0
@@ -75,10 +75,10 @@ def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):
 
 @kernel
 def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, saturated, tol, state):  # type: ignore[no-untyped-def]
-    """Return df, groups, fit, GIC and coefficients at each λ, how many were followed, best, why it ended, dispersion.
+    """Return df, groups, fit, GIC and coefficients at each λ, the number of λ, best, reason of the end, and dispersion.
 
-    `fit` is the mean squared residual, or the deviance. The state holds the null model and its gradients when this
-    starts; where all correlations are known all groups have entered, and there is no row to be looked at.
+    `fit` is the mean squared residual, or the deviance. At the start, the state holds the null model and its gradients.
+    If all correlations are known, all groups have entered, and no row is read.
     """
     n_lambdas, is_squared = lambdas.shape[0], problem.loss.is_quadratic
     df, fit, gic = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros(n_lambdas)
@@ -139,13 +139,13 @@ def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, sa
 
 @kernel
 def _solve_squares(problem, lam, tol, state):  # type: ignore[no-untyped-def]
-    """Minimise over the entered groups by their correlations, and bring the residuals up to date."""
+    """Minimise over the entered groups by their correlations, and update the residuals."""
     n = state.counts[POSITIONS] + 1
     if state.counts[KNOWN] < n:
         known = max(state.counts[KNOWN], 1)
         copy_into(problem.share, state.weight)
         _extend_hessian(state)
-        state.hessian[0, 0] = 0.0  # columns are centred: the intercept stays where it is
+        state.hessian[0, 0] = 0.0  # columns are centred: the intercept does not change
         for q in range(known, n):
             state.left[q] = state.null_gradient[q] - dot(state.hessian[q, 1:n], state.coef[1:n])
     is_settled = descend(
@@ -163,7 +163,7 @@ def _solve_squares(problem, lam, tol, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _extend_hessian(state):  # type: ignore[no-untyped-def]
-    """Write the rows of what has entered since, of the weights that it was made of."""
+    """Write the rows of groups that entered since, with the weights of the existing Hessian."""
     n, known = state.counts[POSITIONS] + 1, state.counts[KNOWN]
     extend_hessian_of(state.columns, state.identity, n - 1, known, state.weight, state.hessian, state.work)
     state.counts[KNOWN] = n
@@ -249,7 +249,7 @@ def _norm(vector, first, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def _take_model(state):  # type: ignore[no-untyped-def]
-    """Write the groups with a coefficient into `state.active`; return how many, and their degrees of freedom."""
+    """Write the groups with nonzero coefficients into `state.active`. Return their number and degrees of freedom."""
     n_active, rank = 0, 0
     for e in range(state.counts[ENTERED]):
         if _norm(state.coef, state.starts[e] + 1, state.starts[e + 1] + 1) > 0.0:
@@ -280,7 +280,7 @@ def _members(n_active, rank, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _shrunk_df(n_active, state):  # type: ignore[no-untyped-def]
-    """Return the degrees of freedom of the shrunk fit, 1 + (rank - 1) ‖b‖ / ‖b unpenalised‖ of each group.
+    """Return the degrees of freedom of the shrunk fit: for each group, 1 + (rank - 1) ‖b‖ / ‖b unpenalised‖.
 
     Yuan and Lin (2006), "Model selection and estimation in regression with grouped variables", Journal of the Royal
     Statistical Society B 68, equation (5.8).
@@ -299,7 +299,7 @@ def _shrunk_df(n_active, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _explained(n_active, rank, state):  # type: ignore[no-untyped-def]
-    """Return the part of the target's variance that least squares on the model's columns explains."""
+    """Return the share of the target's variance explained by least squares on the columns of the model."""
     members = _members(n_active, rank, state)
     gram, factor, right = np.empty((rank, rank)), np.zeros((rank, rank)), np.empty(rank)
     for a in range(rank):
@@ -320,9 +320,9 @@ def _explained_shrunk(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[no-untyped-def]
-    """Return the mean loss of the unpenalised fit of the model's columns, or what it falls to.
+    """Return the mean loss of the unpenalised fit of the model's columns, or its infimum.
 
-    It starts at the last such fit, unless that went far, where rows told apart without error have no curvature left.
+    It starts at the last such fit, unless that one went far: perfectly classified rows have no curvature left there.
     """
     members, refitted, at = _members(n_active, rank, state), state.refitted, state.refit_at
     is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate

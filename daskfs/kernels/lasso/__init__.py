@@ -1,1 +1,1 @@
-"""Lasso paths of squared losses and the criteria along them."""
+"""Lasso paths for the squared loss, and the information criteria along them."""

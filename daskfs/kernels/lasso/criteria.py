@@ -1,4 +1,4 @@
-"""Generalised information criteria: what one more feature costs."""
+"""Generalised information criteria: the penalty for one more feature."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import math
 from daskfs.errors import ConfigError, did_you_mean
 
 CRITERIA = ("vote", "bic", "ric", "ebic")
-FALSE_FEATURES = 0.01  # that a vote may be expected to let in
+FALSE_FEATURES = 0.01  # expected number of noise features that a vote may let in
 
 
-@functools.lru_cache(maxsize=1024)  # asked several times of each of many subsets
+@functools.lru_cache(maxsize=1024)  # called several times for each of many subsets
 def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: float = 0.5, n_subsets: int = 1) -> float:
     """Return λ of ``GIC(M) = n log(RSS_M / n) + λ |M|``.
 
@@ -20,15 +20,16 @@ def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: fl
     criterion : {"vote", "bic", "ric", "ebic"}
         bic: log n. ric: 2 (log p + log log p). ebic: log n + 2 gamma log p; gamma=1 is the extended BIC of
         Wang, Peng and Dunson (2014), gamma=0 is bic. vote: bic, or as much more as the vote of few subsets needs
-        (`vote_penalty`), up to ebic.
+        Wang, Peng and Dunson (2014), gamma=0 is bic. vote: bic plus what the vote of few subsets needs
+        (`vote_penalty`), at most ebic.
     n_samples : float
         n, or the sum of the weights.
     n_features : int
         p, the number of candidates.
     gamma : float
-        Of ebic.
+        γ of ebic.
     n_subsets : int
-        That vote, of the criterion "vote".
+        Number of voting subsets, for the criterion "vote".
 
     Returns
     -------
@@ -37,7 +38,7 @@ def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: fl
     Raises
     ------
     ConfigError
-        Unknown criterion.
+        The criterion is unknown.
 
     Examples
     --------
@@ -65,11 +66,11 @@ def feature_penalty(criterion: str, n_samples: float, n_features: int, gamma: fl
 
 @functools.lru_cache
 def vote_penalty(n_subsets: int, n_features: int) -> float:
-    """Return the smallest λ for which a vote lets in `FALSE_FEATURES` at most, expected of features that are noise.
+    """Return the smallest λ at which a vote is expected to let in at most `FALSE_FEATURES` noise features.
 
-    One subset takes a feature of noise for one of use where its χ² of one degree of freedom is above λ; half of the
-    subsets must err alike. Many subsets guard against noise by themselves, and a large λ would only cost them weak
-    features, which fewer than half of them would then see.
+    A subset selects a noise feature if its χ² with one degree of freedom exceeds λ. The vote errs if half of the
+    subsets do. Many subsets are protected against noise by the vote itself. A large λ would then only lose weak
+    features, because fewer than half of the subsets would select them.
 
     Parameters
     ----------
@@ -112,6 +113,6 @@ def binomial_tail(n: int, share: float, k: int) -> float:
     for j in range(max(k, 0), n + 1):
         term = math.exp(total - math.lgamma(j + 1) - math.lgamma(n - j + 1) + j * yes + (n - j) * no)
         tail += term
-        if j > n * share and term <= 1e-17 * tail:  # terms only fall from here
+        if j > n * share and term <= 1e-17 * tail:  # terms decrease from here on
             break
     return tail

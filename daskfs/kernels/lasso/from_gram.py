@@ -1,7 +1,7 @@
-"""The Lasso path from moments and Gram rows alone: for rows that are never in memory together.
+"""The Lasso path from moments and Gram rows alone, for rows that are never in memory together.
 
-`daskfs.kernels.lasso.path.lasso_path` makes the Gram rows it needs from its block. Here whoever holds the blocks makes
-them: the path goes as far as the rows allow and says which ones it wants next.
+`daskfs.kernels.lasso.path.lasso_path` computes the Gram rows that it needs from its block. Here the caller, who has the
+blocks, computes them: the path goes as far as the rows allow, and returns the rows that it needs next.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def lasso_path_from_gram(
     Parameters
     ----------
     m : Moments
-        Of all rows; with weights of columns, of the weighed ones, as are the Gram rows.
+        Moments of all rows. With column weights, those of the weighted columns; the same holds for the Gram rows.
     features : ndarray of shape (n_rows,), int64
-        Whose Gram rows there are.
+        Features of the Gram rows.
     gram : ndarray of shape (n_rows, n_features), float64
-        ⟨z_f, z_j⟩ for each of them.
+        ⟨z_f, z_j⟩ for each feature f.
     penalty, n_lambdas, gic_rss, patience, max_features, sigma2, column_weight
-        As in `daskfs.kernels.lasso.path.lasso_path`.
+        See `daskfs.kernels.lasso.path.lasso_path`.
     batch : int
-        How many rows to want at once: each time costs a pass over the data.
+        Number of rows to request at once. Each request costs a pass over the data.
 
     Returns
     -------
     path : LassoPath
-        Whole when nothing is wanted, else its beginning.
+        Complete if nothing is wanted, otherwise its beginning.
     wanted : ndarray of shape (<= batch,), int64
-        Features without a row and the largest gradients where the path stands.
+        Features without a Gram row and with the largest gradients at the end of the path.
     """
     n_features = len(m.scale)
     if max_features is None:
@@ -83,7 +83,7 @@ def lasso_path_from_gram(
 
 
 def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> LassoPath:
-    """Follow the path as `lasso_path` does, over no rows: no Gram row joins those there are."""
+    """Follow the path as `lasso_path` does, but without rows: no further Gram row can be computed."""
     X, weight = as_block(np.empty((0, len(m.scale)))), np.empty(0)
     largest, smallest = _range(m, len(m.scale), None)
     given_up = ""
@@ -105,7 +105,7 @@ def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> La
 
 
 def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: int) -> np.ndarray:
-    """Return the features of the largest gradients among those that vary and have no Gram row yet.
+    """Return the features with the largest gradients among those that vary and have no Gram row yet.
 
     Parameters
     ----------
@@ -125,13 +125,13 @@ def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: i
 
 
 def least_squares_from_gram(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
-    """Fit y on all columns of which there are moments, by least squares.
+    """Fit y by least squares on all columns of the moments.
 
     Parameters
     ----------
     m : Moments
     features : ndarray of shape (n_varying,), int64
-        The columns that are not constant.
+        Columns that are not constant.
     gram : ndarray of shape (n_varying, n_varying), float64
         Their correlations.
 

@@ -1,6 +1,6 @@
-"""What a path leaves behind for the refit: the moments and correlations of the features it has looked at.
+"""Cache of a path for the refit: moments and correlations of the features that it has examined.
 
-Small enough to travel: the refit of any of these features, on this block, needs no second look at the rows.
+It is small enough to send. A refit of any of these features on this block needs no further pass over the rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from daskfs.kernels.linear.moments import Moments
 
 
 class GramCache(NamedTuple):
-    """Of `n` features of one block; the entered ones first, in order of entry."""
+    """Moments and correlations of `n` features of one block; entered ones first, in their order of entry."""
 
     total: float
-    """The sum of the weights."""
+    """Sum of the weights."""
     y_mean: float
     y_variance: float
     features: np.ndarray
@@ -34,24 +34,24 @@ class GramCache(NamedTuple):
     """Shape (n, n): correlations."""
 
     def places(self, columns: np.ndarray) -> np.ndarray | None:
-        """Return where `columns` stand among `features`, or None where one is missing."""
+        """Return the positions of `columns` in `features`, or None if one is missing."""
         place_of = {int(feature): place for place, feature in enumerate(self.features)}
         found = [place_of.get(int(column), -1) for column in columns]
         return None if -1 in found else np.array(found, dtype=np.int64)
 
 
 def cache_gram(m: Moments, state: PathState, max_features: int | None) -> GramCache:
-    """Return the cache of a path's features, at most `max_features` of them; None keeps all with a Gram row."""
+    """Return the cache of a path's features, at most `max_features`; None keeps all that have a Gram row."""
     limit = len(state.gram) if max_features is None else max_features
     return GramCache(m.total, m.y_mean, m.y_variance, *gather(m.mean, m.scale, m.cross, state, limit))
 
 
 @kernel
 def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
-    """Return the features that are kept, their means, scales and products with the target, and their correlations.
+    """Return the features to keep, their means, scales and products with the target, and their correlations.
 
-    All that have a Gram row, the entered ones first. Where that is every feature that varies, and they are more than
-    may be kept, the entered ones alone: nobody has looked for the others. All without the weights of columns.
+    These are all features with a Gram row, entered ones first. If these are all features that vary, and there are more
+    than may be kept, only the entered ones are kept: the path did not ask for the others. Column weights are removed.
     """
     n_entered, n_varying = state.counts[ENTERED], 0
     for j in range(scale.shape[0]):
@@ -73,7 +73,7 @@ def gather(mean, scale, cross, state, limit):  # type: ignore[no-untyped-def]
     for q in range(n):
         row = row_of[features[q]]
         gram[q, q] = 1.0
-        for r in range(q):  # the other sum differs by rounding
+        for r in range(q):  # the transposed sum differs by rounding
             gram[q, r] = rows[row, features[r]] / (norm[q] * norm[r])
             gram[r, q] = gram[q, r]
     return features, mean[features], scale[features] * norm, cross[features] / norm, gram

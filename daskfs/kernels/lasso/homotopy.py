@@ -1,12 +1,13 @@
-"""The exact Lasso path: from knot to knot, without a grid (Osborne, Presnell and Turlach 2000; Efron et al. 2004).
+"""The exact Lasso path, from knot to knot without a grid (Osborne, Presnell and Turlach 2000; Efron et al. 2004).
 
-Between two knots the signs do not change and the coefficients are linear in λ, so the knots hold the whole path: the
-least-squares refit is constant between them, and the residual of the Lasso fit falls. One Cholesky factor of the active
-features gives the refit, the direction of the path and the criterion. The gradient of all p columns is linear in λ too
-and follows from cached Gram rows (`daskfs.kernels.lasso.steps`); at every knot it is computed anew and must satisfy the
-conditions of optimality. Where that fails (a column all but a combination of the active ones, features that want in at
-the same λ in contradictory directions), the path is given up and says why, and `daskfs.kernels.lasso.path` descends
-instead. Of many sparse columns the block may have few: the others are watched (`daskfs.kernels.lasso.near_columns`).
+Between two knots the signs are constant and the coefficients are linear in λ, so the knots describe the whole path:
+between them the least-squares refit is constant, and the residual of the Lasso fit decreases. One Cholesky factor of
+the active features gives the refit, the direction of the path and the criterion. The gradient of all p columns is also
+linear in λ and follows from cached Gram rows (`daskfs.kernels.lasso.steps`). At every knot it is recomputed and must
+satisfy the optimality conditions. If it does not (a column is nearly a combination of the active ones, or features
+enter at the same λ in contradictory directions), the homotopy stops with a reason, and `daskfs.kernels.lasso.path`
+falls back to descent. With many sparse columns the block may hold only a few: the others are monitored
+(`daskfs.kernels.lasso.near_columns`).
 """
 
 from __future__ import annotations
@@ -37,51 +38,49 @@ from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
-UNCERTAIN = 8  # columns left out may want in before the next knot
+UNCERTAIN = 8  # columns left out might enter before the next knot
 CERTAIN = 1.0 - 1e-6  # of λ: what a column left out may reach; its twin, equal to rounding, comes in with a column
 TWIN = 1.0 - 0.5 * MIN_PIVOT
-FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows made in a pass: see `_look_at`
-NEAR_VALUES = 1 << 20  # of a block that stays near the processor: passes over it cost no more than their rows
-FIRST_KNOTS = 64  # for which there is room at first
-NO_RATE = 1e-10  # a gradient that keeps pace with λ up to this never meets it
+FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows computed per pass: see `_look_at`
+NEAR_VALUES = 1 << 20  # values of a block that fits in the CPU's cache: a pass costs no more than the rows it computes
+FIRST_KNOTS = 64  # initial capacity
+NO_RATE = 1e-10  # a gradient whose rate matches that of λ up to this never meets it
 
 
 class Knots(NamedTuple):
-    """Where the path bends; row s describes the model between the knots s - 1 and s, its Lasso fit at the latter."""
+    """The knots of the path. Row s is the model between the knots s - 1 and s, with its Lasso fit at knot s."""
 
-    lambdas: np.ndarray  # (n_knots,) falling
+    lambdas: np.ndarray  # (n_knots,) decreasing
     df: np.ndarray  # (n_knots,) size of the model
     rss: np.ndarray  # (n_knots,)
     gic: np.ndarray  # (n_knots,)
-    coef: np.ndarray  # (n_knots, capacity) by position among the entered
+    coef: np.ndarray  # (n_knots, capacity) by position in the order of entry
     is_active: np.ndarray  # (n_knots, capacity)
 
 
 class Segment(NamedTuple):
-    """The path below the present knot: gradient = base + λ slope, coefficients = refit - λ direction."""
+    """The path below the current knot: gradient = base + λ slope, coefficients = refit - λ direction."""
 
     base: np.ndarray  # (p,)
     slope: np.ndarray  # (p,)
     meets: np.ndarray  # (p,) λ at which an inactive feature enters, or 0
-    is_open: np.ndarray  # (p,) 1.0 where a feature may enter: not constant, not active, no twin of an entered one
-    sign: (
-        np.ndarray
-    )  # (k,) of the active features, whose positions are `PathState.factored`; 0 of those without a penalty
+    is_open: np.ndarray  # (p,) 1.0 if a feature may enter: not constant, not active, not equal to an entered one
+    sign: np.ndarray  # (k,) of the active features, at the positions `PathState.factored`; 0 without a penalty
     refit: np.ndarray  # (k,)
     direction: np.ndarray  # (k,)
 
 
 class Watch(NamedTuple):
-    """Columns that the block lacks, and the path is to do without: none had a larger gradient than `outside`."""
+    """Columns outside the block, which the path must certify: none had a larger gradient than `outside`."""
 
-    outside: float  # -inf where there are none
-    coef: np.ndarray  # (capacity,) of the entered features then
-    gradient: np.ndarray  # (p,) of the columns of the block then
+    outside: float  # -inf if there are none
+    coef: np.ndarray  # (capacity,) of the entered features at that time
+    gradient: np.ndarray  # (p,) of the columns of the block at that time
 
 
 @kernel
 def new_knots(n_knots, capacity):  # type: ignore[no-untyped-def]
-    """Return room for a path of `n_knots`."""
+    """Return an empty path with room for `n_knots` knots."""
     return Knots(
         np.zeros(n_knots), np.zeros(n_knots, np.int64), np.zeros(n_knots), np.zeros(n_knots),
         np.zeros((n_knots, capacity)), np.zeros((n_knots, capacity), np.bool_),
@@ -90,7 +89,7 @@ def new_knots(n_knots, capacity):  # type: ignore[no-untyped-def]
 
 @kernel
 def _longer(knots):  # type: ignore[no-untyped-def]
-    """Return the knots with room for twice as many."""
+    """Return the knots with twice the capacity."""
     n, capacity = knots.coef.shape
     longer = new_knots(2 * n, capacity)
     for s in range(n):
@@ -103,12 +102,12 @@ def _longer(knots):  # type: ignore[no-untyped-def]
 
 @kernel
 def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[no-untyped-def]
-    """Return the knots down to `smallest` λ, how many, the best of them, and why the path ended.
+    """Return the knots down to `smallest` λ, their number, the best of them, and why the path ended.
 
-    A path of `n_knots` is given up.
+    It gives up after `n_knots` knots.
     """
     knots, segment, feature, lam = first_knot(m, rule, state, n_knots)
-    if lam <= smallest:  # what is free of the penalty has left nothing
+    if lam <= smallest:  # the features without a penalty leave nothing to explain
         return knots, 1, 0, GRID_ENDED
     watch = Watch(-math.inf, state.coef, segment.base)
     knots, n_followed, best, why, _ = follow_on(
@@ -119,10 +118,10 @@ def follow_knots(X, weight, m, rule, smallest, state, n_knots):  # type: ignore[
 
 @kernel
 def first_knot(m, rule, state, n_knots):  # type: ignore[no-untyped-def]
-    """Return the knots, of which the first is written, the segment above it, and which feature enters at which λ.
+    """Return the knots with the first one written, the segment above it, and the feature that enters and its λ.
 
-    Features that are free of the penalty are active throughout (`daskfs.kernels.lasso.steps.hold`): without a sign
-    their gradient is 0 at every λ, and they never leave.
+    Features without a penalty are always active (`daskfs.kernels.lasso.steps.hold`). They have no sign, their gradient
+    is 0 at every λ, and they never leave.
     """
     knots = new_knots(min(n_knots, FIRST_KNOTS), state.entered.shape[0])
     segment = _first_segment(m, state)
@@ -136,7 +135,7 @@ def first_knot(m, rule, state, n_knots):  # type: ignore[no-untyped-def]
 def follow_on(  # type: ignore[no-untyped-def]
     X, weight, m, rule, smallest, state, n_knots, knots, segment, watch, first, best, feature, lam
 ):
-    """Follow a path on from knot `first`: below λ, where `feature` enters; or none, where it was UNCERTAIN.
+    """Continue a path from knot `first`, below λ, where `feature` enters; or no feature, if the knot was UNCERTAIN.
 
     Return what `follow_knots` does, and the λ below which nothing is known.
     """
@@ -183,7 +182,7 @@ def coefficients_at(lam, state, segment):  # type: ignore[no-untyped-def]
 
 @kernel
 def _is_certain(lam, state, segment, watch):  # type: ignore[no-untyped-def]
-    """Whether no column left out has a gradient of λ: it has changed by less than the length the residual went."""
+    """Return whether no column left out reaches λ: gradients change by at most the length of the residual's change."""
     coef = coefficients_at(lam, state, segment)
     square = 0.0
     for q in range(state.counts[ENTERED]):
@@ -211,7 +210,7 @@ def _first_segment(m, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _activate(X, weight, m, feature, lam, n_left, state, segment):  # type: ignore[no-untyped-def]
-    """Make `feature`, or its first twin, active; return GRID_ENDED when all is well."""
+    """Activate `feature`, or the first column equal to it. Return GRID_ENDED on success."""
     if not _look_at(X, weight, m, feature, n_left, state, segment):
         return TOO_MANY_GRAM_ROWS
     first = _first_twin(feature, state, segment)
@@ -238,11 +237,11 @@ def _activate(X, weight, m, feature, lam, n_left, state, segment):  # type: igno
 
 @kernel
 def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-untyped-def]
-    """Make the Gram row of `feature` unless it is there, and in the same pass those of the next to meet λ.
+    """Compute the Gram row of `feature` unless it is known, and in the same pass those of the next features to meet λ.
 
-    A pass over a large block costs as much as several rows. The first guess is short, for the signals that enter first
-    turn the gradients round; then so many are guessed as the path will take at least, `n_left`. Where columns outnumber
-    rows they correlate by chance, and guesses far ahead are seldom right.
+    A pass over a large block costs as much as several rows. The first guess is short, because the signals that enter
+    first change the gradients strongly. Later, the guess has as many rows as the path will need at least, `n_left`. If
+    there are more columns than rows, they correlate by chance, and long guesses are rarely right.
     """
     if state.row_of[feature] >= 0:
         return True
@@ -259,7 +258,7 @@ def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-
 
 @kernel
 def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-def]
-    """Return `feature` and up to `room` - 1 others without a Gram row that would enter soonest."""
+    """Return `feature` and up to `room` - 1 other features without a Gram row that would enter soonest."""
     found = np.empty(room, np.int64)
     sizes = np.zeros(room)
     found[0] = feature
@@ -282,7 +281,7 @@ def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-de
 
 @kernel
 def _first_twin(feature, state, segment):  # type: ignore[no-untyped-def]
-    """Return the first open column that equals `feature` up to sign and rounding, so that all subsets prefer it."""
+    """Return the first open column that equals `feature` up to sign and rounding, so that all subsets choose it."""
     gram_row, is_open = state.gram[state.row_of[feature]], segment.is_open
     for j in range(feature):
         if is_open[j] > 0.0 and abs(gram_row[j]) > TWIN:
@@ -311,7 +310,7 @@ def _drop(leaving, state, segment):  # type: ignore[no-untyped-def]
 
 @kernel
 def _solve(cross, lam, state, segment):  # type: ignore[no-untyped-def]
-    """Compute the segment below λ and check that it is optimal at λ; return GRID_ENDED when all is well."""
+    """Compute the segment below λ and check its optimality at λ. Return GRID_ENDED on success."""
     n_active = state.counts[FACTORED]
     gram, row_of, entered, entered_cross = state.gram, state.row_of, state.entered, state.entered_cross
     factored, factor = state.factored, state.factor
@@ -349,7 +348,7 @@ def _add_active(gram, row, refit, direction, base, slope):  # type: ignore[no-un
 
 @inner_loop
 def _meet(lam, base, slope, is_open, meets):  # type: ignore[no-untyped-def]
-    """Write the λ at which |base + λ slope| = λ, at most the present one; 0 where the gradient keeps pace with λ."""
+    """Write the λ at which |base + λ slope| = λ, at most the current one; 0 if their rates match."""
     for j in range(base.shape[0]):
         rate = 1.0 - slope[j] if base[j] > 0.0 else 1.0 + slope[j]
         meets[j] = min(abs(base[j]) / rate, lam) * is_open[j] if rate > NO_RATE else 0.0
@@ -357,7 +356,7 @@ def _meet(lam, base, slope, is_open, meets):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def _is_optimal(lam, bound, base, slope, is_open):  # type: ignore[no-untyped-def]
-    """Whether no gradient of an open feature is larger than `bound`, nor NaN."""
+    """Return whether no gradient of an open feature exceeds `bound` or is NaN."""
     n_fine = 0
     for j in range(base.shape[0]):
         n_fine += abs(base[j] + lam * slope[j]) * is_open[j] <= bound
@@ -366,7 +365,7 @@ def _is_optimal(lam, bound, base, slope, is_open):  # type: ignore[no-untyped-de
 
 @kernel
 def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
-    """Return the feature that enters or -1, the place among the active that leaves or -1, and their λ."""
+    """Return the feature that enters or -1, the active position that leaves or -1, and their λ."""
     feature, leaving = -1, -1
     nearest = smallest
     meets, sign, refit, direction = segment.meets, segment.sign, segment.refit, segment.direction
@@ -374,7 +373,7 @@ def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
         if meets[j] > nearest:
             nearest, feature = meets[j], j
     for q in range(state.counts[FACTORED]):
-        if sign[q] * direction[q] < 0.0:  # the coefficient shrinks as λ falls
+        if sign[q] * direction[q] < 0.0:  # the coefficient shrinks as λ decreases
             zero = min(refit[q] / direction[q], lam)
             if zero > nearest:
                 nearest, leaving = zero, q

@@ -1,4 +1,4 @@
-"""Weighted least squares with an intercept on the few columns of a row block."""
+"""Weighted least squares with an intercept, on a few columns of a row block."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from daskfs.kernels.linear.moments import Moments, gram_rows, moments
 
 
 class Fit(NamedTuple):
-    """A least-squares fit; the intercept follows from the means."""
+    """A least-squares fit. The intercept follows from the means."""
 
     moments: Moments
     coef: np.ndarray
-    """Shape (n_features,), on the scale of the data; NaN at constant columns, which the block says nothing about."""
+    """Shape (n_features,), on the scale of the data; NaN for constant columns, which the block does not determine."""
     is_singular: bool
-    """Whether columns were combinations of each other, so that the shortest solution was taken."""
+    """Whether the columns were linearly dependent, so that the solution of least norm was taken."""
 
 
 def least_squares(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fit:
@@ -32,7 +32,7 @@ def least_squares(X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fit:
     Returns
     -------
     Fit
-        By Cholesky on the standardised columns; where one depends on the others, the solution that is shortest there.
+        By Cholesky on the standardised columns; if they are linearly dependent, the solution of least norm.
     """
     m = moments(X, y, weight)
     features = np.flatnonzero(m.scale > 0.0)
@@ -52,13 +52,13 @@ def least_squares_from_cache(cache: GramCache, columns: np.ndarray, constant: np
     cache : GramCache
     columns : ndarray of shape (n_columns,), int64
     constant : ndarray, int64, optional
-        Columns known to be constant on this block, which no cache holds.
+        Columns known to be constant on this block. They are in no cache.
 
     Returns
     -------
     Fit or None
-        As `least_squares` on these columns, except that mean and scale of constant ones are NaN and 0; None where the
-        cache lacks one that is not constant.
+        See `least_squares`, except that mean and scale of constant columns are NaN and 0. None if the cache lacks a
+        column that is not constant.
     """
     varies = np.ones(len(columns), dtype=bool) if constant is None else ~np.isin(columns, constant)
     features = np.flatnonzero(varies)
@@ -72,7 +72,7 @@ def least_squares_from_cache(cache: GramCache, columns: np.ndarray, constant: np
 
 
 def _fit(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
-    """Solve for the `features` that vary, whose correlations are `gram`."""
+    """Fit the `features` that vary, whose correlations are `gram`."""
     coef = np.full(len(m.scale), np.nan)
     cross = m.cross[features]
     factor = np.zeros_like(gram)
@@ -87,5 +87,5 @@ def _fit(m: Moments, features: np.ndarray, gram: np.ndarray) -> Fit:
 
 
 def least_squares_nbytes(n_samples: int, n_features: int) -> int:
-    """Return the memory in bytes that `least_squares` takes beside its block, at most."""
+    """Return the peak memory in bytes of `least_squares` in addition to its block."""
     return 8 * (n_features * (6 * n_features + 16) + n_samples * (n_features + 4))

@@ -1,9 +1,10 @@
 """The exact Lasso path over many sparse columns, of which few ever come near λ.
 
-The path is followed over the near columns alone, for as long as the others are certain to stay out: at a reference all
-their gradients were below `outside`, and by Cauchy and Schwarz none changes by more than the length the residual goes.
-Where that does not suffice, the gradients of all columns are made in one pass, a new reference, and those near λ join.
-A knot is only written when it is certain, and between two knots gradients are linear in λ: every λ is certified.
+The path is followed over the near columns alone as long as the others are certain to stay out: at a reference all their
+gradients were at most `outside`, and by the Cauchy-Schwarz inequality none changes by more than the length of the
+residual's change. If that does not suffice, the gradients of all columns are computed in one pass as a new reference,
+and those near λ join. A knot is written only when it is certain. Gradients are linear in λ between two knots, so every
+λ is certified.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from daskfs.kernels.lasso.homotopy import (
 from daskfs.kernels.lasso.steps import ENTERED, GRID_ENDED, ROWS, PathState, hold
 from daskfs.kernels.linear.moments import Moments
 
-NEAR = 0.6  # of λ: columns of larger gradients join
-STRIDE = 0.6  # of λ, at most, from one reference to the next: at the smallest λ all columns would be near
+NEAR = 0.6  # share of λ: columns with larger gradients join
+STRIDE = 0.6  # smallest ratio of λ between two references: at the smallest λ all columns would be near
 
 
 @kernel
 def follow_near_knots(  # type: ignore[no-untyped-def]
     X, y, weight, m, norm, rule, ratio, noise, free, capacity, largest_model, n_knots
 ):
-    """Return the knots of a block of entries as `follow_knots` does, and of the near columns numbers, moments, state.
+    """Return what `follow_knots` does for a block of entries, then numbers, moments and state of the near columns.
 
-    They go down to `ratio` of the first λ; gradients below `noise` are rounding. Columns that are `free` of the penalty
-    are near throughout. The last is how many passes over the block were made.
+    The knots go down to `ratio` times the first λ; gradients below `noise` are rounding errors. Columns that are `free`
+    of the penalty are always near. The last item is the number of passes over the block.
     """
-    room = np.empty(capacity * m.scale.shape[0])  # pages are touched only as rows are made
+    room = np.empty(capacity * m.scale.shape[0])  # memory pages are used only when rows are computed
     places, values = np.empty(X.rows.shape[0], np.int32), np.empty(X.rows.shape[0])
     gradient, n_passes = m.cross.copy(), 0
     if free.shape[0] > 0:
@@ -84,7 +85,7 @@ def follow_near_knots(  # type: ignore[no-untyped-def]
 
 @kernel
 def _near(gradient, limit, features):  # type: ignore[no-untyped-def]
-    """Return the features and those of larger gradients than `limit`, ascending, and the largest of the others."""
+    """Return the features in `features` or with gradients over `limit`, ascending, and the largest other gradient."""
     is_near = np.abs(gradient) >= limit
     is_near[features] = True
     outside = 0.0 if np.all(is_near) else np.max(np.abs(gradient[~is_near]))
@@ -110,7 +111,7 @@ def _first_state(room, norm, capacity, largest_model):  # type: ignore[no-untype
 
 @kernel
 def _residual(X, y, weight, m, features, coef, state):  # type: ignore[no-untyped-def]
-    """Return the residuals of coefficients of the entered features, times the rows' shares of the weight."""
+    """Return the residuals for coefficients of the entered features, times the rows' shares of the weight."""
     residual = y - m.y_mean
     for q in range(state.counts[ENTERED]):
         if coef[q] != 0.0:
@@ -124,7 +125,7 @@ def _residual(X, y, weight, m, features, coef, state):  # type: ignore[no-untype
 
 @kernel
 def _widen(X, weight, m, norm, features, joined, room, places, values, state, segment):  # type: ignore[no-untyped-def]
-    """Return state and segment with room for the columns that joined, whose part of every Gram row is made."""
+    """Return state and segment with room for the columns that joined, and compute their part of every Gram row."""
     n_before, n_near, n_rows, capacity = features.shape[0], joined.shape[0], state.counts[ROWS], state.gram.shape[0]
     place = np.searchsorted(joined, features)
     is_new = np.ones(n_near, np.bool_)
@@ -138,7 +139,7 @@ def _widen(X, weight, m, norm, features, joined, room, places, values, state, se
         j = features[state.feature_of[row]]
         gram_row_of(near, weight, m.total, j, m.mean[j], m.scale[j], new_rows[row])
     gram = room[: capacity * n_near].reshape(capacity, n_near)
-    for row in range(n_rows - 1, -1, -1):  # in place: what is written stands behind what is still to be read
+    for row in range(n_rows - 1, -1, -1):  # in place: writes stay behind the reads still to come
         for j in range(n_before - 1, -1, -1):
             gram[row, place[j]] = state.gram[row, j]
     for row in range(n_rows):

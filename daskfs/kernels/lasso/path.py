@@ -1,18 +1,18 @@
-"""The Lasso path of one row block, and on it the model that a generalised information criterion chooses.
+"""The Lasso path of one row block, and the model on it chosen by a generalised information criterion.
 
-The path minimises, over the implicitly standardised columns z_j,
+The path minimises, over coefficients of the standardised columns z_j,
 
     ½ ⟨y - Σ z_j b_j, y - Σ z_j b_j⟩ + λ Σ |b_j|
 
-as λ falls. By the homotopy (`daskfs.kernels.lasso.homotopy`) it is followed exactly from knot to knot: every model of
-the path is seen, once. Where the homotopy gives up, or where a grid of λ is asked for, it is found on the grid by
-coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; when
-the signs have settled, the solution for these signs is computed exactly. Both certify the conditions of optimality for
-all p columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass makes a few: those
-needed and, as a guess, those needed next; where rows are many and columns few, one pass makes all. Over entries only
-the columns near λ have Gram rows (`daskfs.kernels.lasso.near_columns`). The refit of the
-chosen model needs no further pass (`daskfs.kernels.lasso.gram_cache`). Columns that are free of the penalty are in the
-model before the path begins (`daskfs.kernels.lasso.steps.hold`).
+for decreasing λ. The homotopy (`daskfs.kernels.lasso.homotopy`) follows it exactly from knot to knot: every model of
+the path is seen once. If the homotopy gives up, or if a grid of λ is given, the path is computed on the grid by
+coordinate descent with covariance updates (Friedman, Hastie and Tibshirani 2010) on the features entered so far; once
+the signs are stable, the solution for these signs is computed exactly. Both certify the optimality conditions for all p
+columns from cached Gram rows. A missing Gram row costs a pass over the block, so each pass computes several: those
+needed and, as a guess, those needed next. With many rows and few columns, one pass computes all. For sparse blocks only
+the columns near λ have Gram rows (`daskfs.kernels.lasso.near_columns`). The refit of the chosen model needs no further
+pass (`daskfs.kernels.lasso.gram_cache`). Columns without a penalty are in the model before the path begins
+(`daskfs.kernels.lasso.steps.hold`).
 """
 
 from __future__ import annotations
@@ -52,61 +52,61 @@ GIVEN_UP = ("collinear columns", "contradictory entries", "conditions of optimal
 
 
 class LassoPath(NamedTuple):
-    """A path as far as it was followed, at its knots or at the λ of a grid: `n_lambdas` in all."""
+    """A path as far as it was followed, at its knots or at the λ of a grid: `n_lambdas` points in total."""
 
     moments: Moments
     lambdas: np.ndarray
-    """Shape (n_lambdas,), falling; in units of sd(y) per standardised column."""
+    """Shape (n_lambdas,), decreasing; in units of sd(y) per standardised column."""
     df: np.ndarray
-    """Shape (n_lambdas,): number of features in the model; at a knot, in that just above it."""
+    """Shape (n_lambdas,): number of features in the model; at a knot, in the model just above it."""
     rss: np.ndarray
     """Shape (n_lambdas,): weighted mean of squared residuals, of the refit or of the Lasso fit."""
     gic: np.ndarray
     """Shape (n_lambdas,)."""
     entered: np.ndarray
-    """Shape (n_entered,): features in order of entry."""
+    """Shape (n_entered,): features in their order of entry."""
     coef: np.ndarray
-    """Shape (n_lambdas, n_entered): of the standardised columns."""
+    """Shape (n_lambdas, n_entered): coefficients of the standardised columns."""
     best: int
-    """The λ of the smallest criterion, the largest λ among equals; -1 where there is no path."""
+    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
     stop: str
-    """Why the path ends, one of `STOPS`."""
+    """Why the path ended, one of `STOPS`."""
     n_passes: int
-    """Over the block, to make Gram rows; of entries, to make the gradients of all columns."""
+    """Number of passes over the block for Gram rows; for sparse blocks, for the gradients of all columns."""
     is_active: np.ndarray
-    """Shape (n_lambdas, n_entered): the models. One that leaves at a knot is of the model above, at coefficient 0."""
+    """Shape (n_lambdas, n_entered): the models. A feature that leaves at a knot is in it, with coefficient 0."""
     solver: str
     """``homotopy`` or ``descent``."""
     given_up: str
-    """Why the homotopy gave up, one of `GIVEN_UP`; empty where it did not or was not tried."""
+    """Why the homotopy gave up, one of `GIVEN_UP`; empty if it did not or was not tried."""
     gram: GramCache
-    """What a refit needs of the features whose Gram rows were made."""
+    """What a refit needs of the features with a Gram row."""
     n_unsolved: int = 0
-    """Solves that descent did not finish, among columns that nearly depend on each other: not optimal to rounding."""
+    """Number of descents that did not converge, because columns nearly depend on each other: not exactly optimal."""
 
     def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the features of the model at one step, ascending; by default of the chosen one."""
+        """Return the features of the model at one step, ascending; by default of the chosen step."""
         step = self.best if step is None else step
         if step < 0:
             return np.empty(0, dtype=np.int64)
         return np.sort(self.entered[self.is_active[step]])
 
     def coefficients(self, step: int) -> np.ndarray:
-        """Return the Lasso coefficients of all features on the scale of the data, shape (n_features,)."""
+        """Return the Lasso coefficients of all features, on the scale of the data, shape (n_features,)."""
         coef = np.zeros(len(self.moments.scale))
         coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
         return coef
 
     def intercept(self, step: int) -> float:
-        """Return the intercept that belongs to `coefficients`."""
+        """Return the intercept for `coefficients`."""
         return self.moments.y_mean - float(self.moments.mean @ self.coefficients(step))
 
 
 def default_max_features(n_samples: float, n_features: int) -> int:
-    """Return the largest model the criterion may choose: ``n / (2 log p)``, fewer where Gram rows would pass 256 MiB.
+    """Return the largest model that may be chosen: ``n / (2 log p)``, fewer if Gram rows would exceed 256 MiB.
 
-    Without a bound the logarithm of the residual falls without end as a model nears n features, and the criterion
-    follows it.
+    Without a bound, the logarithm of the residual tends to minus infinity as the model approaches n features, and so
+    does the criterion.
     """
     by_samples = int(n_samples / (2.0 * math.log(n_features))) if n_features > 1 else n_features
     by_memory = max(64, GRAM_NBYTES // (16 * n_features))
@@ -114,19 +114,19 @@ def default_max_features(n_samples: float, n_features: int) -> int:
 
 
 def gram_capacity(n_features: int, max_features: int) -> int:
-    """Return how many Gram rows a path may make: features come and go, and some are guessed."""
+    """Return the number of Gram rows that a path may compute. Features also leave, and some rows are guesses."""
     return n_features if n_features <= WHOLE_GRAM_COLUMNS else min(n_features, 2 * max_features + 8 * BATCH)
 
 
 def knot_capacity(max_features: int) -> int:
-    """Return how many knots a path may have before the homotopy gives up: a feature enters, and some leave again."""
+    """Return the number of knots after which the homotopy gives up: features enter, and some leave again."""
     return 4 * max_features + 64
 
 
 def path_nbytes(
     n_samples: int, n_features: int, n_lambdas: int, max_features: int, n_entries: int | None = None
 ) -> int:
-    """Return the memory in bytes that `lasso_path` takes beside its block, at most; of so many entries or dense."""
+    """Return the peak memory in bytes of `lasso_path` in addition to its block, with `n_entries` entries or dense."""
     rows = gram_capacity(n_features, max_features)
     per_feature = rows + 20
     n_steps = n_lambdas + 2 * knot_capacity(max_features)
@@ -153,40 +153,40 @@ def lasso_path(
     column_weight: np.ndarray | None = None,
     free: np.ndarray | None = None,
 ) -> LassoPath:
-    """Follow the Lasso path of one block and choose on it by ``n log(RSS / n) + penalty |M|``.
+    """Follow the Lasso path of one block and select a model by ``n log(RSS / n) + penalty |M|``.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered and writable; or ColumnEntries
-        Not modified; a column that is not finite never enters (its `moments.scale` is NaN: look there).
+        Not modified. A column that is not finite never enters (its `moments.scale` is NaN).
     y, weight : ndarray of shape (n_samples,), float64
-        A weight of 2 is the row twice, 0 is no row.
+        A row of weight 2 counts twice, one of weight 0 not at all.
     penalty : float
-        Of one feature, from `criteria.feature_penalty`.
+        Penalty of one feature, from `criteria.feature_penalty`.
     lambdas : ndarray, optional
-        A falling grid, followed by descent.
+        A decreasing grid, followed by descent.
     n_lambdas : int
-        Of the grid where descent chooses it: evenly spaced in the logarithm, from the smallest λ without a feature
-        that has a penalty.
+        Length of the grid if descent chooses it: evenly spaced in the logarithm, from the smallest λ without a
+        penalised feature.
     min_ratio : float, optional
-        Smallest over largest λ: by default 1e-2 where there are fewer samples than features, else 1e-4.
+        Ratio of the smallest to the largest λ: by default 1e-2 if there are fewer samples than features, else 1e-4.
     gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals of the least-squares refit, or of the shrunk Lasso fit.
+        Whether the criterion uses the residuals of the least-squares refit or of the shrunk Lasso fit.
     patience : int, optional
-        Stop when the models have so many features more than the best one; None follows the path to its end.
+        Stop when the models have this many features more than the best one; None follows the path to its end.
     max_features : int, optional
-        Stop when a model has more, the free ones among them; by default `default_max_features` beside these.
+        Stop when a model has more features, free ones included; by default `default_max_features` plus the free ones.
     sigma2 : float, optional
-        σ² when known: the criterion is then ``RSS / σ² + penalty |M|``.
+        σ², if known: the criterion is then ``RSS / σ² + penalty |M|``.
     solver : {"homotopy", "descent"}
-        The homotopy descends where it gives up; the path says so.
+        The homotopy falls back to descent if it gives up; the result says so.
     max_cached : int, optional
-        The features whose Gram rows are kept for a refit, at most, in order of their making; None keeps all.
+        Maximum number of features whose Gram rows are kept for a refit, in order of computation; None keeps all.
     column_weight : ndarray of shape (n_features,), float64, optional
-        Over 0, at most 1; the penalty of a column is λ over its weight.
+        Above 0, at most 1. The penalty of a column is λ divided by its weight.
     free : ndarray of shape (n_free,), int64, ascending, optional
-        Columns that have no penalty, as the intercept has none, and are in every model; those apart that are constant
-        or depend on the ones before them. Models count them.
+        Columns without a penalty, like the intercept. They are in every model, except those that are constant or depend
+        on earlier ones. Models count them.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def lasso_path(
     if lambdas is None and largest > 0.0:
         lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
     elif lambdas is None:
-        lambdas = np.full(min(1, len(held)), _noise(m))  # of the free columns alone
+        lambdas = np.full(min(1, len(held)), _noise(m))  # free columns only
     df, rss, gic, coef, n_followed, best, stop = follow(block, weight, m, lambdas, rule, state)
     keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
     coef = coef[keep, entered].copy()
@@ -295,7 +295,7 @@ def _path_of(
 
 
 def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float, float]:
-    """Return the largest λ of the path and the smallest; 0 where nothing is related to y."""
+    """Return the largest and the smallest λ of the path; 0 if nothing is correlated with y."""
     largest = float(np.max(np.abs(m.cross), initial=0.0))
     if largest <= _noise(m):
         return 0.0, 0.0
@@ -303,10 +303,10 @@ def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float,
 
 
 def _noise(m: Moments) -> float:
-    """Return what a gradient does not exceed that is rounding."""
+    """Return the largest gradient that may be a rounding error."""
     return 1e-14 * math.sqrt(m.y_variance)
 
 
 def smallest_ratio(n_samples: float, n_features: int) -> float:
-    """Return the smallest over the largest λ of a path, by default."""
+    """Return the default ratio of the smallest to the largest λ of a path."""
     return 1e-2 if n_samples < n_features else 1e-4

@@ -1,7 +1,7 @@
 """The steps of a Lasso path: descend over the entered features, certify all columns, enter the violators.
 
-Everything is in units of the standardised columns; see `daskfs.kernels.lasso.path`. The homotopy shares the
-state and the Gram rows.
+Everything is in units of the standardised columns; see `daskfs.kernels.lasso.path`. The homotopy shares the state and
+the Gram rows.
 """
 
 from __future__ import annotations
@@ -16,61 +16,61 @@ from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
 
-BATCH = 8  # Gram rows made in one pass
-OPTIMALITY = 1.0 + 1e-9  # |gradient| may exceed λ by rounding only
-STEP_TOLERANCE = 1e-12  # of coordinate descent, in standard deviations of y, where no exact solve is possible
+BATCH = 8  # Gram rows computed in one pass
+OPTIMALITY = 1.0 + 1e-9  # only rounding may make |gradient| exceed λ
+STEP_TOLERANCE = 1e-12  # of coordinate descent, in standard deviations of y, if no exact solve is possible
 MAX_SWEEPS = 20_000
-RSS_FLOOR = 1e-13  # of the variance of y; what is left below it is rounding
+RSS_FLOOR = 1e-13  # share of the variance of y; below it everything is rounding
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
-ROWS, ENTERED, FACTORED, PASSES, UNSOLVED, FREE = range(6)  # of PathState.counts
+ROWS, ENTERED, FACTORED, PASSES, UNSOLVED, FREE = range(6)  # indices of PathState.counts
 
 
 class Rule(NamedTuple):
-    """What chooses a model on the path, and when to stop."""
+    """Selection of a model on the path, and stopping."""
 
     penalty: float  # of one feature
-    noise_variance: float  # σ², or NaN: to be estimated from the residuals
+    noise_variance: float  # σ², or NaN to estimate it from the residuals
     refit: bool
     patience: int  # features more than the best model, or -1
     max_features: int
 
 
 def new_rule(penalty: float, sigma2: float | None, gic_rss: str, patience: int | None, max_features: int) -> Rule:
-    """Return the rule of parameters as `daskfs.kernels.lasso.path.lasso_path` takes them."""
+    """Return the rule for parameters of `daskfs.kernels.lasso.path.lasso_path`."""
     variance = math.nan if sigma2 is None else float(sigma2)
     most_worse = -1 if patience is None else int(patience)
     return Rule(float(penalty), variance, gic_rss == "refit", most_worse, int(max_features))
 
 
 class PathState(NamedTuple):
-    """What the steps of one path share.
+    """State shared by the steps of one path.
 
-    `counts` holds the numbers of Gram rows made, of features entered and factored, of passes over the block, of solves
-    that coordinate descent did not finish, and of the entered features that are free of the penalty, which come first.
+    `counts` holds the numbers of Gram rows computed, features entered, features factored, passes over the block,
+    descents that did not converge, and entered features without a penalty, which come first.
     """
 
     gradient: np.ndarray  # (p,) ⟨z_j, residual⟩
     gram: np.ndarray  # (capacity, p) rows made so far
     row_of: np.ndarray  # (p,) feature -> row of gram, or -1
     feature_of: np.ndarray  # (capacity,) row of gram -> feature
-    is_settled: np.ndarray  # (p,) entered, or the twin of one that is
+    is_settled: np.ndarray  # (p,) entered, or equal to an entered column
     entered: np.ndarray  # (capacity,) features in order of entry; the arrays below follow this order
     entered_gram: np.ndarray  # (capacity, capacity)
     entered_cross: np.ndarray  # (capacity,)
     entered_gradient: np.ndarray  # (capacity,)
     coef: np.ndarray  # (capacity,)
-    factored: np.ndarray  # (k,) positions among the entered whose Cholesky factor stands in `factor`
+    factored: np.ndarray  # (k,) positions of the entered features whose Cholesky factor is in `factor`
     factor: np.ndarray  # (k, k)
     counts: np.ndarray  # (6,)
     norm: np.ndarray  # (p,) √⟨z_j, z_j⟩: 1, or the weight of the column, at most 1
 
 
 def new_state(n_features: int, capacity: int, largest_model: int, column_weight: np.ndarray | None = None) -> PathState:
-    """Return the state before the first step, with room for `capacity` Gram rows and models of `largest_model`."""
+    """Return the initial state, with room for `capacity` Gram rows and models of `largest_model` features."""
     return PathState(
         gradient=np.zeros(n_features),
-        gram=np.empty((capacity, n_features)),  # pages are touched only as rows are made
+        gram=np.empty((capacity, n_features)),  # memory pages are used only when rows are computed
         row_of=np.full(n_features, -1, dtype=np.int64),
         feature_of=np.zeros(capacity, dtype=np.int64),
         is_settled=np.zeros(n_features, dtype=np.bool_),
@@ -96,7 +96,7 @@ def criterion_value(rss, df, total, rule):  # type: ignore[no-untyped-def]
 
 @kernel
 def restart(state):  # type: ignore[no-untyped-def]
-    """Forget a path, keep its Gram rows."""
+    """Discard a path, but keep its Gram rows."""
     state.is_settled[:] = False
     state.coef[:] = 0.0
     state.counts[ENTERED] = 0
@@ -106,9 +106,9 @@ def restart(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def hold(X, weight, m, free, state):  # type: ignore[no-untyped-def]
-    """Enter the features that are free of the penalty and fit y on them; `state.gradient` is what they leave.
+    """Enter the features without a penalty and fit y on them. `state.gradient` becomes that of the residual.
 
-    One that is constant, or depends on the ones before it, has no part. To be called before any other has entered.
+    Features that are constant or depend on earlier ones are left out. Call this before any other feature has entered.
     """
     missing = np.empty(free.shape[0], np.int64)
     n_missing = 0
@@ -137,7 +137,7 @@ def hold(X, weight, m, free, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
-    """Return df, RSS, GIC and coefficients at each λ, how many were followed, the best of them, and why it ended."""
+    """Return df, RSS, GIC and coefficients at each λ, the number of λ, the best of them, and why the path ended."""
     n_lambdas = lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     rss = np.zeros(n_lambdas)
@@ -172,7 +172,7 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
-    """Minimise over the entered features: sweep until the signs rest, then solve for these signs."""
+    """Minimise over the entered features: sweep until the signs are stable, then solve for these signs."""
     tried = False
     for _ in range(MAX_SWEEPS):
         if is_stopped():
@@ -191,7 +191,7 @@ def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sweep(state, lam):  # type: ignore[no-untyped-def]
-    """Coordinate descent once over the entered features; return the largest step and whether a sign changed."""
+    """Sweep once over the entered features. Return the largest step and whether a sign changed."""
     n_entered = state.counts[ENTERED]
     gradient, coef = state.entered_gradient[:n_entered], state.coef
     largest = 0.0
@@ -216,7 +216,7 @@ def _sweep(state, lam):  # type: ignore[no-untyped-def]
 
 @kernel
 def _factor_active(state):  # type: ignore[no-untyped-def]
-    """Bring the Cholesky factor to the active features; return their number and rank, or a rank of -1: too many."""
+    """Update the Cholesky factor to the active features. Return their number and rank; a rank of -1 means too many."""
     n_active = 0
     n_kept = 0
     for q in range(state.counts[ENTERED]):
@@ -235,7 +235,7 @@ def _factor_active(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
-    """Solve exactly for the present signs; keep the solution and return True if it is the minimum over the entered."""
+    """Solve exactly for the current signs. Keep the solution and return True if it is the minimum over the entered."""
     n_active, rank = _factor_active(state)
     if rank < n_active:
         return False
@@ -281,7 +281,7 @@ def _subtract(gradient, coef, gram_row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
-    """Settle the largest violators of |gradient| <= λ; return how many, or -1 where their Gram rows find no room."""
+    """Settle the largest violators of |gradient| <= λ. Return their number, or -1 without room for their Gram rows."""
     violators = _largest_gradients(state, m.scale, lam * OPTIMALITY, state.is_settled)
     missing = False
     for j in violators:
@@ -300,7 +300,7 @@ def _admit(X, weight, m, lam, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
-    """Make the Gram rows of a few features in one pass over the block."""
+    """Compute the Gram rows of a few features in one pass over the block."""
     n_rows = state.counts[ROWS]
     make_gram_rows(X, weight, m, features, state.gram[n_rows : n_rows + features.shape[0]])
     for b in range(features.shape[0]):
@@ -312,7 +312,7 @@ def make_rows(X, weight, m, features, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
-    """Take over the Gram rows of all columns, which one pass has made."""
+    """Store the Gram rows of all columns, computed in one pass."""
     kept, row_of, feature_of, row = state.gram, state.row_of, state.feature_of, state.counts[ROWS]
     for j in range(scale.shape[0]):
         if scale[j] > 0.0:
@@ -326,7 +326,7 @@ def keep_rows(gram, scale, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _has_twin(state, feature):  # type: ignore[no-untyped-def]
-    """Whether an entered feature is the same up to sign, as dummies of two categories are: it stands for both."""
+    """Return whether an entered feature is equal up to sign (as dummies of two categories are) and represents both."""
     gram_row = state.gram[state.row_of[feature]]
     largest = 0.0
     for q in range(state.counts[ENTERED]):
@@ -336,9 +336,9 @@ def _has_twin(state, feature):  # type: ignore[no-untyped-def]
 
 @kernel
 def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-untyped-def]
-    """Return up to `BATCH` features with |gradient| > threshold, largest first, the lower index among equals.
+    """Return up to `BATCH` features with |gradient| > threshold, largest first; ties by lower index.
 
-    Equal means up to rounding, so that all subsets prefer the same one of two twins.
+    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal columns.
     """
     found = np.empty(BATCH, np.int64)
     sizes = np.empty(BATCH)
@@ -358,7 +358,7 @@ def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-un
 
 @kernel
 def enter(state, feature, cross):  # type: ignore[no-untyped-def]
-    """Give a feature whose Gram row is there the next position among the entered."""
+    """Append a feature with a known Gram row to the entered ones."""
     q = state.counts[ENTERED]
     state.entered[q] = feature
     gram_row = state.gram[state.row_of[feature]]

@@ -1,1 +1,1 @@
-"""Sums over columns: means, products, Gram rows, factors."""
+"""Column statistics and linear algebra: means, products, Gram rows, factors."""

@@ -1,4 +1,4 @@
-"""Sums, extremes and squares about the mean of columns, in two sweeps over rows that stay in the cache."""
+"""Sums, extremes and squared deviations of columns, in two sweeps over rows that stay in the CPU's cache."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from daskfs.kernels.jit import kernel
 
 @kernel
 def sums_and_extremes(block, sums, least, most):  # type: ignore[no-untyped-def]
-    """Add rows to sums of columns, one after the other, and take them into the extremes; none is NaN.
+    """Add rows to column sums, one at a time, and update the extremes. No value may be NaN.
 
     Parameters
     ----------
     block : ndarray of shape (n_rows, n_features), C-contiguous
     sums : float64 array of shape (n_features,)
-        Zeros.
+        Initially zero.
     least, most : ndarray of shape (n_features,), of the dtype of `block`
-        The first row.
+        Initially the first row.
     """
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):

@@ -1,4 +1,4 @@
-"""Sums over columns, of sparse rows by the ids of their entries, and norms of rows."""
+"""Column sums of sparse rows with ids, moments of dense rows, and row norms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from daskfs.kernels.linear.columns import squared_norm_between
 
 @kernel
 def add_column_sums(indptr, indices, data, weight, keys, sums):  # type: ignore[no-untyped-def]
-    """Add how often each column has an entry, and the weighted sums of its values and of their squares.
+    """Add the number of entries of each column, and the weighted sums of its values and of their squares.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ def add_column_sums(indptr, indices, data, weight, keys, sums):  # type: ignore[
     weight : ndarray of shape (n_rows,), float64
     keys : ndarray of shape (n_columns,), uint64, ascending
     sums : ndarray of shape (n_columns, 3), float64
-        Written to: entries, Σ w x, Σ w x².
+        Incremented: entries, Σ w x, Σ w x².
     """
     for row in range(indptr.shape[0] - 1):
         if row % 256 == 0 and is_stopped():
@@ -41,13 +41,13 @@ def add_column_sums(indptr, indices, data, weight, keys, sums):  # type: ignore[
 
 @kernel
 def add_moments(X, shift, weight, sums, squares):  # type: ignore[no-untyped-def]
-    """Add Σ w (x - shift) and Σ w (x - shift)² of every column, row by row: rows may come in any pieces.
+    """Add Σ w (x - shift) and Σ w (x - shift)² of every column, row by row, so rows may be split in any way.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns), float32 or float64
     shift, sums, squares : ndarray of shape (n_columns,), float64
-        The last two are written to.
+        The last two are incremented.
     weight : ndarray of shape (n_rows,), float64
     """
     for i in range(X.shape[0]):

@@ -1,6 +1,6 @@
 """Columns of a row block: sums over them without a copy, and standardised copies of a few of them.
 
-A copied column stands in a row of its own, so that it is contiguous.
+A copied column is a row of its array, and therefore contiguous.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel, prefetch
 
-AHEAD = 16  # rows whose numbers are asked for before they are copied: each stands in a line of memory of its own
+AHEAD = 16  # rows prefetched before they are copied: each is in a cache line of its own
 
 
 @kernel
 def copy_into(values, out):  # type: ignore[no-untyped-def]
-    """Write a vector into another of its length; ``out[:] = values`` compiles an error message, a third of a second."""
+    """Copy a vector. ``out[:] = values`` would also compile an error message, which takes a third of a second."""
     for i in range(values.shape[0]):
         out[i] = values[i]
 
@@ -41,7 +41,7 @@ def dot_of_first(left, right, length):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def dots(a0, a1, b):  # type: ignore[no-untyped-def]
-    """Return Σ a0_i b_i and Σ a1_i b_i: three loads where four would be."""
+    """Return Σ a0_i b_i and Σ a1_i b_i, with three loads instead of four."""
     total0, total1 = 0.0, 0.0
     for i in range(b.shape[0]):
         total0 += a0[i] * b[i]
@@ -51,7 +51,7 @@ def dots(a0, a1, b):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def row_dot(rows, a, vector):  # type: ignore[no-untyped-def]
-    """Return Σ_i rows[a, i] vector_i; a row's number costs less than a view of it, which is counted."""
+    """Return Σ_i rows[a, i] vector_i. An index is cheaper than a view, which is reference-counted."""
     total = 0.0
     for i in range(vector.shape[0]):
         total += rows[a, i] * vector[i]
@@ -60,7 +60,7 @@ def row_dot(rows, a, vector):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def four_row_dots(rows, a, b, c, d, vector):  # type: ignore[no-untyped-def]
-    """Return the products of four rows with a vector: five loads where eight would be."""
+    """Return the products of four rows with a vector, with five loads instead of eight."""
     total_a, total_b, total_c, total_d = 0.0, 0.0, 0.0, 0.0
     for i in range(vector.shape[0]):
         v = vector[i]
@@ -82,7 +82,7 @@ def sum_of(a):  # type: ignore[no-untyped-def]
 
 @kernel
 def largest_size(a):  # type: ignore[no-untyped-def]
-    """Return max_i |a_i|, NaN where one is; numpy's takes half a second to compile."""
+    """Return max_i |a_i|, NaN if any element is. NumPy's version takes half a second to compile."""
     largest = 0.0
     for i in range(a.shape[0]):
         size = abs(a[i])
@@ -94,7 +94,7 @@ def largest_size(a):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def squared_norm(a):  # type: ignore[no-untyped-def]
-    """Return Σ a_i² in float64, of numbers of any type."""
+    """Return Σ a_i² in float64, for numbers of any type."""
     total = 0.0
     for i in range(a.shape[0]):
         total += np.float64(a[i]) * np.float64(a[i])
@@ -103,9 +103,9 @@ def squared_norm(a):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def squared_norm_between(a, start, stop):  # type: ignore[no-untyped-def]
-    """Return Σ a_i² of ``a[start:stop]``, one after the other.
+    """Return Σ a_i² of ``a[start:stop]`` in order.
 
-    A `start` that is not known to be positive keeps the compiler from summing in lanes: other bits than `squared_norm`.
+    A `start` of unknown sign keeps the compiler from summing in lanes, so the bits differ from `squared_norm`.
     """
     total = 0.0
     for i in range(start, stop):
@@ -143,7 +143,7 @@ def add_four_rows(rows, a, b, c, d, factor_a, factor_b, factor_c, factor_d, out)
 
 @kernel
 def add_members(columns, members, n_members, step, factor, z):  # type: ignore[no-untyped-def]
-    """Add ``factor * step`` times the columns to z, four at a time; most steps move few columns."""
+    """Add ``factor * step`` times the columns to z, four at a time. Most steps move few columns."""
     moved = np.empty(n_members, np.int64)
     n_moved = 0
     for q in range(n_members):
@@ -174,7 +174,7 @@ def weigh_row(rows, a, weight, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def copy_row(rows, a, source, b):  # type: ignore[no-untyped-def]
-    """Make row a of one array row b of another."""
+    """Copy row b of one array to row a of another."""
     copy_into(source[b], rows[a])
 
 
@@ -201,7 +201,7 @@ def _standardise(mean, inverse, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i vector_i z_ij for every standardised column j, in one pass over the block; 0 at constant columns.
+    """Write Σ_i vector_i z_ij for every standardised column j, in one pass over the block; 0 for constant columns.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def products_with_columns(X, mean, scale, vector, out):  # type: ignore[no-untyp
 
 @inner_loop
 def _add_eight_rows(X, i, vector, mean, out):  # type: ignore[no-untyped-def]
-    """Add what rows i to i + 7 have; rows by their numbers, for views of them are counted."""
+    """Add the contribution of rows i to i + 7. Rows are indexed because views are reference-counted."""
     v0, v1, v2, v3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
     v4, v5, v6, v7 = vector[i + 4], vector[i + 5], vector[i + 6], vector[i + 7]
     for j in range(out.shape[0]):

@@ -1,4 +1,4 @@
-"""The elastic net on a quadratic loss, by coordinate descent on its curvature matrix."""
+"""The elastic net with a quadratic loss, by coordinate descent on its curvature matrix."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ MAX_SWEEPS = 2_000
 
 @inner_loop
 def elastic_net(curvature, linear, ridge, l1, tol, coef, gradient):  # type: ignore[no-untyped-def]
-    """Minimise ``½ bᵀ C b - linearᵀ b + ½ ridge Σ b² + l1 Σ |b|``; return the sweeps that it took.
+    """Minimise ``½ bᵀ C b - linearᵀ b + ½ ridge Σ b² + l1 Σ |b|``. Return the number of sweeps.
 
     Parameters
     ----------
     curvature : ndarray of shape (n_columns, n_columns), float64
-        C, symmetric; 0 in the row of a column that takes no part.
+        C, symmetric. Rows of columns that are left out are 0.
     linear : ndarray of shape (n_columns,), float64
     ridge, l1 : float
     tol : float
         Largest step of a coefficient in the last sweep, times its curvature.
     coef : ndarray of shape (n_columns,), float64
-        Where to begin; changed to the minimum.
+        The start, overwritten by the minimum.
     gradient : ndarray of shape (n_columns,), float64
-        Work.
+        Work array.
     """
     n_columns = len(linear)
-    # gradient = C b - linear, of the smooth part without the ridge
+    # gradient of the smooth part without the ridge: C b - linear
     for j in range(n_columns):
         total = -linear[j]
         for k in range(n_columns):

@@ -1,4 +1,4 @@
-"""Forward selection on a Gram matrix: orthogonal least squares with a ridge, of one target or of several together."""
+"""Forward selection on a Gram matrix: orthogonal least squares with a ridge, for one or several targets together."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from daskfs.kernels.jit import inner_loop
 
 NEGLIGIBLE = 1e-9
-"""Part of a column's own square, below which what is left of it is rounding: it depends on the chosen ones."""
+"""Share of a column's square, below which the remainder is rounding: the column depends on the chosen ones."""
 
 
 @inner_loop
 def forward_selection(gram, cross, ridge, n_chosen):  # type: ignore[no-untyped-def]
-    """Return columns in the order in which each lowers the squared loss most beside those before it.
+    """Return columns in the order in which each lowers the squared loss most, given those before it.
 
     The loss is that of all targets together, ``½ Σ_c |y_c - X b_c|² / n + ½ ridge Σ b²``.
 
@@ -21,18 +21,18 @@ def forward_selection(gram, cross, ridge, n_chosen):  # type: ignore[no-untyped-
     gram : ndarray of shape (n_columns, n_columns), float64
         XᵀX / n.
     cross : ndarray of shape (n_targets, n_columns), float64
-        Yᵀ X / n; changed.
+        Yᵀ X / n; modified.
     ridge : float
     n_chosen : int
 
     Returns
     -------
     chosen : ndarray of shape (at most n_chosen,), int64
-        Of columns that lower it alike the first.
+        Ties are resolved by lower column number.
     """
     n_columns = gram.shape[0]
     chosen, is_open = np.empty(n_chosen, np.int64), np.ones(n_columns, np.bool_)
-    # Of G + ridge I = L Lᵀ the rows of L that belong to the chosen columns; what is left of the diagonal and of cross.
+    # The rows of L that belong to the chosen columns, with G + ridge I = L Lᵀ; remainders of the diagonal and of cross.
     factor, left = np.empty((n_chosen, n_columns)), np.empty(n_columns)
     for j in range(n_columns):
         left[j] = gram[j, j] + ridge

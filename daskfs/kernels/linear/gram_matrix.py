@@ -1,9 +1,9 @@
-"""All moments and correlations of a narrow block in one pass: for blocks with more rows than columns.
+"""All moments and correlations of a narrow block in one pass, for blocks with more rows than columns.
 
-Differences from the first row are weighed into a band whose columns lie one after the other, the target and a column of
-ones among them, and sixteen dot products are summed at a time in registers: the speed of BLAS, in float64 whatever the
-block holds, and one order of summation. Where most values are zero, as in dummies, only the others are multiplied
-(`daskfs.kernels.linear.gram_of_zeros`).
+Weighted differences from the first row are written to a band with contiguous columns, which include the target and a
+column of ones. Sixteen dot products are accumulated at a time in registers: as fast as BLAS, in float64 for any dtype
+of the block, and with a fixed order of summation. If most values are zero, as in dummies, only nonzero values are
+multiplied (`daskfs.kernels.linear.gram_of_zeros`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from daskfs.kernels.linear.gram_of_zeros import mostly_zero, sums_of_few
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
 
-WHOLE_GRAM_COLUMNS = 128  # up to these, all correlations cost less than the passes that a long path makes
+WHOLE_GRAM_COLUMNS = 128  # up to this width, all correlations cost less than the passes of a long path
 
 
 def wants_whole_gram(n_samples: int, n_features: int) -> bool:
-    """Return whether a path should begin with all correlations."""
+    """Return whether a path should start with all correlations."""
     return n_features <= min(WHOLE_GRAM_COLUMNS, n_samples)
 
 
@@ -31,13 +31,13 @@ def moments_and_gram(X, y, weight):  # type: ignore[no-untyped-def]
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered
     y, weight : ndarray of shape (n_samples,), float64
-        A row of weight zero is not looked at.
+        Rows of weight zero are not read.
 
     Returns
     -------
     block_moments : Moments
     gram : ndarray of shape (n_features, n_features), float64
-        Symmetric; 0 at columns that are constant or not finite.
+        Symmetric; 0 for columns that are constant or not finite.
     """
     n_features = X.shape[1]
     rows = np.flatnonzero(weight > 0.0)
@@ -45,7 +45,7 @@ def moments_and_gram(X, y, weight):  # type: ignore[no-untyped-def]
     origin = X[rows[0]].astype(np.float64)
     is_sparse = mostly_zero(X, rows[:BAND_ROWS])
     if is_sparse.any():
-        origin[is_sparse] = 0.0  # a column with zeros is never far from it, in units of its own deviation
+        origin[is_sparse] = 0.0  # a column with zeros is close to 0 in units of its standard deviation
         sums = sums_of_few(X, y, weight, y_mean, origin, rows, is_sparse)
     else:
         sums = _sums(X, y, weight, y_mean, origin, rows)
@@ -65,7 +65,7 @@ def moments_and_gram(X, y, weight):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sums(X, y, weight, y_mean, origin, rows):  # type: ignore[no-untyped-def]
-    """Return Σ_i w_i a_i b_i of all pairs of columns, the target and ones after them, at and above the diagonal."""
+    """Return Σ_i w_i a_i b_i for all pairs of columns, followed by the target and ones: the upper triangle."""
     n_padded = padded(X.shape[1] + 2)
     sums, columns = np.zeros((n_padded, n_padded)), np.zeros((n_padded, BAND_ROWS))
     for start in range(0, rows.shape[0], BAND_ROWS):

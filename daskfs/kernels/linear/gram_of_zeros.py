@@ -1,7 +1,7 @@
-"""Products of all pairs of columns of a block most of whose values are zero: dummies, counts of words.
+"""Products of all pairs of columns of a block in which most values are zero: dummies, word counts.
 
-The columns that are mostly zero keep their origin, and of each row only their values that are not zero are multiplied:
-with the row's dense columns, and with each other.
+Columns that are mostly zero are not shifted. Only their nonzero values in each row are multiplied: with the row's dense
+columns, and with each other.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, add_products, fill_band, padded
 
-ZERO_SHARE = 0.5  # of a band's rows, for a column to count as sparse
-TILE_PRODUCTS = 16.0  # made in the time of one step of a row's values: dense tiles against what is done here
+ZERO_SHARE = 0.5  # share of zeros in a band's rows for a column to count as sparse
+TILE_PRODUCTS = 16.0  # products per step: dense tiles relative to the steps over a row's nonzero values
 MARGIN = 0.7
-TOO_MANY = 0.5  # of a band's sparse values that are not zero: the bands after it are taken as dense
+TOO_MANY = 0.5  # share of nonzero values in a band's sparse columns: later bands are processed as dense
 
 
 @kernel
 def mostly_zero(X, rows):  # type: ignore[no-untyped-def]
-    """Return which columns to take as sparse; none where dense tiles are as fast.
+    """Return which columns to process as sparse; none if dense tiles are as fast.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered
     rows : ndarray of shape (n_rows,), int64
-        A band, to judge by.
+        A band of rows on which the decision is based.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def mostly_zero(X, rows):  # type: ignore[no-untyped-def]
 
 @kernel
 def sums_of_few(X, y, weight, y_mean, origin, rows, is_sparse):  # type: ignore[no-untyped-def]
-    """Return Σ_i w_i a_i b_i of all pairs of columns, the target and ones after them, at and above the diagonal.
+    """Return Σ_i w_i a_i b_i for all pairs of columns, followed by the target and ones: the upper triangle.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def sums_of_few(X, y, weight, y_mean, origin, rows, is_sparse):  # type: ignore[
     y, weight : ndarray of shape (n_samples,), float64
     y_mean : float
     origin : ndarray of shape (n_features,), float64
-        0 at the sparse columns.
+        0 for the sparse columns.
     rows : ndarray of shape (n_rows,), int64
     is_sparse : ndarray of shape (n_features,), bool
 
@@ -105,7 +105,7 @@ def sums_of_few(X, y, weight, y_mean, origin, rows, is_sparse):  # type: ignore[
 
 @kernel
 def _fill_dense(X, y, weight, y_mean, origin, rows, dense, beside, columns):  # type: ignore[no-untyped-def]
-    """Write the weighed dense columns, target and ones of a band, row by row into `beside`, turned into `columns`."""
+    """Write the weighted dense columns, target and ones of a band to `beside` by row, and to `columns` transposed."""
     n_dense = dense.shape[0]
     beside[rows.shape[0] :] = 0.0
     for r in range(rows.shape[0]):
@@ -122,13 +122,13 @@ def _fill_dense(X, y, weight, y_mean, origin, rows, dense, beside, columns):  # 
 
 @kernel
 def _values(row, columns, share, place, value):  # type: ignore[no-untyped-def]
-    """Write where a row's values of the columns are not zero, and these times `share`; return how many there are."""
+    """Write the positions of a row's nonzero values in the columns and the values times `share`; return the count."""
     n = 0
     for q in range(columns.shape[0]):
         found = row[columns[q]]
         place[n] = q
         value[n] = share * found
-        n += found != 0.0  # no branch that the processor could guess wrong
+        n += found != 0.0  # no branch that could be mispredicted
     return n
 
 
@@ -140,9 +140,9 @@ def _add_multiple(beside, r, factor, sums, q):  # type: ignore[no-untyped-def]
 
 @kernel
 def _gather(of_dense, of_both, of_sparse, sparse, dense, n_features, sums):  # type: ignore[no-untyped-def]
-    """Add the three parts to the sums of all pairs, the lower column first."""
+    """Add the three parts to the sums of all pairs, lower column first."""
     n_dense = dense.shape[0]
-    number = np.empty(n_dense + 2, np.int64)  # of the dense columns, the target and ones
+    number = np.empty(n_dense + 2, np.int64)  # numbers of the dense columns, the target and ones
     copy_into(dense, number[:n_dense])
     number[n_dense], number[n_dense + 1] = n_features, n_features + 1
     for a in range(n_dense + 2):

@@ -1,4 +1,4 @@
-"""Products of all pairs of columns of a band of rows, sixteen dot products at a time in registers, as fast as BLAS."""
+"""Products of all pairs of columns of a band of rows: sixteen dot products at a time in registers, as fast as BLAS."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 
-BAND_ROWS = 264  # no power of two: columns of a band must not share the lines of the cache
+BAND_ROWS = 264  # not a power of two: columns of a band must not compete for cache lines
 GROUP = 8  # rows transposed together
 TILE = 4
 
 
 @kernel
 def padded(n_columns):  # type: ignore[no-untyped-def]
-    """Return how many columns whole tiles of so many have."""
+    """Return the number of columns rounded up to whole tiles."""
     return (n_columns + TILE - 1) // TILE * TILE
 
 
@@ -28,7 +28,7 @@ def add_products(columns, sums):  # type: ignore[no-untyped-def]
     ----------
     columns : ndarray of shape (n_padded, BAND_ROWS), float64
     sums : ndarray of shape (n_padded, n_padded), float64
-        Below the diagonal nothing of use.
+        The lower triangle is undefined.
     """
     for a in range(0, columns.shape[0], TILE):
         if is_stopped():
@@ -38,7 +38,7 @@ def add_products(columns, sums):  # type: ignore[no-untyped-def]
 
 @kernel
 def fill_band(X, y, weight, y_mean, origin, rows, out):  # type: ignore[no-untyped-def]
-    """Write √w_i (x_ij - origin_j), √w_i (y_i - y_mean) and √w_i, one row per column, 0 beyond the last row.
+    """Write √w_i (x_ij - origin_j), √w_i (y_i - y_mean) and √w_i, one row per column, and 0 beyond the last row.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def fill_band(X, y, weight, y_mean, origin, rows, out):  # type: ignore[no-untyp
 
 @inner_loop
 def _transpose(X, rows, i, origin, share, out):  # type: ignore[no-untyped-def]
-    """Write eight rows of a band, named by their numbers: each view of one would be counted, by an atomic sum."""
+    """Write eight rows of a band. Rows are indexed because each view would be reference-counted atomically."""
     last = rows.shape[0] - 1
     i0, i1, i2, i3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
     i4, i5, i6, i7 = rows[min(i + 4, last)], rows[min(i + 5, last)], rows[min(i + 6, last)], rows[min(i + 7, last)]
@@ -85,9 +85,9 @@ def _transpose(X, rows, i, origin, share, out):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def add_tiles(left, a, right, first, last, zero, sums):  # type: ignore[no-untyped-def]
-    """Add the dot products of rows a to a + 3 with rows `first` to `last` of `right`; `zero` is of the type to sum in.
+    """Add the dot products of rows a to a + 3 with rows `first` to `last` of `right`. `zero` has the type of the sums.
 
-    The loop over tiles is in here: of each array that is handed to a function the references are counted.
+    The loop over tiles is in this function, because each array passed to a function is reference-counted.
     """
     for b in range(first, last, TILE):
         s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero

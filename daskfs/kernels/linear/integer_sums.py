@@ -1,4 +1,4 @@
-"""Sums, sums of squares and extremes of columns of int8, exact."""
+"""Exact sums, sums of squares and extremes of int8 columns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from daskfs.kernels.jit import inner_loop, kernel
 
 @kernel
 def integer_sums(block, sums, squares, least, most):  # type: ignore[no-untyped-def]
-    """Take the rows of a block in.
+    """Add the rows of a block.
 
     Parameters
     ----------
     block : ndarray of shape (n_rows, n_columns), int8
-        Of at most 2¹⁶ rows, or the squares would not fit.
+        At most 2¹⁶ rows; otherwise the squares would overflow.
     sums, squares : ndarray of shape (n_columns,), int32
-        Added to.
+        Incremented.
     least, most : ndarray of shape (n_columns,), int8
         Updated.
     """

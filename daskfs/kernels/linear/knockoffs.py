@@ -1,8 +1,8 @@
-"""Gaussian knockoffs of columns: how far from the columns they may lie, and their values from the columns' and noise.
+"""Gaussian knockoffs: their distance from the columns, and their values from the columns and noise.
 
-Of standardised columns z with correlations C, knockoffs are z (I - C⁻¹S) + e Lᵀ with independent normal e and
-L Lᵀ = 2S - S C⁻¹S (Candes, Fan, Janson, Lv 2018: Panning for gold, section 3.1). Noise is a function of a row's and a
-column's number, so that any part of the knockoffs can be made again at any time, in any place.
+For standardised columns z with correlations C, knockoffs are z (I - C⁻¹S) + e Lᵀ with independent normal e and L Lᵀ =
+2S - S C⁻¹S (Candes, Fan, Janson, Lv 2018: Panning for gold, section 3.1). The noise is a function of the row's and the
+column's number, so any part of the knockoffs can be recomputed at any time and place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mixed(word):  # type: ignore[no-untyped-def]
 
 @kernel
 def normal_quantile(u):  # type: ignore[no-untyped-def]
-    """Return the standard normal quantile of a share: M. J. Wichura (1988), algorithm AS 241, to 1 part in 10^16."""
+    """Return the standard normal quantile: M. J. Wichura (1988), algorithm AS 241, to 1 part in 10^16."""
     q = u - 0.5
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
@@ -63,16 +63,16 @@ def normal_quantile(u):  # type: ignore[no-untyped-def]
 
 @kernel
 def noise(key, row, column):  # type: ignore[no-untyped-def]
-    """Return the standard normal number of a row and a column, all uint64."""
+    """Return the standard normal noise of a row and a column; all arguments are uint64."""
     word = mixed(mixed(key + _GOLDEN * (column + np.uint64(1))) + _GOLDEN * (row + np.uint64(1)))
     return normal_quantile((np.float64(word >> _S11) + 0.5) * 2.0**-53)
 
 
 @kernel
 def add_sums(X, weight, origin, sums):  # type: ignore[no-untyped-def]
-    """Add the weighted products of all pairs of columns, less their origins, and their sums in the last column.
+    """Add the weighted products of all pairs of shifted columns, and their sums in the last column.
 
-    Pieces of a multiple of `BAND_ROWS` rows add up to the same bits, however many they are.
+    Pieces whose number of rows is a multiple of `BAND_ROWS` give bit-identical sums, however many there are.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def add_sums(X, weight, origin, sums):  # type: ignore[no-untyped-def]
     weight : ndarray of shape (n_rows,), float64
     origin : ndarray of shape (w,), float64
     sums : ndarray of shape (padded(w + 2), padded(w + 2)), float64
-        Of pairs a <= b; column w + 1 is of ones.
+        Pairs a <= b; column w + 1 is the ones.
     """
     rows = np.arange(X.shape[0])
     columns = np.zeros((padded(X.shape[1] + 2), BAND_ROWS))
@@ -100,7 +100,7 @@ def _add_scaled(factor, vector, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_product(left, right, out):  # type: ignore[no-untyped-def]
-    """Add a product of matrices to `out`, in one order everywhere.
+    """Add a matrix product to `out`, with a fixed order of summation.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def add_product(left, right, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def minimum_variance(correlation, tol, max_sweeps):  # type: ignore[no-untyped-def]
-    """Return the diagonal S that minimises tr (2C - S)⁻¹ + tr S⁻¹, by coordinates.
+    """Return the diagonal S that minimises tr (2C - S)⁻¹ + tr S⁻¹, by coordinate descent.
 
     A. Spector, L. Janson (2022): Powerful knockoffs via minimizing reconstructability. Ann. Stat. 50, 252-276:
     minimum variance-based reconstructability, algorithm 1.
@@ -127,7 +127,7 @@ def minimum_variance(correlation, tol, max_sweeps):  # type: ignore[no-untyped-d
     correlation : ndarray of shape (w, w), float64
         Positive definite.
     tol : float
-        The last sweep changes no entry by more.
+        The last sweep changes no entry by more than this.
     max_sweeps : int
     """
     w = correlation.shape[0]
@@ -136,7 +136,7 @@ def minimum_variance(correlation, tol, max_sweeps):  # type: ignore[no-untyped-d
         gap = 2.0 * correlation
         for j in range(w):
             gap[j, j] -= s[j]
-        if is_stopped() or not invert(gap, inverse):  # anew in each sweep, for rank one changes pile up roundings
+        if is_stopped() or not invert(gap, inverse):  # recomputed: rank-one updates accumulate rounding errors
             break
         largest = 0.0
         for j in range(w):
@@ -157,7 +157,7 @@ def minimum_variance(correlation, tol, max_sweeps):  # type: ignore[no-untyped-d
 
 @kernel
 def smallest_eigenvalue(matrix, metric, n_steps):  # type: ignore[no-untyped-def]
-    """Return the smallest generalised eigenvalue of two positive definite matrices, from above."""
+    """Return an upper bound of the smallest generalised eigenvalue of two positive definite matrices."""
     w = matrix.shape[0]
     inverse = np.zeros((w, w))
     if not invert(matrix, inverse):
@@ -181,7 +181,7 @@ def smallest_eigenvalue(matrix, metric, n_steps):  # type: ignore[no-untyped-def
 
 @kernel
 def transform_of(correlation, distance, out):  # type: ignore[no-untyped-def]
-    """Write (I - C⁻¹S)ᵀ and L beside each other: row c makes knockoff c of the columns and of noise.
+    """Write (I - C⁻¹S)ᵀ and L side by side: row c gives knockoff c from the columns and noise.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def transform_of(correlation, distance, out):  # type: ignore[no-untyped-def]
     Returns
     -------
     bool
-        Whether 2S - S C⁻¹S is positive semidefinite; what is written is of use only then.
+        Whether 2S - S C⁻¹S is positive semidefinite. Otherwise `out` is invalid.
     """
     w = correlation.shape[0]
     inverse, product, left = np.zeros((w, w)), np.empty((w, w)), np.empty((w, w))
@@ -220,7 +220,7 @@ def transform_of(correlation, distance, out):  # type: ignore[no-untyped-def]
         if left[c, c] < -1e-9:
             return False
         row = left[c, c] - dot_of_first(factor[c], factor[c], c + 1)
-        if abs(row) > 1e-7:  # a pivot that was negative
+        if abs(row) > 1e-7:  # a negative pivot
             return False
     return True
 
@@ -234,14 +234,14 @@ def make_knockoffs(X, rows, features, mean, scale, transform, key, wanted, out):
     X : ndarray of shape (n_rows, w)
         All columns of the block.
     rows : ndarray of shape (n_rows,), uint64
-        Numbers that the rows' noise belongs to.
+        Row numbers that determine the noise.
     features : ndarray of shape (w,), uint64
-        Numbers of the columns.
+        Column numbers that determine the noise.
     mean, scale : ndarray of shape (w,), float64
     transform : ndarray of shape (w, 2w), float64
         From `transform_of`.
     key : uint64
-        Of the draw.
+        Key of the random draw.
     wanted : ndarray of shape (k,), int64
         Columns of the block.
     out : ndarray of shape (n_rows, k), float64

@@ -1,6 +1,7 @@
-"""Small dense systems: Cholesky factors, inverses, and what to do where there is none.
+"""Small dense systems: Cholesky factors, inverses, and singular systems.
 
-Written out rather than handed to LAPACK: a few hundred unknowns at most, and the same bits with any number of threads.
+Implemented here instead of calling LAPACK: there are at most a few hundred unknowns, and results are bit-identical for
+any number of threads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, dot_of_first
 
-MIN_PIVOT = 1e-10  # 1 - R² of a column on the ones before it, below which it counts as their combination
+MIN_PIVOT = 1e-10  # 1 - R² of a column given earlier ones, below which it counts as linearly dependent
 MAX_JACOBI_SWEEPS = 60
 
 
@@ -20,7 +21,7 @@ MAX_JACOBI_SWEEPS = 60
 def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[no-untyped-def]
     """Factor ``gram[members][:, members]``, keeping the first `n_kept` rows of `factor`.
 
-    A member that depends on the ones before it gets a pivot of 0 and no part in `solve_cholesky`.
+    A member that depends on earlier ones gets a pivot of 0 and is ignored by `solve_cholesky`.
 
     Parameters
     ----------
@@ -50,9 +51,9 @@ def extend_cholesky(gram, members, n_members, n_kept, factor):  # type: ignore[n
 
 @kernel
 def factorise(matrix, n, ridge, factor):  # type: ignore[no-untyped-def]
-    """Factor the leading n x n part, of any diagonal, `ridge` added to all but the first pivot; return the rank.
+    """Factor the leading n x n part (any diagonal) plus `ridge` on all pivots but the first. Return the rank.
 
-    As `extend_cholesky` for a Hessian, whose position 0 is the intercept's: anew, without a choice of members.
+    Like `extend_cholesky`, but for a Hessian whose position 0 is the intercept: from scratch, for all positions.
     """
     rank = 0
     for q in range(n):
@@ -68,7 +69,7 @@ def factorise(matrix, n, ridge, factor):  # type: ignore[no-untyped-def]
 
 @kernel
 def _factor_row(factor, q, diagonal):  # type: ignore[no-untyped-def]
-    """Turn row q, which holds the matrix's entries before its diagonal, into the factor's."""
+    """Convert row q, which holds the matrix elements left of its diagonal, to a row of the factor."""
     row = factor[q]
     pivot = diagonal
     for r in range(q):
@@ -85,7 +86,7 @@ def _factor_row(factor, q, diagonal):  # type: ignore[no-untyped-def]
 
 @kernel
 def forward_substitution(factor, n_members, right, out):  # type: ignore[no-untyped-def]
-    """Write L⁻¹ right into `out` and return its squared length, the part of the variance explained."""
+    """Write L⁻¹ right into `out`. Return its squared length, the variance explained."""
     explained = 0.0
     for q in range(n_members):
         out[q] = 0.0
@@ -100,7 +101,7 @@ def forward_substitution(factor, n_members, right, out):  # type: ignore[no-unty
 
 @kernel
 def solve_cholesky(factor, n_members, right, out):  # type: ignore[no-untyped-def]
-    """Write (L Lᵀ)⁻¹ right into `out`, 0 for dependent members; return the product of `right` and `out`."""
+    """Write (L Lᵀ)⁻¹ right into `out`, 0 for dependent members. Return the product of `right` and `out`."""
     explained = forward_substitution(factor, n_members, right, out)
     for q in range(n_members - 1, -1, -1):
         if factor[q, q] > 0.0:
@@ -112,7 +113,7 @@ def solve_cholesky(factor, n_members, right, out):  # type: ignore[no-untyped-de
 
 @kernel
 def invert_independent(matrix):  # type: ignore[no-untyped-def]
-    """Return the inverse, 0 in rows and columns that depend on those before them, and which these are, bool."""
+    """Return the inverse with zeros for positions that depend on earlier ones, and a mask of these positions."""
     n = matrix.shape[0]
     factor, inverse = np.zeros((n, n)), np.zeros((n, n))
     factorise(matrix, n, 0.0, factor)
@@ -133,19 +134,19 @@ def invert_independent(matrix):  # type: ignore[no-untyped-def]
 def invert(matrix, inverse):  # type: ignore[no-untyped-def]
     """Write the inverse of a symmetric positive definite matrix, by its Cholesky factor.
 
-    Apart from `factorise`: what depends on the others is refused, not left out, and sums over many unknowns are taken
-    in lanes, as this is done after each exchange.
+    It differs from `factorise`: a dependent position is an error and not left out, and sums over many unknowns are
+    computed in lanes, because this runs after each exchange.
 
     Parameters
     ----------
     matrix : ndarray of shape (k, k), float64
     inverse : ndarray of shape (k, k), float64
-        Written.
+        Output.
 
     Returns
     -------
     bool
-        Whether the matrix is positive definite; what is written is of use only then.
+        Whether the matrix is positive definite. Otherwise `inverse` is invalid.
     """
     k = matrix.shape[0]
     factor = np.zeros((k, k))
@@ -158,7 +159,7 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
         if not pivot > 0.0:
             return False
         factor[i, i] = math.sqrt(pivot)
-    columns = np.zeros((k, k))  # row j: column j of L⁻¹
+    columns = np.zeros((k, k))  # row j is column j of L⁻¹
     for j in range(k):
         if is_stopped():
             break
@@ -177,7 +178,7 @@ def invert(matrix, inverse):  # type: ignore[no-untyped-def]
 
 @kernel
 def multiply(matrix, vector):  # type: ignore[no-untyped-def]
-    """Return a square matrix times a vector."""
+    """Return the product of a square matrix and a vector."""
     out = np.zeros(vector.shape[0])
     for i in range(vector.shape[0]):
         out[i] = dot_of_first(matrix[i], vector, vector.shape[0])
@@ -186,19 +187,19 @@ def multiply(matrix, vector):  # type: ignore[no-untyped-def]
 
 @kernel
 def solve_each(gram, takes_part, right, solution):  # type: ignore[no-untyped-def]
-    """Solve many ``gram[i] b = right[i]`` of unit diagonal, each for the unknowns that take part.
+    """Solve many systems ``gram[i] b = right[i]`` with unit diagonal, each for its own set of unknowns.
 
     Parameters
     ----------
     gram : ndarray of shape (n_systems, n, n), float64
     takes_part : ndarray of shape (n_systems, n), bool
     right, solution : ndarray of shape (n_systems, n), float64
-        Of `solution` the unknowns that take part are written, where the gram of these has full rank.
+        Only the unknowns that take part are written, and only if their gram has full rank.
 
     Returns
     -------
     ndarray of shape (n_systems,), bool
-        Whose gram has not.
+        Whether the gram is rank-deficient.
     """
     n_systems, n = right.shape
     is_singular = np.zeros(n_systems, np.bool_)
@@ -223,9 +224,9 @@ def solve_each(gram, takes_part, right, solution):  # type: ignore[no-untyped-de
 
 @kernel
 def minimum_norm(gram, right):  # type: ignore[no-untyped-def]
-    """Return the shortest least-squares solution of ``gram b = right`` for a singular symmetric gram.
+    """Return the least-squares solution of least norm of ``gram b = right`` for a singular symmetric gram.
 
-    Eigenvalues by cyclic Jacobi rotations; those below `MIN_PIVOT` of the largest count as 0.
+    Uses cyclic Jacobi rotations. Eigenvalues below `MIN_PIVOT` times the largest count as 0.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def minimum_norm(gram, right):  # type: ignore[no-untyped-def]
 
 @kernel
 def _jacobi_sweep(values, vectors, largest):  # type: ignore[no-untyped-def]
-    """Rotate every pair once; return whether any off-diagonal entry was worth it."""
+    """Rotate every pair once. Return whether any off-diagonal element was large enough."""
     n = values.shape[0]
     rotated = False
     for p in range(n - 1):

@@ -1,4 +1,4 @@
-"""Weighted moments of a row block and its Gram rows, with the columns standardised in passing, never in memory.
+"""Weighted moments of a row block and its Gram rows, with columns standardised on the fly, never in memory.
 
 With w the weights, W their sum, m_j and s_j the weighted mean and (population) standard deviation of column j, the
 standardised column is z_j = (x_j - m_j) / s_j, and ⟨u, v⟩ = Σ_i w_i u_i v_i / W.
@@ -13,15 +13,15 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
-GROUP = 8  # rows whose moments are added up together
-PANEL_COLUMNS = 1024  # four rows of a panel and the sums of four features stay near the processor
-BAND_ROWS = 16  # rows whose factors are made together
-FAR = 1e3  # standard deviations between 0 and a mean, beyond which a product would lose digits
-CONSTANT_RATIO = 1e-12  # a deviation below this part of the mean is rounding
+GROUP = 8  # rows whose moments are added together
+PANEL_COLUMNS = 1024  # four rows of a panel and the sums of four features stay in the cache
+BAND_ROWS = 16  # rows whose factors are computed together
+FAR = 1e3  # distance of a mean from 0 in standard deviations, beyond which a product loses digits
+CONSTANT_RATIO = 1e-12  # a deviation below this share of the mean is rounding
 
 
 class Moments(NamedTuple):
-    """Of one block; `scale` is 0 where a column is constant and NaN where it holds a value that is not finite."""
+    """Moments of one block. `scale` is 0 for a constant column and NaN for a column that is not finite."""
 
     total: float
     """W, the sum of the weights."""
@@ -36,7 +36,7 @@ class Moments(NamedTuple):
 
 
 def weighed(m: Moments, column_weight: np.ndarray | None) -> Moments:
-    """Return the moments of columns w_j z_j, whose coefficients an l1 penalty takes 1 / w_j times as heavily."""
+    """Return the moments of columns w_j z_j, whose coefficients an l1 penalty penalises 1 / w_j times as much."""
     if column_weight is None:
         return m
     return m._replace(scale=m.scale / column_weight, cross=m.cross * column_weight)
@@ -46,13 +46,13 @@ def weighed(m: Moments, column_weight: np.ndarray | None) -> Moments:
 def moments(X, y, weight):  # type: ignore[no-untyped-def]
     """Return the Moments of a block in one pass.
 
-    Sums are of differences from the first row, so that an offset of 1e6 costs no digits.
+    Sums are of differences from the first row, so an offset of 1e6 loses no digits.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered
     y, weight : ndarray of shape (n_samples,), float64
-        Weights are not negative and not all zero; a row of weight zero is not looked at.
+        Weights are non-negative and not all zero. Rows of weight zero are not read.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def moments(X, y, weight):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_moments(y, weight, rows):  # type: ignore[no-untyped-def]
-    """Return the sum of the weights of `rows`, and mean and variance of y on them."""
+    """Return the sum of the weights of `rows`, and the mean and variance of y on them."""
     first = rows[0]
     total, y_mean, y_variance = 0.0, 0.0, 0.0
     for i in rows:
@@ -91,14 +91,14 @@ def first_moments(y, weight, rows):  # type: ignore[no-untyped-def]
 
 @kernel
 def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  # type: ignore[no-untyped-def]
-    """Add up the weighted differences from `origin`, their squares and their products with y, eight rows at a time."""
+    """Add the weighted differences from `origin`, their squares and their products with y, eight rows at a time."""
     n_rows = rows.shape[0]
     take, w, residual = np.empty(GROUP, np.int64), np.empty(GROUP), np.empty(GROUP)
     for top in range(0, n_rows, GROUP):
         if top % 1024 == 0 and is_stopped():
             break
         for r in range(GROUP):
-            i = rows[min(top + r, n_rows - 1)]  # beyond the last row: that again, of no weight
+            i = rows[min(top + r, n_rows - 1)]  # beyond the last row: that row again with weight 0
             take[r] = i
             w[r] = weight[i] if top + r < n_rows else 0.0
             residual[r] = w[r] * (y[i] - y_mean)
@@ -107,7 +107,7 @@ def _add_differences(X, y, weight, rows, y_mean, origin, mean, square, cross):  
 
 @inner_loop
 def _add_moments(X, take, w, residual, origin, mean, square, cross):  # type: ignore[no-untyped-def]
-    """Add the moments of eight rows, named by their numbers: each view of one would be counted, by an atomic sum."""
+    """Add the moments of eight rows. Rows are indexed because each view would be reference-counted atomically."""
     i0, i1, i2, i3, i4, i5, i6, i7 = take[0], take[1], take[2], take[3], take[4], take[5], take[6], take[7]
     w0, w1, w2, w3, w4, w5, w6, w7 = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
     a0, a1, a2, a3 = residual[0], residual[1], residual[2], residual[3]
@@ -124,7 +124,7 @@ def _add_moments(X, take, w, residual, origin, mean, square, cross):  # type: ig
 
 @kernel
 def deviation(variance, mean):  # type: ignore[no-untyped-def]
-    """Return the standard deviation: 0 where it is rounding, NaN where the column is not finite."""
+    """Return the standard deviation: 0 if it is rounding, NaN if the column is not finite."""
     if not math.isfinite(variance):
         return math.nan
     if variance <= (CONSTANT_RATIO * mean) ** 2 or variance < 1e-280:
@@ -141,11 +141,11 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
     X : ndarray of shape (n_samples, n_features), float32 or float64, C-ordered
     weight : ndarray of shape (n_samples,), float64
     block_moments : Moments
-        Of this block.
+        Moments of this block.
     features : ndarray of shape (n_rows,), int64
-        Not constant ones.
+        Features that are not constant.
     out : ndarray of shape (n_rows, n_features), float64
-        Written; 0 at constant columns.
+        Output; 0 for constant columns.
     """
     n_features, n_rows = X.shape[1], features.shape[0]
     mean, scale = block_moments.mean, block_moments.scale
@@ -177,9 +177,10 @@ def gram_rows(X, weight, block_moments, features, out):  # type: ignore[no-untyp
 
 @kernel
 def _far_panels(mean, scale):  # type: ignore[no-untyped-def]
-    """Return which panels have a mean so far from 0 that their columns must be centred before they are multiplied.
+    """Return which panels have a mean so far from 0 that their columns must be centred before multiplication.
 
-    The weighted z_if sum to 0 over the rows, but for rounding: else the mean of the other column adds nothing.
+    The weighted z_if sum to 0 over the rows, except for rounding, so otherwise the mean of the other column adds
+    nothing.
     """
     far = np.zeros((mean.shape[0] + PANEL_COLUMNS - 1) // PANEL_COLUMNS, np.bool_)
     for j in range(mean.shape[0]):
@@ -190,7 +191,7 @@ def _far_panels(mean, scale):  # type: ignore[no-untyped-def]
 
 @kernel
 def _weigh_columns(X, weight, block_moments, features, rows, out):  # type: ignore[no-untyped-def]
-    """Write w_i z_if / W for the rows of a band, one row per feature, 0 beyond the last."""
+    """Write w_i z_if / W for the rows of a band, one row per feature, and 0 beyond the last row."""
     mean, scale = block_moments.mean, block_moments.scale
     out[:] = 0.0
     for r in range(rows.shape[0]):
@@ -220,10 +221,10 @@ def _add_rows(rows, i0, i1, i2, i3, first, factors, top, sums, left, right):  # 
 def _add_four_rows(  # type: ignore[no-untyped-def]
     rows, i0, i1, i2, i3, first, factors, f, top, sums, left, width
 ):
-    """Add four rows to the sums of four features: sixteen products for eight loads and four stores.
+    """Add four rows to the sums of four features: sixteen products with eight loads and four stores.
 
-    Rows are named by their numbers, for views of them would be counted, by an atomic sum each; numbers of columns have
-    no sign, which numba would else look at in every step.
+    Rows are indexed because each view would be reference-counted atomically. Column indices are unsigned; otherwise
+    numba would test their sign in every step.
     """
     a0, a1, a2, a3 = factors[f, top], factors[f, top + 1], factors[f, top + 2], factors[f, top + 3]
     b0, b1, b2, b3 = factors[f + 1, top], factors[f + 1, top + 1], factors[f + 1, top + 2], factors[f + 1, top + 3]

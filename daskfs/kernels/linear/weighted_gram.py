@@ -1,6 +1,6 @@
-"""The Gram matrix of ones and some columns, with weights: the Hessian of a loss in an intercept and coefficients.
+"""The weighted Gram matrix of ones and some columns: the Hessian of a loss in an intercept and coefficients.
 
-Of all matrices and vectors position 0 is the intercept's; the columns' follow from position 1 on.
+Position 0 of all matrices and vectors is the intercept; the columns follow from position 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def member_products(columns, members, n_members, vector, out):  # type: ignore[n
 
 @kernel
 def extend_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
-    """Write rows `first` to `n_members` of the weighted Gram matrix, and their mirror; row 0 is the intercept's."""
+    """Write rows `first` to `n_members` of the weighted Gram matrix, and their transpose. Row 0 is the intercept."""
     if first == 0:
         hessian[0, 0] = sum_of(weight)
     for a in range(max(first, 1), n_members + 1):
@@ -47,7 +47,7 @@ def extend_hessian(columns, members, n_members, first, weight, hessian, work):  
 
 @kernel
 def make_hessian(columns, members, n_members, first, weight, hessian, work):  # type: ignore[no-untyped-def]
-    """As `extend_hessian`, at the speed of BLAS: the order of summation is another. No weight is negative."""
+    """Like `extend_hessian`, at the speed of BLAS with another order of summation. Weights must be non-negative."""
     n = n_members + 1
     band, sums = np.zeros((padded(n), BAND_ROWS)), np.zeros((padded(n), padded(n)))
     for start in range(0, weight.shape[0], BAND_ROWS):
@@ -71,4 +71,4 @@ def make_hessian(columns, members, n_members, first, weight, hessian, work):  # 
 @kernel
 def _weigh_part(columns, q, start, n_rows, factors, band, a):  # type: ignore[no-untyped-def]
     for i in range(n_rows):
-        band[a, i] = factors[i] * columns[q, np.uintp(start + i)]  # not counted from the end: the loop gathers nothing
+        band[a, i] = factors[i] * columns[q, np.uintp(start + i)]  # unsigned: no negative index, so no gather

@@ -1,1 +1,1 @@
-"""Online substitution: products, exchanges, steps."""
+"""Online substitution: column products, exchanges, gradient steps."""

@@ -1,14 +1,14 @@
-"""Which sparse columns could enter a selection, from their entries alone: the others need not be laid down.
+"""Screening of sparse candidates from their entries alone: the columns excluded need not be made dense.
 
-For a column x with mean μ and scale σ, z = (x - μ) / σ, members Z with the curvatures D of the rows, A = Zᵀ D 1,
-T = Σ D and N = Σ weights, all that `daskfs.kernels.substitution.exchange` asks of z are sums over the entries of x:
+For a column x with mean μ and scale σ, z = (x - μ) / σ, members Z, row curvatures D, A = Zᵀ D 1, T = Σ D and N = Σ
+weights, everything that `daskfs.kernels.substitution.exchange` needs of z is a sum over the entries of x:
 
-    Zᵀ D z = (Zᵀ D x - A Σ D x / T) / σ                        centred by D; (Zᵀ D x) / σ where nothing is centred
+    Zᵀ D z = (Zᵀ D x - A Σ D x / T) / σ                        centred by D; (Zᵀ D x) / σ without centring
     zᵀ r   = (xᵀ r - μ Σ r) / σ                                 r minus the derivative of each row's loss
 
-Sums come in another order than those of the columns themselves. So a verdict keeps a margin for rounding: what it
-passes over would not have entered, and whatever is near to entering is looked at as every column is. Columns of one
-entry in the same row are the same column when standardised, and there are many in texts: each row is judged once.
+These sums have another order than those over the columns. A margin for rounding keeps the verdicts safe: a column that
+is excluded would not have entered, and a column close to entering is examined like any other. Columns with one entry in
+the same row are equal when standardised. Texts have many of them, so each row is judged once.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
 
 UNUSABLE, PASSED, COLLINEAR, OPEN = range(4)
-"""A constant column; one that does not pay; one that the members explain; one that must be looked at."""
-NEARLY_CONSTANT = 1e-8  # of the mean square: whether such a column is constant is for the column itself to say
+"""Verdicts: a constant column; its gain is too small; the members explain it; it must be examined."""
+NEARLY_CONSTANT = 1e-8  # share of the mean square: only the column itself can tell whether it is constant
 
 
 class State(NamedTuple):
-    """The members of now; K of them, `exchange`'s model over them."""
+    """The current members, K of them, and the model of `exchange` over them."""
 
-    rows: np.ndarray  # (K, n_samples) the members' values; meant are (row - offset) · factor
+    rows: np.ndarray  # (K, n_samples) the members' values; the standardised ones are (row - offset) · factor
     offset: np.ndarray  # (>= K,)
     factor: np.ndarray  # (>= K,)
     sums: np.ndarray  # (K,) A
     inverse: np.ndarray  # (>= K, >= K) M⁻¹
     coef: np.ndarray  # (>= K,) v
-    shift: np.ndarray  # (K,) what v has moved since the derivative was taken: v before minus v
+    shift: np.ndarray  # (K,) change of v since the derivative was computed: v then minus v now
     squares: np.ndarray  # (>= K,) diagonal of M without the ridge
     weight: np.ndarray  # (n_samples,) of the samples
     curvature: np.ndarray  # (n_samples,) D
@@ -44,17 +44,17 @@ class State(NamedTuple):
 
 @kernel
 def verdicts(indptr, indices, data, state, numbers, verdict):  # type: ignore[no-untyped-def]
-    """Judge columns given by their entries.
+    """Judge columns from their entries.
 
     Parameters
     ----------
     indptr, indices, data : ndarray
-        Of a matrix by columns.
+        A matrix in column order.
     state : State
     numbers : tuple
         Whether columns are centred, whether scaled, ridge, tolerance, first member that may be dropped, margin.
     verdict : ndarray of shape (n_columns,), int8
-        Written.
+        Output.
     """
     rows, sums, shift = state.rows, state.sums, state.shift
     weight, curvature, descent = state.weight, state.curvature, state.descent
@@ -97,7 +97,7 @@ def verdicts(indptr, indices, data, state, numbers, verdict):  # type: ignore[no
             h[m] = (h[m] - state.offset[m] * bent) * state.factor[m]
         if centres:
             gradient -= mean * fall
-            bent_square -= bent * bent / curved  # that of x - μ, centred by D, is that of x
+            bent_square -= bent * bent / curved  # centring by D makes x - μ and x equal here
             for m in range(k):
                 h[m] -= sums[m] * bent / curved
         for m in range(k):
@@ -111,7 +111,7 @@ def verdicts(indptr, indices, data, state, numbers, verdict):  # type: ignore[no
 
 @kernel
 def _judge(h, a, gradient, own, power, state, ridge, tolerance, n_fixed, margin):  # type: ignore[no-untyped-def]
-    """Say what `exchange` would, or `OPEN` where rounding could make it say otherwise."""
+    """Return the verdict of `exchange`, or `OPEN` if rounding could change it."""
     inverse, coef, squares = state.inverse, state.coef, state.squares
     k = h.shape[0]
     if not own > 0.0:

@@ -1,21 +1,21 @@
-"""The exchange step of online substitution: add a column exactly, drop the member whose loss costs least.
+"""The exchange step of online substitution: add a column exactly, and drop the member whose removal costs least.
 
-On a quadratic model of the loss, ½ vᵀ M v - cᵀ v with the ridge in M, the members S have the inverse M_S⁻¹ and the
-optimal coefficients v = M_S⁻¹ c. A newcomer j with h = M_Sj, d = M_jj and c_j has
+On a quadratic approximation of the loss, ½ vᵀ M v - cᵀ v with the ridge in M, the members S have the inverse M_S⁻¹ and
+the optimal coefficients v = M_S⁻¹ c. A candidate j with h = M_Sj, d = M_jj and c_j has
 
     g = c_j - hᵀ v,   a = M_S⁻¹ h,   σ = d - hᵀ a,   gain = g² / 2σ;
     with it v'_i = v_i - a_i g / σ and (M⁻¹)'_ii = (M⁻¹)_ii + a_i² / σ, so dropping i costs ½ v'_i² / (M⁻¹)'_ii.
 
-It takes the place of the cheapest member where that costs less than the gain: the model never rises. Where σ is below a
-share of d, the newcomer is a combination of the members, and is refused; with a ridge, σ is never so small, and a
-newcomer is refused whose product with a single member says so.
+The candidate replaces the cheapest member if that costs less than the gain, so the approximation never increases. If σ
+is below a share of d, the candidate is a linear combination of the members and is refused. With a ridge, σ is never
+that small; then a candidate is refused if its product with a single member shows that it is a copy.
 
-The linear term may be of any point: where others hold a part of the prediction (asynchronous substitution), with r the
-negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, M_S without the
-ridge. So a worker's v moves against what the others predict.
+The linear term may belong to any point. If others hold a part of the prediction (asynchronous substitution), with r the
+negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, with M_S without
+the ridge. A worker's v then responds to the predictions of the others.
 
-All vectors have the capacity's length; the first `n_members` entries count, the first `n_fixed` of these are never
-dropped.
+All vectors have the length of the capacity. Only the first `n_members` elements count, and the first `n_fixed` of these
+are never dropped.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import dot_of_first
 
 MIN_GAIN = 1e-9
-"""Part of its gain by which a newcomer must win: less is rounding."""
+"""Share of its gain by which a candidate must win. A smaller advantage is rounding."""
 
 COLLINEAR = -2
 NO_ONE = -1
 
 COUNTS = np.dtype([(name, np.int64) for name in ("n_presented", "n_refused")])
-"""Candidates of a walk. Kernels take an array of one such record and add to it."""
+"""Numbers of candidates in a scan. Kernels take an array with one such record and increment it."""
 
 
 class Candidates(NamedTuple):
-    """A block of columns that may enter."""
+    """A block of candidate columns."""
 
-    cross: np.ndarray  # (B, capacity) M between the candidates and the present members
+    cross: np.ndarray  # (B, capacity) M between the candidates and the current members
     linear: np.ndarray  # (B,) c_j
     diagonal: np.ndarray  # (B,) M_jj
     usable: np.ndarray  # (B,) bool; False: constant columns, and members
@@ -51,36 +51,38 @@ class Candidates(NamedTuple):
 def exchange_scan(  # type: ignore[no-untyped-def]
     candidates, start, inverse, coef, squares, ridge, n_members, n_fixed, tolerance, counts, change, explained, is_trial
 ):
-    """Walk through a block until a newcomer is accepted.
+    """Scan a block until a candidate is accepted.
 
     Parameters
     ----------
     candidates : Candidates
     start : int
-        First newcomer to look at.
+        First candidate to examine.
     inverse : ndarray of shape (capacity, capacity), float64
         M_S⁻¹; updated.
     coef : ndarray of shape (capacity,), float64
         v; updated.
     squares : ndarray of shape (capacity,), float64
-        Diagonal of M without the ridge; asked for where there is a ridge.
+        Diagonal of M without the ridge; used only with a ridge.
     ridge : float
     n_members, n_fixed : int
     tolerance : float
-        Least σ / d.
+        Smallest σ / d.
     counts : ndarray of shape (1,), COUNTS
-        Refused are the collinear ones.
+        Refused candidates are the collinear ones.
     change : ndarray of shape (1,), float64
-        What the model's value changed by; added to.
+        Change of the approximation's value; incremented.
     explained : ndarray of shape (B,), float64
-        Written of those looked at: hᵀ M_S⁻¹ h.
+        Output for the candidates examined: hᵀ M_S⁻¹ h.
     is_trial : bool
-        Whether the model stays as it is and all are looked at; `usable` becomes False of those who do not pay.
+        Whether the model stays unchanged and all candidates are examined. `usable` becomes False for those that do not
+        pay.
 
     Returns
     -------
-    newcomer, slot : int
-        Who was accepted and where; slot = n_members where there was room. The block's size and -1 where nobody was.
+    candidate, slot : int
+        Number of the accepted candidate and its slot; slot = n_members if there was room. The block's size and -1 if
+        none was accepted.
     """
     cross, linear, diagonal, usable = candidates
     shift = np.zeros(coef.shape[0])
@@ -108,7 +110,7 @@ def exchange_scan(  # type: ignore[no-untyped-def]
 
 @kernel
 def is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untyped-def]
-    """Return whether one member alone explains the newcomer: a ridge would share a coefficient between the two."""
+    """Return whether a single member explains the candidate: with a ridge, the two would share a coefficient."""
     is_copy = False
     for i in range(n_members):
         is_copy |= h[i] * h[i] > (1.0 - tolerance) * square * squares[i]
@@ -119,7 +121,7 @@ def is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untype
 def exchange(  # type: ignore[no-untyped-def]
     h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change, explained, is_trial
 ):
-    """Let one newcomer in where it wins; return its slot, `NO_ONE` or `COLLINEAR`."""
+    """Accept one candidate if it wins. Return its slot, `NO_ONE` or `COLLINEAR`."""
     gradient = linear - dot_of_first(h, coef, n_members)
     for i in range(n_members):
         shift[i] = dot_of_first(inverse[i], h, n_members)
@@ -150,7 +152,7 @@ def exchange(  # type: ignore[no-untyped-def]
 
 @kernel
 def _grow(inverse, coef, n_members, shift, pivot, newcomer):  # type: ignore[no-untyped-def]
-    """Border the inverse with a newcomer behind the members."""
+    """Extend the inverse by a candidate behind the members."""
     for i in range(n_members):
         coef[i] -= shift[i] * newcomer
         _add_multiple(inverse[i], shift[i] / pivot, shift, n_members)
@@ -162,13 +164,13 @@ def _grow(inverse, coef, n_members, shift, pivot, newcomer):  # type: ignore[no-
 
 @kernel
 def _swap(inverse, coef, slot, shift, pivot, newcomer):  # type: ignore[no-untyped-def]
-    """Border the inverse with a newcomer, take the member in `slot` out, give the newcomer its place."""
+    """Extend the inverse by a candidate, remove the member in `slot`, and move the candidate there."""
     n = coef.shape[0]
     for i in range(n):
         coef[i] -= shift[i] * newcomer
         _add_multiple(inverse[i], shift[i] / pivot, shift, n)
     row = inverse[slot].copy()
-    last = -shift[slot] / pivot  # of the row, in the newcomer's column
+    last = -shift[slot] / pivot  # of the row, in the candidate's column
     value = coef[slot]
     d = row[slot]
     for i in range(n):
@@ -190,33 +192,33 @@ def _add_multiple(row, factor, other, length):  # type: ignore[no-untyped-def]
 
 
 class Bound(NamedTuple):
-    """What is known of the members when candidates are judged that were looked at before; see `cannot_enter`."""
+    """Facts about the members for a second look at candidates; see `cannot_enter`."""
 
-    inverse: np.ndarray  # (A, A) of M⁻¹, of the members that are new since
+    inverse: np.ndarray  # (A, A) part of M⁻¹ for the members added since
     drift: float  # ν
     worth: float  # w²: twice the cost of the cheapest removal
     least: float  # of the diagonal of M
     ridge: float
     tolerance: float
-    margin: float  # for rounding
+    margin: float  # for rounding errors
     spread: float  # root of the target's mean square
 
 
 @kernel
 def cannot_enter(cross, gradient, square, most, bound, passed):  # type: ignore[no-untyped-def]
-    """Say of candidates whether bounds of what the members explain of them keep them out.
+    """Return which candidates are kept out by bounds of what the members explain of them.
 
     Parameters
     ----------
     cross : ndarray of shape (B, A), float64
-        Products with the members that are new.
+        Products with the new members.
     gradient, square : ndarray of shape (B,), float64
         g, and the mean square of each column.
     most : ndarray of shape (B,), float32
-        Bounds of e as it was.
+        Bounds of the earlier e.
     bound : Bound
     passed : ndarray of shape (B,), bool
-        Becomes False where a candidate may enter.
+        Set to False for candidates that may enter.
     """
     inverse, drift, worth, least, ridge, tolerance, margin, spread = bound
     n_new = inverse.shape[0]
@@ -237,15 +239,15 @@ def cannot_enter(cross, gradient, square, most, bound, passed):  # type: ignore[
         size = abs(gradient[b]) + margin * spread * math.sqrt(square[b])
         passed[b] = size * (size + 2.0 * math.sqrt(worth * e)) <= (1.0 - margin) * left * worth
         passed[b] &= left > 2.0 * tolerance * diagonal
-        if ridge > 0.0:  # nor is it the copy of a member
+        if ridge > 0.0:  # and it is no copy of a member
             passed[b] &= e * least <= (1.0 - 2.0 * tolerance) * square[b] * (least - ridge)
 
 
 @kernel
 def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
-    """Return what the model rises by when each member is dropped and the others are refitted, shape (n_members,)."""
+    """Return the increase of the approximation when each member is dropped and the rest refitted, shape (n_members,)."""
     costs = np.zeros(n_members)
     for i in range(n_members):
-        if inverse[i, i] > 0.0:  # not where the loss is 0 of every row, and no inverse is known
+        if inverse[i, i] > 0.0:  # not if the loss of every row is 0 and there is no inverse
             costs[i] = 0.5 * coef[i] * coef[i] / inverse[i, i]
     return costs

@@ -1,15 +1,15 @@
-"""The exchange step with groups of columns: a group is added exactly, the groups whose loss costs least make room.
+"""The exchange step for groups of columns: a group is added exactly, and the cheapest groups are dropped to make room.
 
-As in `daskfs.kernels.substitution.exchange`, with a group G of q columns in the place of one. H = M_SG, D = M_GG:
+This is `daskfs.kernels.substitution.exchange` with a group G of q columns instead of one. With H = M_SG and D = M_GG,
 
     g = c_G - Hᵀ v,   σ = D - Hᵀ M_S⁻¹ H = L Lᵀ,   y = L⁻¹ g,   gain = ½ |y|²,   Z = L⁻¹ (M_S⁻¹ H)ᵀ
 
-are the group's columns made orthonormal to the members and to each other, in M's product. With them v' = v - Zᵀ y and
-(M⁻¹)' = M⁻¹ + Zᵀ Z, so dropping a member group K, of the block B = (M⁻¹)'_KK, costs ½ v'_Kᵀ B⁻¹ v'_K.
+describe the group's columns orthonormalised against the members and each other in the inner product of M. With them v'
+= v - Zᵀ y and (M⁻¹)' = M⁻¹ + Zᵀ Z, so dropping a member group K, with block B = (M⁻¹)'_KK, costs ½ v'_Kᵀ B⁻¹ v'_K.
 
-A column that the members and the columns before it in the group explain has no pivot. It is given one, the tolerance's
-share of its d, by a load on the diagonal of M: with it M is positive definite, dummies that add up to one and columns
-that stand in two groups share what they explain, and whichever stays takes it over when the other goes.
+A column that is explained by the members and earlier columns of its group has no pivot. A load on the diagonal of M
+gives it one, the tolerance's share of its d. M is then positive definite. Dummies that add up to one, and columns in
+two groups, share what they explain, and if one is dropped the other takes it over.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ from daskfs.kernels.substitution.exchange import MIN_GAIN, NO_ONE, is_copy
 
 
 class GroupCandidates(NamedTuple):
-    """Columns of groups that may enter, group after group."""
+    """Columns of candidate groups, concatenated by group."""
 
-    cross: np.ndarray  # (B, >= n_members) M between the candidates and the present members
+    cross: np.ndarray  # (B, >= n_members) M between the candidates and the current members
     linear: np.ndarray  # (B,) c
-    products: np.ndarray  # (B, widest) M between a column and those of its group
+    products: np.ndarray  # (B, widest) M between a column and the columns of its group
     bounds: np.ndarray  # (n_candidates + 1,) group g has the columns from bounds[g] to bounds[g + 1]
-    sizes: np.ndarray  # (n_candidates,) what each counts
-    usable: np.ndarray  # (n_candidates,) bool; False: members
+    sizes: np.ndarray  # (n_candidates,) size of each group
+    usable: np.ndarray  # (n_candidates,) bool; False for members
 
 
 class GroupedModel(NamedTuple):
-    """The members, by groups; those never dropped come first."""
+    """The members by group. Those that are never dropped come first."""
 
     inverse: np.ndarray  # (>= n_members, >= n_members) M⁻¹
     coef: np.ndarray  # (>= n_members,) v
     squares: np.ndarray  # (n_members,) diagonal of M without the ridge
-    slots: np.ndarray  # (n_members,) of the members, group after group
+    slots: np.ndarray  # (n_members,) slots of the members, concatenated by group
     bounds: np.ndarray  # (n_groups + 1,)
-    sizes: np.ndarray  # (n_groups,) what each counts
-    n_fixed: int  # groups
-    room: int  # what more groups may count before one has to go
+    sizes: np.ndarray  # (n_groups,) size of each group
+    n_fixed: int  # number of groups
+    room: int  # total size of the groups that may be added before one must be dropped
 
 
 @kernel
 def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, gone):  # type: ignore[no-untyped-def]
-    """Walk through groups until one is accepted.
+    """Scan groups until one is accepted.
 
     Parameters
     ----------
     candidates : GroupCandidates
     start : int
-        First group to look at.
+        First group to examine.
     model : GroupedModel
-        Stays as it is.
+        Not modified.
     ridge : float
     tolerance : float
-        Least share of a column's variance that the members must leave, or the column counts as explained by them.
+        Smallest share of a column's variance that the members must leave unexplained.
     least_pivot : float
-        What such a column is given, in parts of its d.
+        Pivot of a column below that, as a share of its d.
     counts : ndarray of shape (1,), COUNTS
-        Refused are groups of which the members explain every column.
+        Refused groups are those whose columns are all explained by the members.
     gone : ndarray of shape (n_groups,), bool
-        Written where a group is accepted: the members that it replaces.
+        Set if a group is accepted: the members that it replaces.
 
     Returns
     -------
     int
-        Who was accepted; their number where nobody was.
+        Number of the accepted group; the number of candidates if none was accepted.
     """
     n_candidates, n = candidates.usable.shape[0], model.slots.shape[0]
     widest, room = candidates.products.shape[1], model.room
@@ -113,7 +113,7 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
 def orthonormalise(  # type: ignore[no-untyped-def]
     h, linear, within, inverse, coef, n_members, tolerance, least_pivot, z, factor, y, load
 ):
-    """Write Z, L, y and the loads of a group; return how many of its columns are not explained."""
+    """Write Z, L, y and the loads of a group. Return the number of its columns that are not explained."""
     n_own = 0
     for a in range(h.shape[0]):
         if is_stopped():
@@ -147,9 +147,9 @@ def orthonormalise(  # type: ignore[no-untyped-def]
 
 @kernel
 def _make_room(model, z, factor, y, needed, gain, gone, block):  # type: ignore[no-untyped-def]
-    """Mark the groups that go for a candidate; return whether they cost less than its gain.
+    """Mark the groups to drop for a candidate. Return whether they cost less than its gain.
 
-    The one that costs least for what is needed of it goes first; mostly it is enough.
+    The group with the lowest cost for the size needed goes first; usually it suffices.
     """
     inverse, coef, slots, bounds = model.inverse, model.coef, model.slots, model.bounds
     while True:
@@ -178,7 +178,7 @@ def _make_room(model, z, factor, y, needed, gain, gone, block):  # type: ignore[
 
 @kernel
 def _cost(inverse, coef, z, y, slots, block):  # type: ignore[no-untyped-def]
-    """Return what dropping a group costs once Z, y are in: ½ |F⁻¹ v|² with B = F Fᵀ; `block` is for F and F⁻¹ v."""
+    """Return the cost of dropping a group once Z, y are in: ½ |F⁻¹ v|² with B = F Fᵀ. `block` is for F and F⁻¹ v."""
     q, n = z.shape[0], slots.shape[0]
     solved = block[block.shape[0] - 1]
     cost = 0.0
@@ -204,7 +204,7 @@ def _cost(inverse, coef, z, y, slots, block):  # type: ignore[no-untyped-def]
 
 @kernel
 def enlarge(inverse, coef, n_members, z, factor, y):  # type: ignore[no-untyped-def]
-    """Return M⁻¹ and v with a group behind the members, of shapes (n_members + q,) twice and once."""
+    """Return M⁻¹ and v with a group appended to the members: arrays of n_members + q rows."""
     q, n = z.shape[0], n_members
     more, values = np.zeros((n + q, n + q)), np.zeros(n + q)
     for i in range(n):
@@ -241,7 +241,7 @@ def enlarge(inverse, coef, n_members, z, factor, y):  # type: ignore[no-untyped-
 
 @kernel
 def drop(inverse, coef, slots):  # type: ignore[no-untyped-def]
-    """Take members out of M⁻¹ and v, in place: their rows and columns become zero."""
+    """Remove members from M⁻¹ and v, in place: their rows and columns become zero."""
     n = coef.shape[0]
     for s in range(slots.shape[0]):
         if is_stopped():
@@ -261,7 +261,7 @@ def drop(inverse, coef, slots):  # type: ignore[no-untyped-def]
 
 @kernel
 def group_costs(inverse, coef, slots, bounds):  # type: ignore[no-untyped-def]
-    """Return what the model rises by when each group is dropped and the others are refitted, shape (n_groups,)."""
+    """Return the increase of the approximation when each group is dropped and the rest refitted, shape (n_groups,)."""
     n_groups, most = bounds.shape[0] - 1, 1
     for m in range(n_groups):
         most = max(most, bounds[m + 1] - bounds[m])
@@ -271,14 +271,14 @@ def group_costs(inverse, coef, slots, bounds):  # type: ignore[no-untyped-def]
         if is_stopped():
             break
         found = _cost(inverse, coef, z, y, slots[bounds[m] : bounds[m + 1]], block)
-        if found < np.inf:  # else the loss is 0 of every row, and no inverse is known
+        if found < np.inf:  # otherwise the loss of every row is 0, and there is no inverse
             costs[m] = found
     return costs
 
 
 @kernel
 def group_gains(gradient, products, bounds, least_pivot):  # type: ignore[no-untyped-def]
-    """Return ½ gᵀ D⁻¹ g of each group: what each would gain if it were orthogonal to the members."""
+    """Return ½ gᵀ D⁻¹ g for each group: its gain if it were orthogonal to the members."""
     widest = products.shape[1]
     gains, none, no_inverse = np.zeros(bounds.shape[0] - 1), np.zeros((widest, 0)), np.zeros((0, 0))
     factor, load, y = np.zeros((widest, widest)), np.zeros(widest), np.zeros(widest)
@@ -296,7 +296,7 @@ def group_gains(gradient, products, bounds, least_pivot):  # type: ignore[no-unt
 
 @kernel
 def loads_of(matrix, least_pivot):  # type: ignore[no-untyped-def]
-    """Return what gives each column of a positive semidefinite matrix a pivot on those before it, shape (n,)."""
+    """Return the loads that give each column of a positive semidefinite matrix a pivot given earlier ones, shape (n,)."""
     n = matrix.shape[0]
     factor, load = np.zeros((n, n)), np.zeros(n)
     for i in range(n):

@@ -1,11 +1,11 @@
-"""Products of columns for online substitution, each column lying in one piece: a block has shape (B, n_samples).
+"""Products of columns for online substitution. Columns are contiguous: a block has shape (B, n_samples).
 
-Columns of floating point are centred and scaled in place when they arrive; columns of int8 stay as they are, and their
-products are centred and scaled afterwards (`centred`). Sums of a band of int8 products are whole numbers below 2²⁴, so
-float32 holds them exactly.
+Floating-point columns are centred and scaled in place when they arrive. int8 columns stay unchanged, and their products
+are centred and scaled afterwards (`centred`). Sums over a band of int8 products are integers below 2²⁴, which float32
+represents exactly.
 
-Sixteen dot products are summed at a time in registers, in the blocks' precision over a band of 520 rows, in float64
-over the bands. Each product is summed in an order of its own that does not depend on its neighbours, nor on the size of
+Sixteen dot products are accumulated at a time in registers, in the precision of the blocks within a band of 520 rows,
+and in float64 over the bands. The order of summation of a product depends neither on its neighbours nor on the size of
 the block.
 """
 
@@ -22,12 +22,12 @@ from daskfs.kernels.linear.columns import sum_of
 from daskfs.kernels.linear.gram_tiles import TILE, add_tiles
 from daskfs.kernels.linear.moments import CONSTANT_RATIO
 
-BAND_ROWS = 520  # of a hundred columns in the second-level cache; 520 x 128² < 2²⁴
+BAND_ROWS = 520  # for about a hundred columns in the L2 cache; 520 x 128² < 2²⁴
 LANES = 16  # of float32
 LINE = 64  # bytes
-SPAN = 2048  # rows of a combination summed at once: they stay in the first-level cache
+SPAN = 2048  # rows of a combination summed at once: they stay in the L1 cache
 NO_WEIGHT = np.empty(0)
-"""Stands for weights that are all 1."""
+"""Represents weights that are all 1."""
 
 
 def cross_products(
@@ -39,10 +39,10 @@ def cross_products(
     ----------
     left : ndarray of shape (A, n_samples), float64, float32 or int8
     right : ndarray of shape (B, n_samples), of the same dtype
-        Where it is `left` itself, half of the products are copied.
+        If it is `left` itself, half of the products are copied.
     weight : ndarray of shape (n_samples,), optional
     which : ndarray of int, optional
-        Rows of `right` that are meant; all by default.
+        Rows of `right` to use; all by default.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def cross_products(
 
 
 class _Room(threading.local):
-    """Memory that each thread uses again: fresh pages cost as much as the products of a small block."""
+    """Buffers that each thread reuses: fresh memory pages cost as much as the products of a small block."""
 
     def __init__(self) -> None:
         self.named: dict[str, np.ndarray] = {}
@@ -73,9 +73,9 @@ _ROOM = _Room()
 
 
 def again(name: str, shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
-    """Return the array of this name, used again by the next who asks; what is in it is not said.
+    """Return the array with this name. The next caller reuses it, and its content is undefined.
 
-    It begins where a line of the cache does.
+    It starts at a cache line.
     """
     nbytes = shape[0] * shape[1] * np.dtype(dtype).itemsize
     room = _ROOM.named.get(name)
@@ -87,9 +87,9 @@ def again(name: str, shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
 
 @kernel
 def _add_bands(left, right, which, weight, strip, panel, sums, is_symmetric):  # type: ignore[no-untyped-def]
-    """Add the products of a band of rows after the other: those of four columns of `left`, with all of `right`."""
+    """Add the products one band of rows at a time: four columns of `left` with all of `right`."""
     n_samples = left.shape[1]
-    zero = np.zeros(1, strip.dtype)[0]  # of the panels' precision, in which the sums of a band are kept
+    zero = np.zeros(1, strip.dtype)[0]  # in the precision of the panels, which is that of a band's sums
     n_columns = panel.shape[0]
     for start in range(0, n_samples, BAND_ROWS):
         if is_stopped():
@@ -208,7 +208,7 @@ def _add_one(row, c, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def are_usable(ids, scale, members):  # type: ignore[no-untyped-def]
-    """Return which columns may enter: not constant, and not among the members; bool of shape (B,)."""
+    """Return which columns may enter: those that are neither constant nor members; bool of shape (B,)."""
     usable = scale > 0.0
     for b in range(ids.shape[0]):
         for k in range(members.shape[0]):
@@ -218,19 +218,20 @@ def are_usable(ids, scale, members):  # type: ignore[no-untyped-def]
 
 @kernel
 def standardise(rows, weight, centres, scales, in_place, mean, scale, square):  # type: ignore[no-untyped-def]
-    """Measure columns, and centre and scale them where they stand.
+    """Compute the moments of columns, and centre and scale them in place.
 
     Parameters
     ----------
     rows : ndarray of shape (B, n_samples), float64, float32 or int8
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
     centres, scales : bool
-        Whether the mean is to be taken off, and columns divided by their size.
+        Whether to centre and to scale.
     in_place : bool
-        Whether `rows` become (x - mean) / scale; not with int8.
+        Whether `rows` are replaced by (x - mean) / scale; not for int8.
     mean, scale, square : ndarray of shape (B,), float64
-        Written: the weighted mean (0 where not centred), the root of the weighted mean square about it (1 where not
-        scaled; 0 of a constant column; NaN of one that is not finite), and what the mean square of the column is now.
+        Output: the weighted mean (0 without centring), the root of the weighted mean square about it (1 without
+        scaling; 0 for a constant column; NaN for a column that is not finite), and the mean square of the resulting
+        column.
     """
     for b in range(rows.shape[0]):
         if is_stopped():
@@ -262,10 +263,10 @@ def _measure(row, weight, centres, scales, mean, scale, square):  # type: ignore
 
 @kernel
 def _sums(row, weight, origin):  # type: ignore[no-untyped-def]
-    """Return Σ w, Σ w d and Σ w d² of d = x - origin; of a row without weights w is 1.
+    """Return Σ w, Σ w d and Σ w d² for d = x - origin; without weights w is 1.
 
-    Each is summed in four lanes, a quarter of the row in each, that are written out: a compiler that may choose lanes
-    may also take the origin out of a sum, and does not do so alike in every kernel that this is compiled into.
+    Each is summed in four explicit lanes of a quarter of the row. A compiler free to choose lanes may also move the
+    origin out of a sum, and not in the same way in every kernel that inlines this function.
     """
     q = row.shape[0] // 4
     row0, row1, row2, row3 = row[:q], row[q : 2 * q], row[2 * q : 3 * q], row[3 * q : 4 * q]
@@ -310,18 +311,18 @@ def centred(
     left_factor: np.ndarray,
     right_factor: np.ndarray,
 ) -> np.ndarray:
-    """Return ⟨z_a, z_b⟩ of z = (x - offset) · factor from Σ_i w_i x_ai x_bi, in place.
+    """Return ⟨z_a, z_b⟩ for z = (x - offset) · factor from Σ_i w_i x_ai x_bi, in place.
 
     Parameters
     ----------
     products : ndarray of shape (A, B), float64
-        From `cross_products`; replaced.
+        From `cross_products`; overwritten.
     total : float
         W, the sum of the weights.
     left_offset, right_offset : ndarray of shapes (A,) and (B,)
-        Means of the columns with these weights (0 of columns centred already).
+        Means of the columns with these weights (0 for centred columns).
     left_factor, right_factor : ndarray of shapes (A,) and (B,)
-        One over the scale (1 of columns scaled already).
+        1 / scale (1 for scaled columns).
     """
     products /= total
     products -= left_offset[:, None] * right_offset

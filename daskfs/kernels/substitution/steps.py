@@ -1,15 +1,15 @@
-"""The gradient step of online substitution (Algorithm 1) on a quadratic loss, in the space of the members' products.
+"""The gradient step of online substitution (Algorithm 1) for a quadratic loss, in terms of the members' products.
 
-The model is f(v) = ½ vᵀ M v - cᵀ v + constant. With a newcomer j, h = M_Sj and d = M_jj:
+The model is f(v) = ½ vᵀ M v - cᵀ v + constant. For a candidate j, h = M_Sj and d = M_jj:
 
-    v_S ← v_S - step_S (M v - c)_S,   v_j = -step_j (hᵀ v - c_j)        with the v_S of before
-    drop k* = argmin |v_k| over S and j; where that is a member, the newcomer takes its place if the check agrees.
+    v_S ← v_S - step_S (M v - c)_S,   v_j = -step_j (hᵀ v - c_j)        with the previous v_S
+    drop k* = argmin |v_k| over S and j; if that is a member, the candidate replaces it if the check passes.
 
-Two rules share these lines. ``paper``: step_j = eta, step_S = eta / m, the check is the later text's line 12,
-f(next) - f(before) <= c (L/2 - 1/2 eta) |next - before|². ``os``: step_j = 1 / d, step_S = 1 / λmax(M_S), and f must
-not rise. In both, a newcomer that the check refuses leaves the members' step standing (lines 15 and 16).
+Two rules use these lines. ``paper``: step_j = eta, step_S = eta / m, and the check is the later text's line 12, f(next)
+- f(before) <= c (L/2 - 1/2 eta) |next - before|². ``os``: step_j = 1 / d, step_S = 1 / λmax(M_S), and f must not
+increase. In both, the members' step is kept if the check refuses the candidate (lines 15 and 16).
 
-As in `daskfs.kernels.substitution.exchange` the linear term may come from a prediction that others share.
+As in `daskfs.kernels.substitution.exchange`, the linear term may come from a prediction that others share.
 """
 
 from __future__ import annotations
@@ -25,57 +25,58 @@ from daskfs.kernels.substitution.exchange import NO_ONE
 
 OS, PAPER = 0, 1
 MARGIN = 1.02  # on the power iteration's estimate of the largest eigenvalue
-COLD, WARM = 20, 3  # power iterations, at first and after an exchange
+COLD, WARM = 20, 3  # power iterations, initially and after an exchange
 
 STATE = np.dtype(
     [*((name, np.float64) for name in ("largest", "value", "excess", "moved")), ("is_changed", np.bool_)], align=True
 )
-"""λ's estimate; f; the largest excess of f(next) over what inequality (11) allows; Σ |next - before|²; whether the
-members have changed since λ was estimated. Kernels take an array of one such record and write to it."""
+"""The estimate of λ; f; the largest excess of f(next) over the bound of inequality (11); Σ |next - before|²; whether
+the members have changed since λ was estimated. Kernels take an array with one such record and update it.
+"""
 
 
 class Model(NamedTuple):
-    """The quadratic model of the members; all but the first of shape (capacity,)."""
+    """The quadratic approximation for the members; all but the first of shape (capacity,)."""
 
     matrix: np.ndarray  # (capacity, capacity) M, ridge included
     linear: np.ndarray  # c
     coef: np.ndarray  # v
-    product: np.ndarray  # M v; to be renewed after an acceptance
+    product: np.ndarray  # M v; must be recomputed after an acceptance
     power: np.ndarray  # the power iteration's vector
 
 
 class StepRule(NamedTuple):
-    """Which steps are taken, and which candidates are refused."""
+    """Step sizes, and the check of candidates."""
 
-    name: int  # OS, or PAPER, whose the numbers are
+    name: int  # OS or PAPER; the numbers below are for PAPER
     eta: float  # 0: 0.5 / L
     m: float
     c: float
-    lipschitz: float  # 0: a bound of λmax over the members and the candidate
+    lipschitz: float  # 0: an upper bound of λmax over the members and the candidate
     checks: bool
 
 
 @kernel
 def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts):  # type: ignore[no-untyped-def]
-    """Walk through a block until a newcomer is accepted.
+    """Scan a block until a candidate is accepted.
 
     Parameters
     ----------
     candidates : Candidates
     start : int
-        As in `exchange_scan`.
+        See `exchange_scan`.
     model : Model
         `coef`, `product` and `power` are updated.
     n_members, n_fixed : int
     rule : StepRule
     state : ndarray of shape (1,), STATE
     counts : ndarray of shape (1,), COUNTS
-        Refused are those that the check stopped.
+        Refused candidates are those that failed the check.
 
     Returns
     -------
-    newcomer, slot : int
-        As in `exchange_scan`.
+    candidate, slot : int
+        See `exchange_scan`.
     """
     cross, linear, diagonal, usable = candidates
     matrix, members_linear, coef, product, power = model
@@ -108,7 +109,7 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
         for i in range(n):
             curved[i] = dot_of_first(matrix[i], gradient, n)
         length, bend = dot_of_first(gradient, gradient, n), dot_of_first(gradient, curved, n)
-        if rule.name == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would rise
+        if rule.name == OS and step_s * bend > 2.0 * length:  # the estimate was too low: f would increase
             state[0]["largest"] = MARGIN * bend / length
             step_s = 1.0 / state[0]["largest"]
         before = state[0]["value"]
@@ -159,7 +160,7 @@ def steps_scan(candidates, start, model, n_members, n_fixed, rule, state, counts
 
 @kernel
 def _bound(largest, d, h, n):  # type: ignore[no-untyped-def]
-    """Bound λmax over the members and a newcomer: that of the two by two matrix of λ, d and |h|."""
+    """Return an upper bound of λmax over the members and a candidate: that of the 2 x 2 matrix of λ, d and |h|."""
     if n == 0:
         return d
     return 0.5 * (largest + d + math.sqrt((largest - d) ** 2 + 4.0 * dot_of_first(h, h, n)))
@@ -167,7 +168,7 @@ def _bound(largest, d, h, n):  # type: ignore[no-untyped-def]
 
 @kernel
 def largest_eigenvalue(matrix, n, vector, n_iterations):  # type: ignore[no-untyped-def]
-    """Return the power iteration's estimate of λmax; `vector` is where it starts, and where it ends."""
+    """Return the power iteration's estimate of λmax. `vector` is its start, overwritten by its end."""
     value = 0.0
     image = np.zeros(n)
     for _ in range(n_iterations):

@@ -1,1 +1,1 @@
-"""Records and numbers of text tables."""
+"""Parsing of records and numbers in text tables."""

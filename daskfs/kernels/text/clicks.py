@@ -1,4 +1,4 @@
-"""Lines of a click log: values between delimiters, counts and strings, each of them a feature."""
+"""Lines of a click log: delimited counts and strings, each of which becomes a feature."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from daskfs.kernels.text.reals import real_at
 from daskfs.kernels.text.words import eight_of, find
 
 SKIPPED, TARGET, COUNT, STRING = range(4)
-"""What a column is read as."""
+"""Kinds of columns."""
 TOO_FEW, TOO_MANY, TARGET_MISSING, TARGET_NO_NUMBER, COUNT_NO_NUMBER = range(4, 9)
-"""Faults, beside those of `lines`."""
+"""Faults, in addition to those of `lines`."""
 _EQUALS = 61
 
 
 class Columns(NamedTuple):
-    """What the columns are, and what their features are called."""
+    """The columns, and the names of their features."""
 
     delimiter: int
     kinds: np.ndarray
@@ -30,25 +30,25 @@ class Columns(NamedTuple):
     seeds: np.ndarray
     """uint64: hashes of the columns' names."""
     names: np.ndarray
-    """uint8: the names, one after the other."""
+    """uint8: the names, concatenated."""
     name_offsets: np.ndarray
-    """int64, one more."""
+    """int64, one longer."""
     edges: np.ndarray
-    """float64: where bins of counts begin, from the second on."""
+    """float64: lower edges of the bins of counts, from the second bin on."""
     bins: np.ndarray
-    """uint8: the texts of the bins, one after the other, and `words.MARGIN` more bytes."""
+    """uint8: the texts of the bins, concatenated, and `words.MARGIN` more bytes."""
     bin_offsets: np.ndarray
-    """int64, one more."""
+    """int64, one longer."""
     has_token: bool
-    """A missing value is a feature, too."""
+    """Whether a missing value is a feature."""
     drops_unlabelled: bool
     keeps_unlabelled: bool
-    """Rows without a label have the label NaN."""
+    """Whether rows without a label are kept, with the label NaN."""
     tells_names: bool
 
 
 class Room(NamedTuple):
-    """Arrays of a block."""
+    """Arrays of a block, with spare capacity."""
 
     indptr: np.ndarray
     features: np.ndarray
@@ -73,7 +73,7 @@ def _end_of_value(i, delimiter):  # type: ignore[no-untyped-def]
 
 @kernel
 def _bin_of(value, edges):  # type: ignore[no-untyped-def]
-    """Return how many edges are not above a value."""
+    """Return the number of edges that are at most `value`."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) >> 1
@@ -86,33 +86,33 @@ def _bin_of(value, edges):  # type: ignore[no-untyped-def]
 
 @kernel
 def read_rows(text, start, stop, columns, bounds, room, n_rows, n_entries, n_names, n_text):  # type: ignore[no-untyped-def]
-    """Read lines into a block, until it is full.
+    """Parse lines into a block until it is full.
 
     Parameters
     ----------
     text : ndarray of uint8
-        Ending with a line feed at `stop` - 1, and `words.MARGIN` more bytes behind it.
+        Ends with a line feed at `stop` - 1, followed by `words.MARGIN` more bytes.
     start, stop : int
     columns : Columns
     bounds : lines.Bounds
     room : Room
-        Filled from the following numbers on.
+        Filled from the following positions.
     n_rows, n_entries, n_names, n_text : int
-        What the block holds already.
+        Current content of the block.
 
     Returns
     -------
     position : int
-        Behind the last line that was read.
+        Position after the last line read.
     n_lines : int
-        How many were.
+        Number of lines read.
     n_dropped : int
-        Rows that were left out.
+        Number of rows left out.
     n_rows, n_entries, n_names, n_text : int
-        What the block holds now.
+        New content of the block.
     why : int
     place : int
-        Of a fault; what is short, where an array is.
+        Position of a fault; or which array is too short.
     """
     indptr, features, data, y, ids, name_offsets, names, slots = room
     delimiter, kinds, seeds, fields, field_offsets = columns[0], columns[1], columns[2], columns[3], columns[4]
@@ -200,7 +200,7 @@ def read_rows(text, start, stop, columns, bounds, room, n_rows, n_entries, n_nam
             n = sort_ids(features, data, n_entries, n, spare_ids, spare_data, counts)
         if why == 0 and n > bounds.n_entries and n_rows > 0:
             why = FULL
-        if why > 0:  # what the row has told is told again
+        if why > 0:  # forget the names of this row, which is read again
             n_names, n_text = row_names, row_text
             break
         y[n_rows] = label

@@ -1,8 +1,9 @@
-"""Decimal numbers to float64, exactly rounded: what Python's `float` returns, or "not settled".
+"""Decimal numbers to float64, correctly rounded: the result of Python's `float`, or "not settled".
 
-Up to 2⁵³ and 10^±22 one division or product of exact numbers is exact (Clinger 1990). Otherwise the product with a
-128-bit power of five says the rounding but for one number in 10¹⁸ or so, which is left to others (D. Lemire, "Number
-Parsing at a Gigabyte per Second", Software: Practice and Experience 51(8), 2021; M. Eisel's algorithm).
+With at most 2⁵³ and 10^±22, one division or product of exact numbers is correctly rounded (Clinger 1990). Otherwise the
+product with a 128-bit power of five determines the rounding, except for one number in about 10¹⁸, which is left to the
+caller (D. Lemire, "Number Parsing at a Gigabyte per Second", Software: Practice and Experience 51(8), 2021; M. Eisel's
+algorithm).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 from daskfs.kernels.jit import kernel
 
 LEAST_POWER, LARGEST_POWER = -342, 308
-"""Powers of ten with a normal or subnormal number of up to 19 digits."""
+"""Powers of ten for which a number of up to 19 digits is normal or subnormal."""
 MOST_DIGITS = 19
-"""Decimal digits that fit in 64 bits, whatever they are."""
+"""Number of decimal digits that always fit in 64 bits."""
 
 _EXACT_POWERS = 10.0 ** np.arange(23)
 _EXACT = np.uint64(1 << 53)
@@ -26,13 +27,13 @@ _HIDDEN = np.uint64(1 << 52)
 
 
 def _powers_of_five() -> np.ndarray:
-    """Return the 128 highest bits of 5^q for each q, as pairs of words, the higher one first."""
+    """Return the 128 highest bits of 5^q for each q, as pairs of words, higher word first."""
     pairs = []
     for q in range(LEAST_POWER, LARGEST_POWER + 1):
         power = 5 ** abs(q)
         if q >= 0:
             word = power << 128 >> power.bit_length()
-        else:  # its reciprocal, rounded up
+        else:  # the reciprocal, rounded up
             n_bits = (power - 1).bit_length()
             word = (1 << (n_bits + 127 if q >= -27 else 2 * n_bits + 128)) // power + 1
             word >>= max(0, word.bit_length() - 128)
@@ -45,7 +46,7 @@ _POWERS_OF_FIVE = _powers_of_five()
 
 @kernel
 def rounded(digits, power):  # type: ignore[no-untyped-def]
-    """Return the float64 nearest to ``digits * 10 ** power``, and whether it is settled.
+    """Return the float64 nearest to ``digits * 10 ** power``, and whether it is certain.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def _eisel_lemire(digits, power):  # type: ignore[no-untyped-def]
     if exponent <= 0:  # subnormal
         return 0.0, False
     if low <= _ONE and -4 <= power <= 23 and mantissa & np.uint64(3) == _ONE and mantissa << shift == high:
-        mantissa &= ~_ONE  # half-way between two: to the even one
+        mantissa &= ~_ONE  # half-way: round to even
     mantissa = (mantissa + (mantissa & _ONE)) >> _ONE
     if mantissa >= _HIDDEN << _ONE:
         mantissa = _HIDDEN
@@ -96,7 +97,7 @@ def _eisel_lemire(digits, power):  # type: ignore[no-untyped-def]
 
 @kernel
 def _product(a, b):  # type: ignore[no-untyped-def]
-    """Return the higher and the lower word of a product."""
+    """Return the high and the low word of a product."""
     a1, a0, b1, b0 = a >> _HALF, a & _LOWER, b >> _HALF, b & _LOWER
     middle = a1 * b0 + (a0 * b0 >> _HALF)
     other = a0 * b1 + (middle & _LOWER)

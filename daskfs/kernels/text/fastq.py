@@ -1,17 +1,17 @@
-"""Records of FASTQ, whose sequences and qualities have any number of lines."""
+"""FASTQ records with sequences and qualities of any number of lines."""
 
 from __future__ import annotations
 
 from daskfs.kernels.jit import is_stopped, kernel
 
 FINE, NO_HEADER, CUT, OTHER_LENGTH = range(4)
-"""What `find_records` found wrong."""
+"""Faults found by `find_records`."""
 _FEED, _SPACE, _PLUS, _AT = 10, 32, 43, 64
 
 
 @kernel
 def line_end(text, i):  # type: ignore[no-untyped-def]
-    """Return where the line ends that i is in, and how many of its characters from i on are no blanks."""
+    """Return the end of the line that contains i, and the number of its nonblank characters from i on."""
     n = 0
     while i < len(text) and text[i] != _FEED:
         n += text[i] > _SPACE
@@ -21,25 +21,25 @@ def line_end(text, i):  # type: ignore[no-untyped-def]
 
 @kernel
 def find_records(text, is_last, places):  # type: ignore[no-untyped-def]
-    """Find the whole records of a text: a line with @, those of letters, one with +, and those of as many qualities.
+    """Find the complete records of a text: a line with @, sequence lines, a line with +, and as many qualities.
 
-    A quality may be @ or +, so that a record's end is known by its length alone; blank lines may stand between records.
+    A quality may be @ or +, so only its length tells where a record ends. Blank lines may stand between records.
 
     Parameters
     ----------
     text : ndarray of uint8
-        Begins with a record, or blanks.
+        Starts with a record, or blanks.
     is_last : bool
-        Whether the file ends with the text.
+        Whether the file ends with this text.
     places : ndarray of int64, shape (most records, 4)
-        Filled: begin and end of the header, begin and end of the lines of letters.
+        Output: start and end of the header, start and end of the sequence lines.
 
     Returns
     -------
     n_records, stop : int
-        Whole records, and where the rest begins.
+        Number of complete records, and the start of the rest.
     fault, place, n_letters, n_qualities : int
-        What is wrong, where, and how long the record there is.
+        The fault, its position, and the lengths of the record there.
     """
     n, i, size = 0, 0, len(text)
     while not is_stopped():

@@ -1,8 +1,8 @@
-"""XXH64, the hash by which names of features become ids: frozen, since stores and models keep ids.
+"""XXH64, the hash that turns feature names into ids. It must never change, because stores and models contain ids.
 
-Yann Collet's, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md. An id is the lower 63 bits of the name's
-hash, seeded with the hash of what the name belongs to (a namespace, a field), or 0 where that has no name:
-``xxh64(feature, seed=xxh64(namespace, seed=0)) % 2**63``.
+Yann Collet's, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md. An id is the lower 63 bits of the hash of
+the name. The seed is the hash of the namespace or field of the name, or 0 if that has no name: ``xxh64(feature,
+seed=xxh64(namespace, seed=0)) % 2**63``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HASH_NAME = "xxh64-63"
 ID_BITS = 63
 ID_MASK = np.uint64(2**ID_BITS - 1)
 NO_ID = np.uint64(2**64 - 1)
-"""Marks a free slot of a table."""
+"""A free slot of a table."""
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -40,7 +40,7 @@ def _merged(code, lane):  # type: ignore[no-untyped-def]
 
 @kernel
 def xxh64(i, stop, seed):  # type: ignore[no-untyped-def]
-    """Return the hash of the bytes between two addresses; up to seven more are read, whatever they are.
+    """Return the hash of the bytes between two addresses. Up to seven more bytes are read, whose values do not matter.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def xxh64(i, stop, seed):  # type: ignore[no-untyped-def]
 
 @kernel
 def xxh64_of_two(first, second, seed):  # type: ignore[no-untyped-def]
-    """Return the hash of two numbers, 16 bytes, the lowest first."""
+    """Return the hash of two numbers: 16 bytes, lowest first."""
     code = seed + _P5 + np.uint64(16)
     code = _rotated(code ^ _round(np.uint64(0), first), 27) * _P1 + _P4
     code = _rotated(code ^ _round(np.uint64(0), second), 27) * _P1 + _P4
@@ -86,21 +86,21 @@ def xxh64_of_two(first, second, seed):  # type: ignore[no-untyped-def]
 
 @kernel
 def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ignore[no-untyped-def]
-    """Sort the entries of a row by ids that are spread evenly below 2⁶³, and add up those of the same id.
+    """Sort the entries of a row by ids that are uniform below 2⁶³, and add the values of equal ids.
 
-    Each goes to the place that its upper bits say, which is nearly right; moves to the right one are few.
+    The upper bits of an id give its approximate position. Few moves are needed after that.
 
     Parameters
     ----------
     ids, data : ndarray
-        Sorted from `start` to `stop`.
+        Sorted from `start` to `stop`, in place.
     spare_ids, spare_data : ndarray, at least as long as the row
-    counts : ndarray of int64, at least twice as long
+    counts : ndarray of int64, at least twice as long as the row
 
     Returns
     -------
     int
-        Behind the last entry.
+        Position after the last entry.
     """
     n = stop - start
     n_bits = 0
@@ -137,7 +137,7 @@ def sort_ids(ids, data, start, stop, spare_ids, spare_data, counts):  # type: ig
 
 @kernel
 def hash_texts(text, offsets, seed, out):  # type: ignore[no-untyped-def]
-    """Hash texts that lie one after the other, as `hash_between`; `offsets` has one more than there are."""
+    """Hash concatenated texts like `hash_between`. `offsets` is one longer than the number of texts."""
     hash_between(text, offsets[:-1], offsets[1:], seed, out)
 
 
@@ -148,7 +148,7 @@ def hash_between(text, starts, stops, seed, out):  # type: ignore[no-untyped-def
     Parameters
     ----------
     text : ndarray of uint8
-        With seven more bytes behind the last.
+        Followed by seven more bytes.
     starts, stops : ndarray of int64
     seed : uint64
     out : ndarray of uint64

@@ -1,7 +1,7 @@
-"""Names of features in lines of Vowpal Wabbit's text that a block keeps: looked up when somebody asks for them.
+"""Feature names in lines of Vowpal Wabbit text that a block keeps, looked up on demand.
 
-Of each feature, as it stands in a line, a block keeps the id and the place of its name: where it begins in the kept
-lines, in the lower 40 bits, and how far before that the bar of its namespace is, in the upper ones.
+For each feature in a line, a block keeps its id and the place of its name: the start in the kept lines in the lower 40
+bits, and the distance back to the bar of its namespace in the upper bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from daskfs.kernels.text.words import eight_of, find
 
 BAR, COLON, CARET = 124, 58, 94
 START_BITS, FARTHEST = 40, 2**22
-"""A namespace that begins farther before a name is looked for."""
+"""A namespace that starts further back is searched for."""
 START_MASK = 2**START_BITS - 1
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _BLANKS = np.uint64(SPACE + 1) * _ONES
@@ -26,7 +26,7 @@ _ONE = np.uint64(1)
 
 @kernel
 def end_of_name(i):  # type: ignore[no-untyped-def]
-    """Return where a blank, a control character, a colon or a bar is."""
+    """Return the position of the next blank, control character, colon or bar."""
     colons, bars = eight_of(COLON), eight_of(BAR)
     while True:
         word = word_at(i)
@@ -38,7 +38,7 @@ def end_of_name(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def bar_before(i):  # type: ignore[no-untyped-def]
-    """Return where the last bar before a feature is."""
+    """Return the position of the last bar before a feature."""
     while byte_at(i) != BAR:
         i -= 1
     return i
@@ -46,7 +46,7 @@ def bar_before(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def place_of(start, distance):  # type: ignore[no-untyped-def]
-    """Return the place of a name so far behind the first letter of its namespace."""
+    """Return the place of a name at this distance from the first letter of its namespace."""
     return start | min(distance, FARTHEST) << START_BITS
 
 
@@ -63,13 +63,13 @@ def is_ascii(i, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_of_each(ids, slots, chosen):  # type: ignore[no-untyped-def]
-    """Write where each id stands first; return how many ids there are.
+    """Write the first position of each id. Return the number of distinct ids.
 
     Parameters
     ----------
     ids : ndarray of uint64
     slots : ndarray of uint64
-        A table, empty, a power of two long and longer than there are ids.
+        An empty table whose length is a power of two and exceeds the number of ids.
     chosen : ndarray of int64, as long as `ids`
     """
     mask, n_chosen = np.uint64(len(slots) - 1), 0
@@ -85,19 +85,19 @@ def first_of_each(ids, slots, chosen):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_of_wanted(ids, wanted, slots, chosen):  # type: ignore[no-untyped-def]
-    """Write where each of the ids that are wanted stands first; return how many were found.
+    """Write the first position of each wanted id. Return the number found.
 
     Parameters
     ----------
     ids : ndarray of uint64
     wanted : ndarray of uint64
-        Each once.
+        Distinct ids.
     slots : ndarray of uint64
-        A table, empty, a power of two long and longer than there are wanted ids.
+        An empty table whose length is a power of two and exceeds the number of wanted ids.
     chosen : ndarray of int64, as long as `wanted`
     """
     mask = np.uint64(len(slots) - 1)
-    marks = np.zeros(max(len(slots) // 16, 1), np.uint64)  # a Bloom filter: most ids are not wanted
+    marks = np.zeros(max(len(slots) // 16, 1), np.uint64)  # a Bloom filter, because most ids are not wanted
     of_marks = np.uint64(len(marks) - 1)
     for k in range(len(wanted)):
         h = wanted[k] * _A
@@ -126,19 +126,19 @@ def first_of_wanted(ids, wanted, slots, chosen):  # type: ignore[no-untyped-def]
 
 @kernel
 def copy_names(lines, places, chosen, offsets, text):  # type: ignore[no-untyped-def]
-    """Write names, one after the other: ``namespace^feature``, or ``feature`` where the namespace has none.
+    """Write names, concatenated: ``namespace^feature``, or ``feature`` if the namespace has no name.
 
     Parameters
     ----------
     lines : ndarray of uint8
-        With `words.MARGIN` more bytes at the end.
+        Followed by `words.MARGIN` more bytes.
     places : ndarray of int64
     chosen : ndarray of int64
-        Of which names are wanted.
+        Positions of the wanted names.
     offsets : ndarray of int64, one longer than `chosen`
-        Where each begins, and the last ends.
+        Output: start of each name, and the end of the last.
     text : ndarray of uint8
-        As long as they are; of length 0 to be told how long.
+        As long as needed; with length 0 only `offsets` is written.
     """
     origin, n_text = address_of(lines), 0
     offsets[0] = 0

@@ -1,8 +1,8 @@
-"""k-mers of nucleotides as 64-bit ids, and their names, which the ids say.
+"""k-mers of nucleotides as 64-bit ids, from which their names can be recovered.
 
-A letter has two bits: A 0, C 1, G 2, T 3, so that complements add up to 3. The letters of a k-mer are the lowest bits
-of its id, the last letter the lowest of them; the position in a window stands above them, and the number of the pattern
-above both. Of one pattern without positions the id is the code itself.
+A letter has two bits: A 0, C 1, G 2, T 3, so complements add up to 3. The letters of a k-mer are the lowest bits of its
+id, with the last letter lowest. The position in a window is above them, and the number of the pattern above both. With
+one pattern without positions, the id is the code itself.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 
 UNKNOWN, BLANK, FAULT = 4, 5, 6
-"""Of a letter that is none of A, C, G, T; of what stands between letters; of what is no letter."""
+"""Codes of other letters than A, C, G, T; of blanks between letters; of characters that are not letters."""
 _THREE, _TWO = np.uint64(3), np.uint64(2)
 
 
 class Patterns(NamedTuple):
-    """Which letters behind one another make a k-mer."""
+    """The patterns of letters that make a k-mer."""
 
     places: np.ndarray
-    """int64: of the letters that count in each pattern from its beginning on, one pattern behind the other."""
+    """int64: offsets of the letters of each pattern, concatenated by pattern."""
     offsets: np.ndarray
-    """int64: pattern q has the places ``places[offsets[q]:offsets[q + 1]]``."""
+    """int64: pattern q has ``places[offsets[q]:offsets[q + 1]]``."""
     position_shift: int
     pattern_shift: int
-    """Bits below the position and below the number of the pattern."""
+    """Number of bits below the position, and below the number of the pattern."""
     is_positional: bool
     is_canonical: bool
-    """Of a k-mer and its reverse complement the smaller code is taken."""
+    """Whether the smaller code of a k-mer and its reverse complement is used."""
 
 
 @kernel
 def to_codes(text, starts, stops, table, codes, offsets):  # type: ignore[no-untyped-def]
-    """Return the letters of sequences as codes, without the blanks between them.
+    """Write the letters of sequences as codes, without blanks.
 
     Parameters
     ----------
     text : ndarray of uint8
     starts, stops : ndarray of int64
-        Of the sequences.
+        Start and end of each sequence.
     table : ndarray of uint8, shape (256,)
         The code of each character.
     codes : ndarray of uint8
-        Filled.
+        Output.
     offsets : ndarray of int64, one more than there are sequences
-        Filled: where each begins.
+        Output: start of each sequence, and the end of the last.
 
     Returns
     -------
     int
-        Place of what is no letter, or -1.
+        Position of a character that is not a letter, or -1.
     """
     n = 0
     offsets[0] = 0
@@ -72,17 +72,18 @@ def to_codes(text, starts, stops, table, codes, offsets):  # type: ignore[no-unt
 
 @kernel
 def fill_ids(codes, offsets, patterns, ids, id_offsets):  # type: ignore[no-untyped-def]
-    """Fill the ids of the k-mers of each sequence, by pattern and position; a k-mer with an unknown letter is none.
+    """Write the ids of the k-mers of each sequence, by pattern and position. k-mers with an unknown letter are left
+    out.
 
     Parameters
     ----------
     codes : ndarray of uint8
     offsets : ndarray of int64
-        Where sequences begin, and where the last ends.
+        Start of each sequence, and the end of the last.
     patterns : Patterns
     ids : ndarray of uint64, with room for a k-mer at each letter and for each pattern
     id_offsets : ndarray of int64, as long as `offsets`
-        Filled: where the ids of each sequence begin.
+        Output: start of the ids of each sequence, and the end of the last.
     """
     places, pattern_offsets = patterns.places, patterns.offsets
     n = 0
@@ -95,7 +96,7 @@ def fill_ids(codes, offsets, patterns, ids, id_offsets):  # type: ignore[no-unty
             above = np.uint64(q) << np.uint64(patterns.pattern_shift)
             mask, top = (np.uint64(1) << np.uint64(2 * weight)) - np.uint64(1), np.uint64(2 * (weight - 1))
             code, complement, n_known = np.uint64(0), np.uint64(0), 0
-            if span == weight:  # letters side by side: each k-mer from the one before
+            if span == weight:  # adjacent letters: each k-mer follows from the one before
                 for i in range(start, stop):
                     if i & 0xFFFF == 0 and is_stopped():
                         break
@@ -134,16 +135,16 @@ def fill_ids(codes, offsets, patterns, ids, id_offsets):  # type: ignore[no-unty
 
 @kernel
 def write_names(ids, patterns, out, offsets):  # type: ignore[no-untyped-def]
-    """Write the names of k-mers: letters, a dot where any may stand, and before them the position, ``17:AC.GT``.
+    """Write the names of k-mers: letters, a dot for any letter, preceded by the position, ``17:AC.GT``.
 
     Parameters
     ----------
     ids : ndarray of uint64
     patterns : Patterns
     out : ndarray of uint8
-        With room for the longest pattern and 20 digits and a colon in each name.
+        With room for the longest pattern, 20 digits and a colon per name.
     offsets : ndarray of int64, one more than there are ids
-        Filled.
+        Output.
     """
     places, pattern_offsets = patterns.places, patterns.offsets
     n_position_bits = np.uint64(patterns.pattern_shift - patterns.position_shift)

@@ -1,7 +1,7 @@
-"""Lines of text that hold a row each, and the rows as entries: what the readers of all such formats share.
+"""Text with one row per line, and rows as entries: code shared by the readers of such formats.
 
-A reader takes the whole lines of a piece of text and fills the arrays of one block. It ends before a row that no longer
-fits, so that blocks are the same whatever the pieces are.
+A reader takes the complete lines of a piece of text and fills the arrays of one block. It stops before a row that does
+not fit, so blocks do not depend on how the text is split.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from daskfs.kernels.jit import kernel
 from daskfs.kernels.text.words import eight_of, find
 
 WHOLE, FULL, SHORT, NOT_UTF8 = 0, 1, 2, 3
-"""Why reading ended: all lines were read, the block has as many rows or entries as it may, an array is too short.
+"""Why reading ended: all lines were read, the block has its maximum of rows or entries, or an array is too short.
 
-Any other number is a fault: a name is no text, or what the format says.
+Other numbers are faults: a name that is not UTF-8, or faults of the format.
 """
 ROWS, ENTRIES, TEXT, NAMES, NAME_TEXT = range(5)
-"""Of what there is too little room: arrays of so many elements grow together."""
+"""Which arrays are too short. Arrays with the same number of elements grow together."""
 LINE_FEED, RETURN, SPACE, TAB, HASH = 10, 13, 32, 9, 35
 _BLANK = np.uint64(1 << SPACE | 1 << TAB | 1 << RETURN | 1 << 11 | 1 << 12)
 _END = _BLANK | np.uint64(1 << LINE_FEED | 1 << HASH)
@@ -28,41 +28,41 @@ _ONE, _MOST = np.uint64(1), 3.4028235677973366e38
 
 
 class Entries(NamedTuple):
-    """Rows of a block: those of `daskfs.sources.sparse.base.SparseBlock`, with room for more."""
+    """Rows of a block like those of `daskfs.sources.sparse.base.SparseBlock`, with spare capacity."""
 
     indptr: np.ndarray
-    """int64, one more than there are rows."""
+    """int64, one longer than the number of rows."""
     features: np.ndarray
     """uint64"""
     data: np.ndarray
-    """float32, as many."""
+    """float32, as long as `features`."""
     y: np.ndarray
-    """float64, of each row."""
+    """float64, one per row."""
 
 
 class Bounds(NamedTuple):
-    """Of a block."""
+    """Limits of a block."""
 
     n_rows: int
     n_entries: int
-    """One row may have more."""
+    """A single row may have more."""
 
 
 @kernel
 def is_blank(character):  # type: ignore[no-untyped-def]
-    """Return whether it stands between words of a line."""
+    """Return whether the character separates words of a line."""
     return character <= SPACE and (_BLANK >> np.uint64(character)) & _ONE != np.uint64(0)
 
 
 @kernel
 def ends_word(character):  # type: ignore[no-untyped-def]
-    """Return whether it is blank, ends a line or begins a comment."""
+    """Return whether the character is blank, ends a line or starts a comment."""
     return character <= HASH and (_END >> np.uint64(character)) & _ONE != np.uint64(0)
 
 
 @kernel
 def end_of_line(i):  # type: ignore[no-untyped-def]
-    """Return where the line feed is."""
+    """Return the position of the next line feed."""
     feeds = eight_of(LINE_FEED)
     while True:
         found = find(word_at(i), feeds)
@@ -79,7 +79,7 @@ def is_single(value):  # type: ignore[no-untyped-def]
 
 @kernel
 def behind_last_line(text, start, stop):  # type: ignore[no-untyped-def]
-    """Return the place behind the last line feed between two places, or `start`."""
+    """Return the position after the last line feed between two positions, or `start`."""
     i = stop
     while i > start and text[i - 1] != LINE_FEED:
         i -= 1
@@ -88,7 +88,7 @@ def behind_last_line(text, start, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def count_line_feeds(text, start, stop):  # type: ignore[no-untyped-def]
-    """Return how many there are."""
+    """Return the number of line feeds."""
     count = 0
     for i in range(start, stop):
         count += text[i] == LINE_FEED
@@ -97,9 +97,9 @@ def count_line_feeds(text, start, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def sort_row(features, data, start, stop, spare_features, spare_data):  # type: ignore[no-untyped-def]
-    """Sort the entries of a row by their features; equal ones stay in their order.
+    """Sort the entries of a row by feature, keeping the order of equal features.
 
-    By merging, from runs of eight entries on; the spare arrays are as long as the row.
+    Merge sort, starting with runs of eight entries. The spare arrays are as long as the row.
     """
     for first in range(start, stop, 8):
         for k in range(first + 1, min(first + 8, stop)):

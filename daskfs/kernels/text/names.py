@@ -1,4 +1,4 @@
-"""Names of features, told once in a block: a table of the ids whose names were copied."""
+"""Feature names, recorded once per block: a table of the ids whose names were copied."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from daskfs.kernels.text.hashes import NO_ID
 from daskfs.kernels.text.lines import NAME_TEXT, NAMES, NOT_UTF8, SHORT, WHOLE
 
 AT_ONCE = 256
-"""Features that `tell` is usually called for."""
+"""Usual number of features in a call of `tell`."""
 
 
 @kernel
 def is_utf8(i, stop):  # type: ignore[no-untyped-def]
-    """Return whether the bytes between two addresses are text in UTF-8."""
+    """Return whether the bytes between two addresses are valid UTF-8."""
     while i < stop:
         lead = byte_at(i)
         n_more = 0 if lead < 0x80 else 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
@@ -24,7 +24,7 @@ def is_utf8(i, stop):  # type: ignore[no-untyped-def]
         for k in range(1, n_more + 1):
             if byte_at(i + k) & 0xC0 != 0x80:
                 return False
-        second = byte_at(i + 1)  # not too long, no surrogate, not beyond the last character
+        second = byte_at(i + 1)  # not overlong, no surrogate, at most the last code point
         if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second >= 0xA0):
             return False
         if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second >= 0x90):
@@ -35,7 +35,7 @@ def is_utf8(i, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def enter_all(ids, n_ids, slots):  # type: ignore[no-untyped-def]
-    """Enter ids, each once, into a table of slots, a power of two of them and more than there are ids."""
+    """Insert distinct ids into a table. Its length is a power of two and exceeds the number of ids."""
     slots[:] = NO_ID
     mask = np.uint64(len(slots) - 1)
     for k in range(n_ids):
@@ -47,19 +47,19 @@ def enter_all(ids, n_ids, slots):  # type: ignore[no-untyped-def]
 
 @kernel
 def tell(features, first, stop, places, separator, ids, offsets, text, slots, n_names, n_text):  # type: ignore[no-untyped-def]
-    """Copy the names of features that the block has not told yet.
+    """Copy the names of features that the block has not recorded yet.
 
     Parameters
     ----------
     features : ndarray of uint64
-        Of which those from `first` to `stop`.
+        Only those from `first` to `stop` are used.
     first, stop : int
     places : ndarray of int64
-        Four of each: addresses where what the feature belongs to begins and ends, and where the feature does. The
-        name is both, with a separator in between if the first is not empty.
+        Four per feature: addresses of the start and end of the namespace or field, and of the feature. The name is
+        both, joined by a separator if the first is not empty.
     separator : int
     ids, offsets, text : ndarray
-        Names that were told; filled from `n_names` and `n_text` on.
+        Recorded names; filled from `n_names` and `n_text`.
     slots : ndarray
         Table of the ids.
     n_names, n_text : int
@@ -70,7 +70,7 @@ def tell(features, first, stop, places, separator, ids, offsets, text, slots, n_
     why : int
         `lines.WHOLE`, `lines.SHORT` or `lines.NOT_UTF8`.
     place : int
-        What is short, or the address of what is no text.
+        Which array is too short, or the address of invalid UTF-8.
     """
     mask = np.uint64(len(slots) - 1)
     for k in range(stop - first):

@@ -1,4 +1,4 @@
-"""Counts of equal ids in each row, and the names of those that occur."""
+"""Counts of equal ids in each row, and the names of the ids that occur."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from daskfs.kernels.text.hashes import NO_ID, sort_ids
 
 @kernel
 def count_each(ids, offsets, counts):  # type: ignore[no-untyped-def]
-    """Sort the ids of each row and count those that are equal.
+    """Sort the ids of each row and count equal ones.
 
     Parameters
     ----------
     ids : ndarray of uint64
-        Overwritten by the ids of each row, each once, one row behind the other.
+        Overwritten by the distinct ids of each row, concatenated.
     offsets : ndarray of int64
-        Where rows begin, and where the last ends; overwritten likewise.
+        Start of each row, and the end of the last; overwritten likewise.
     counts : ndarray of float32, as long as `ids`
-        Filled.
+        Output.
     """
     longest = 1
     for row in range(len(offsets) - 1):
@@ -44,7 +44,7 @@ def count_each(ids, offsets, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def copy_names(text, starts, stops, prefix, offsets, out):  # type: ignore[no-untyped-def]
-    """Copy texts behind a prefix each, one after the other.
+    """Copy texts with a prefix each, concatenated.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def copy_names(text, starts, stops, prefix, offsets, out):  # type: ignore[no-un
     starts, stops : ndarray of int64
     prefix : ndarray of uint8
     offsets : ndarray of int64, one more than there are texts
-        Filled.
+        Output.
     out : ndarray of uint8
     """
     n = 0
@@ -69,20 +69,20 @@ def copy_names(text, starts, stops, prefix, offsets, out):  # type: ignore[no-un
 
 @kernel
 def find_first(ids, slots, places):  # type: ignore[no-untyped-def]
-    """Find where each id stands first.
+    """Find the first position of each id.
 
     Parameters
     ----------
     ids : ndarray of uint64
     slots : ndarray of uint64, of a power of two and more than there are ids
-        Filled: a table of the ids.
+        Output: a table of the ids.
     places : ndarray of int64, as long as `ids`
-        Filled.
+        Output.
 
     Returns
     -------
     int
-        How many ids there are, each counted once.
+        Number of distinct ids.
     """
     slots[:] = NO_ID
     mask, n = np.uint64(len(slots) - 1), 0

@@ -1,4 +1,4 @@
-"""Rows of a table as entries."""
+"""Rows of an encoded table as sparse entries."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from daskfs.kernels.text.hashes import NO_ID, sort_ids
 
 @kernel
 def gather_entries(ids, values, indptr, features, data):  # type: ignore[no-untyped-def]
-    """Gather what is there of rows, sorted by ids.
+    """Collect the entries of rows, sorted by id.
 
     Parameters
     ----------
     ids : ndarray of shape (n_rows, width), uint64
-        `NO_ID` where there is nothing.
+        `NO_ID` marks missing entries.
     values : ndarray of shape (n_rows, width), float32
         Zeros are left out.
     indptr : ndarray of int64
-        Filled.
+        Output.
     features, data : ndarray, as long as `ids` has elements
-        Filled.
+        Output.
     """
     n_rows, width = ids.shape
     spare_ids, spare_data = np.empty(width, np.uint64), np.empty(width, np.float32)

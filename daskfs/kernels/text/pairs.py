@@ -1,7 +1,7 @@
-"""Pairs of a row's features: their ids, their values, and the names of those that somebody asks for.
+"""Pairs of a row's features: their ids, values, and on demand their names.
 
-The id of a pair is XXH64 of both ids, 16 bytes, the smaller first, seeded with 42 (the asterisk), without its highest
-bit: frozen as the ids of features are, since stores and models keep them.
+The id of a pair is XXH64 of both ids, 16 bytes, smaller id first, seeded with 42 (the asterisk), without its highest
+bit. Like the ids of features it must never change, because stores and models contain it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from daskfs.kernels.text.hashes import ID_MASK, NO_ID, sort_ids, xxh64_of_two
 
 SEED = np.uint64(42)
 JOINT = np.frombuffer(b" * ", np.uint8)
-"""Between the names of a pair."""
+"""Separator of the names of a pair."""
 
 
 @kernel
 def pair_id(a, b):  # type: ignore[no-untyped-def]
-    """Return the id of a pair of ids, in whatever order."""
+    """Return the id of a pair of ids, in either order."""
     return xxh64_of_two(min(a, b), max(a, b), SEED) & ID_MASK
 
 
 @kernel
 def find_names(features, ids, slots, places):  # type: ignore[no-untyped-def]
-    """Write which name each feature has, -1 where it has none.
+    """Write the position of each feature's name, -1 if it has none.
 
     Parameters
     ----------
     features : ndarray of uint64
     ids : ndarray of uint64
-        Of the names.
+        Ids of the names.
     slots : ndarray of int64
-        To work in: a power of two, and more than there are names.
+        Work array: its length is a power of two and exceeds the number of names.
     places : ndarray of int64
-        Of each feature.
+        One per feature.
     """
     mask = np.uint64(len(slots) - 1)
     slots[:] = -1
@@ -52,16 +52,16 @@ def find_names(features, ids, slots, places):  # type: ignore[no-untyped-def]
 
 @kernel
 def group_names(text, offsets, starts, start_offsets, mark, groups):  # type: ignore[no-untyped-def]
-    """Write which namespace each name is of, -1 for any other.
+    """Write the namespace of each name, -1 if it is another one.
 
     Parameters
     ----------
-    text, offsets : as of `daskfs.sources.sparse.base.NamedIds`
+    text, offsets : see `daskfs.sources.sparse.base.NamedIds`
     starts, start_offsets : ndarray of uint8, int64
-        What names of each namespace begin with, its mark included; nothing: those without a mark.
+        Prefixes of the names of each namespace, including its mark; an empty prefix means names without a mark.
     mark : int
     groups : ndarray of int64
-        Of each name.
+        One per name.
     """
     for k in range(len(groups)):
         begin, n_bytes = offsets[k], offsets[k + 1] - offsets[k]
@@ -81,18 +81,18 @@ def group_names(text, offsets, starts, start_offsets, mark, groups):  # type: ig
 
 @kernel
 def count_pairs(indptr, groups, n_groups, asked, counts):  # type: ignore[no-untyped-def]
-    """Write how many pairs each row has.
+    """Write the number of pairs of each row.
 
     Parameters
     ----------
     indptr : ndarray of int64
     groups : ndarray of int64
-        The namespace of each entry, -1 for any other.
+        Namespace of each entry, -1 for others.
     n_groups : int
     asked : ndarray of shape (n_asked, 2), int64
-        Namespaces whose features are paired, each two of them once.
+        Pairs of namespaces whose features are paired, each pair once.
     counts : ndarray of int64
-        Of each row.
+        One per row.
     """
     sizes = np.empty(n_groups, np.int64)
     for row in range(len(indptr) - 1):
@@ -108,16 +108,16 @@ def count_pairs(indptr, groups, n_groups, asked, counts):  # type: ignore[no-unt
 
 @kernel
 def _list_pairs(start, stop, groups, firsts, asked, order, left, right):  # type: ignore[no-untyped-def]
-    """Write which entries of a row are paired; return how many pairs there are.
+    """Write the entries of a row that are paired. Return the number of pairs.
 
     Parameters
     ----------
     start, stop : int
         Entries of the row.
     firsts : ndarray of shape (n_groups + 1,), int64
-        To work in.
+        Work array.
     order : ndarray of int64, as long as the row
-        To work in.
+        Work array.
     left, right : ndarray of int64
     """
     firsts[:] = 0
@@ -142,22 +142,22 @@ def _list_pairs(start, stop, groups, firsts, asked, order, left, right):  # type
 
 @kernel
 def add_pairs(indptr, features, data, groups, n_groups, asked, n_most, out_indptr, out_features, out_data):  # type: ignore[no-untyped-def]
-    """Write rows with their pairs, ids ascending, each once.
+    """Write rows with their pairs, with ascending, distinct ids.
 
     Parameters
     ----------
     indptr, features, data : ndarray
-        The rows; `indptr` need not begin with 0.
-    groups, n_groups, asked : as in `count_pairs`
+        The rows; `indptr` need not start at 0.
+    groups, n_groups, asked : see `count_pairs`
     n_most : int
-        Pairs of the row that has most.
+        Largest number of pairs of a row.
     out_indptr, out_features, out_data : ndarray
-        Room for all.
+        With room for all entries.
 
     Returns
     -------
     row : int
-        Whose values have a product that is not finite, or -1.
+        A row with an infinite or NaN product, or -1.
     """
     longest = 0
     for row in range(len(indptr) - 1):
@@ -182,7 +182,7 @@ def add_pairs(indptr, features, data, groups, n_groups, asked, n_most, out_indpt
             if not np.isfinite(values[j]):
                 return row
         j = 0
-        while k < stop or j < n_pairs:  # two ascending lists become one
+        while k < stop or j < n_pairs:  # merge two ascending lists
             if j == n_pairs or (k < stop and features[k] < ids[j]):
                 out_features[n], out_data[n] = features[k], data[k]
                 k += 1
@@ -199,17 +199,17 @@ def add_pairs(indptr, features, data, groups, n_groups, asked, n_most, out_indpt
 
 @kernel
 def find_pairs(indptr, features, groups, n_groups, asked, n_most, wanted, slots, ids, left, right):  # type: ignore[no-untyped-def]
-    """Find of which entries the pairs are that somebody asks for, each id once.
+    """Find the entries whose pairs have wanted ids, each id once.
 
     Parameters
     ----------
-    indptr, features, groups, n_groups, asked, n_most : as in `add_pairs`
+    indptr, features, groups, n_groups, asked, n_most : see `add_pairs`
     wanted : ndarray of uint64
-        Ids, each once.
+        Distinct ids.
     slots : ndarray of uint64
-        To work in: a power of two, and more than are wanted.
+        Work array: its length is a power of two and exceeds the number of wanted ids.
     ids, left, right : ndarray, as long as `wanted`
-        Ids of pairs that are among them, and their entries.
+        Ids of the pairs found, and their entries.
 
     Returns
     -------
@@ -247,7 +247,7 @@ def find_pairs(indptr, features, groups, n_groups, asked, n_most, wanted, slots,
 
 @kernel
 def _is_before(text, i, i_stop, j, j_stop):  # type: ignore[no-untyped-def]
-    """Return whether the text from i on stands before that from j on."""
+    """Return whether the text at i sorts before the text at j."""
     while i < i_stop and j < j_stop and text[i] == text[j]:
         i, j = i + 1, j + 1
     return i == i_stop or (j < j_stop and text[i] < text[j])
@@ -255,16 +255,16 @@ def _is_before(text, i, i_stop, j, j_stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def join_names(text, offsets, left, right, joint, out, out_offsets):  # type: ignore[no-untyped-def]
-    """Write the names of pairs: both names, in the order of the alphabet, with `joint` in between.
+    """Write the names of pairs: both names in alphabetical order, joined by `joint`.
 
     Parameters
     ----------
-    text, offsets : as of `daskfs.sources.sparse.base.NamedIds`
+    text, offsets : see `daskfs.sources.sparse.base.NamedIds`
     left, right : ndarray of int64
-        Which names.
+        Positions of the names.
     joint : ndarray of uint8
     out, out_offsets : ndarray of uint8, int64
-        Room for all.
+        With room for all names.
     """
     n = 0
     out_offsets[0] = 0

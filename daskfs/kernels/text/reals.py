@@ -1,7 +1,7 @@
-"""Decimal numbers of entries: what can be read, is; nothing is left to others.
+"""Decimal numbers of entries. Every number that can be parsed is parsed here.
 
-Rounded to float64 as Python's `float` does it, up to 19 significant digits; further digits are cut off. The one number
-in 10¹⁸ or so that `decimals.rounded` does not settle, and subnormal ones, are right within a few roundings.
+Numbers are rounded to float64 like Python's `float`, up to 19 significant digits; further digits are truncated. The one
+number in about 10¹⁸ that `decimals.rounded` does not settle, and subnormal numbers, are accurate to a few roundings.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from daskfs.kernels.text.words import first_digits
 _MINUS, _PLUS, _POINT, _E, _ZERO = 45, 43, 46, 101, 48
 _POWERS = np.array([10**k for k in range(9)], np.uint64)
 _LARGEST_EXPONENT = 400
-"""Of any float64, and of any number of 19 digits that is one."""
+"""Largest exponent of any float64, and of any number of 19 digits that is a float64."""
 _EXACT_POWERS = 10.0 ** np.arange(23)
 _TEN = np.uint64(10)
 
 
 @kernel
 def _digits_at(i, digits):  # type: ignore[no-untyped-def]
-    """Read further digits of a number, modulo 2⁶⁴; return it, and where they end."""
+    """Parse further digits of a number, modulo 2⁶⁴. Return it, and the end position."""
     n_more, number = first_digits(word_at(i))
     digits = digits * _POWERS[n_more] + number
     i += n_more
@@ -36,7 +36,7 @@ def _digits_at(i, digits):  # type: ignore[no-untyped-def]
 
 @kernel
 def mantissa_at(i, point):  # type: ignore[no-untyped-def]
-    """Read digits around a point; return their number modulo 2⁶⁴, how many, their power of ten, and where they end."""
+    """Parse digits around a point. Return their number modulo 2⁶⁴, their count, the power of ten, and the end position."""
     first = i
     digits, i = _digits_at(i, np.uint64(0))
     n_digits, power = i - first, 0
@@ -50,7 +50,7 @@ def mantissa_at(i, point):  # type: ignore[no-untyped-def]
 
 @kernel
 def exponent_at(i):  # type: ignore[no-untyped-def]
-    """Read a signed whole number, cut at 2⁴⁰; return it, and where it ends: `i` itself where there is none."""
+    """Parse a signed integer, limited to 2⁴⁰. Return it, and the end position: `i` if there is none."""
     begin = i
     is_small = byte_at(i) == _MINUS
     i += is_small or byte_at(i) == _PLUS
@@ -63,9 +63,9 @@ def exponent_at(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def whole_at(i):  # type: ignore[no-untyped-def]
-    """Read digits; return their number, and where they end: `i` itself where there are none.
+    """Parse digits. Return their number, and the end position: `i` if there are none.
 
-    Of more than 19 digits, zeros before them aside, the number is 2⁶⁴ - 1.
+    With more than 19 digits after leading zeros, the number is 2⁶⁴ - 1.
     """
     first = i
     digits, i = _digits_at(i, np.uint64(0))
@@ -79,7 +79,7 @@ def whole_at(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def real_at(i):  # type: ignore[no-untyped-def]
-    """Read a number; return it, and where it ends: `i` itself where there is none. It may be infinite."""
+    """Parse a number. Return it, and the end position: `i` if there is none. It may be infinite."""
     begin = i
     sign = byte_at(i)
     i += sign in (_MINUS, _PLUS)
@@ -103,7 +103,7 @@ def real_at(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def _significant(i, stop):  # type: ignore[no-untyped-def]
-    """Return the first 19 digits behind the leading zeros and the power of ten that they are of; a point is passed."""
+    """Return the first 19 digits after leading zeros, and their power of ten. A point is skipped."""
     digits, n_digits, power = np.uint64(0), 0, 0
     is_behind_point = 0
     while i < stop:
@@ -121,7 +121,7 @@ def _significant(i, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def _near(digits, power):  # type: ignore[no-untyped-def]
-    """Return ``digits * 10 ** power`` within a few roundings; zero or infinity far out."""
+    """Return ``digits * 10 ** power`` up to a few roundings; zero or infinity if far out of range."""
     value = np.float64(digits)
     power = min(max(power, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)
     while power < 0:

@@ -1,7 +1,7 @@
-"""Records of a text table: numbers are read at once, texts are found.
+"""Records of a text table: numbers are parsed, texts are located.
 
-What is not plain (a number that is none, a quote within a value, a line of another length) is not decided here: reading
-ends before the record, and whoever asked has it read, or refused, by others.
+Unusual cases (a number that is invalid, a quote within a value, a line of another length) are not decided here: reading
+stops before the record, and the caller has another parser read or reject it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from daskfs.kernels.text.reals import exponent_at, mantissa_at
 from daskfs.kernels.text.words import eight_of, find
 
 SKIPPED, NUMBER, TEXT = 0, 1, 2
-"""What a column is read as."""
+"""Kinds of columns."""
 NOT_PLAIN = 1
-"""Why reading ended; otherwise whole records did."""
+"""Why reading ended; otherwise at the end of complete records."""
 _LINE_FEED, _RETURN, _SPACE, _TAB, _MINUS, _E, _ZERO = 10, 13, 32, 9, 45, 101, 48
 
 
 class Signs(NamedTuple):
-    """Codes of the characters that mean something, and the texts that stand for a missing value."""
+    """Codes of special characters, and the texts that mean a missing value."""
 
     delimiter: int
     quote: int
-    """-1: there is none."""
+    """-1 if there is none."""
     decimal: int
     missing: np.ndarray
-    """uint8, all one after the other."""
+    """uint8, concatenated."""
     missing_starts: np.ndarray
-    """int64, one more than there are."""
+    """int64, one longer than the number of texts."""
 
 
 class Records(NamedTuple):
-    """What was read: by column of its kind, and row."""
+    """Parsed values, by column within their kind and by row."""
 
     numbers: np.ndarray
     """float64 of shape (n_numbers, n_rows)."""
@@ -46,14 +46,14 @@ class Records(NamedTuple):
     has_missing: np.ndarray
     """bool of shape (n_numbers,)."""
     texts: np.ndarray
-    """int64 of shape (n_texts, n_rows, 2): where each begins, and its length; -1 where it is missing."""
+    """int64 of shape (n_texts, n_rows, 2): start and length; -1 if missing."""
     unsettled: np.ndarray
-    """int64 of shape (any, 4): numbers that were not rounded: column, row, start, stop; -1: none."""
+    """int64 of shape (any, 4): numbers that were not rounded: column, row, start, stop; -1 if none."""
 
 
 @kernel
 def count_line_ends(text, stop):  # type: ignore[no-untyped-def]
-    """Return how many bytes before `stop` end a line: at least as many as there are records."""
+    """Return the number of line ends before `stop`, which is at least the number of records."""
     count = 0
     for i in range(stop):
         count += (text[i] == _LINE_FEED) | (text[i] == _RETURN)
@@ -62,25 +62,25 @@ def count_line_ends(text, stop):  # type: ignore[no-untyped-def]
 
 @kernel
 def read_records(text, stop, is_last, kinds, signs, records):  # type: ignore[no-untyped-def]
-    """Read the whole records of a piece of text.
+    """Parse the complete records of a piece of text.
 
     Parameters
     ----------
     text : ndarray of uint8
-        With a line feed at `stop`, and `words.MARGIN` more bytes.
+        With a line feed at `stop`, followed by `words.MARGIN` more bytes.
     stop : int
     is_last : bool
-        Nothing comes behind `stop`: a record that ends there is whole.
+        Whether nothing follows `stop`, so that a record that ends there is complete.
     kinds : ndarray of shape (n_columns,), uint8
     signs : Signs
     records : Records
-        Filled.
+        Output.
 
     Returns
     -------
     n_rows : int
     position : int
-        Behind the last record that was read.
+        Position after the last record read.
     why : int
         `NOT_PLAIN`, or 0.
     """
@@ -93,7 +93,7 @@ def read_records(text, stop, is_last, kinds, signs, records):  # type: ignore[no
     while i < stop:
         if row & 255 == 0 and is_stopped():
             break
-        if byte_at(i) == _LINE_FEED or byte_at(i) == _RETURN:  # a blank line, or the rest of a line end of two
+        if byte_at(i) == _LINE_FEED or byte_at(i) == _RETURN:  # a blank line, or the second character of a line end
             i += 1
             position = i - begin
             continue
@@ -165,7 +165,7 @@ def read_records(text, stop, is_last, kinds, signs, records):  # type: ignore[no
 
 @kernel
 def _number(i, decimal):  # type: ignore[no-untyped-def]
-    """Read a number; return it, where it ends, whether it is one, and whether it is rounded."""
+    """Parse a number. Return it, its end position, whether it is valid, and whether it is correctly rounded."""
     is_negative = byte_at(i) == _MINUS
     i += is_negative
     first = i
@@ -187,7 +187,7 @@ def _number(i, decimal):  # type: ignore[no-untyped-def]
 
 @kernel
 def _leading_zeros(i):  # type: ignore[no-untyped-def]
-    """Return how many digits from `i` on are zeros, across one decimal sign."""
+    """Return the number of leading zeros from `i` on, across one decimal sign."""
     count, n_others = 0, 0
     while n_others < 2:
         if byte_at(i) == _ZERO:
@@ -202,7 +202,7 @@ def _leading_zeros(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def _end_of_value(i, delimiter, quote):  # type: ignore[no-untyped-def]
-    """Return where a value without quotes ends; a quote within it does so, too."""
+    """Return the end of an unquoted value; a quote within it also ends it."""
     delimiters, feeds, returns = eight_of(delimiter), eight_of(_LINE_FEED), eight_of(_RETURN)
     quotes = eight_of(quote) if quote >= 0 else feeds
     while True:
@@ -215,7 +215,7 @@ def _end_of_value(i, delimiter, quote):  # type: ignore[no-untyped-def]
 
 @kernel
 def _closing_quote(i, stop, quote):  # type: ignore[no-untyped-def]
-    """Return the place of the quote that ends a value, or `stop`; two quotes are one within it."""
+    """Return the position of the closing quote of a value, or `stop`. A doubled quote is an escaped one."""
     while i < stop:
         if byte_at(i) == quote:
             if byte_at(i + 1) != quote:
@@ -241,16 +241,16 @@ def _is_one_of(start, end, words, starts):  # type: ignore[no-untyped-def]
 
 @kernel
 def copy_texts(text, places, quote, out, starts):  # type: ignore[no-untyped-def]
-    """Copy the texts of a column one behind the other, two quotes as one.
+    """Copy the texts of a column, concatenated, with doubled quotes reduced to one.
 
     Parameters
     ----------
     text : ndarray of uint8
     places : ndarray of shape (n_rows, 2), int64
     quote : int
-    out : ndarray of uint8, of the length of all
+    out : ndarray of uint8, of the total length
     starts : ndarray of shape (n_rows + 1,), int32
-        Where each begins.
+        Start of each text, and the end of the last.
     """
     n = 0
     for row in range(len(places)):

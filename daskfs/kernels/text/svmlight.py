@@ -1,4 +1,4 @@
-"""Lines as SVMlight and LIBSVM write them: ``label [qid:n] index:value index:value ... # comment``."""
+"""SVMlight and LIBSVM lines: ``label [qid:n] index:value index:value ... # comment``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from daskfs.kernels.text.words import eight_of, find
 (LABEL, LABELS, LABEL_NOT_FINITE, INDEX, ZERO, LARGE, ORDER, DUPLICATE, VALUE, VALUE_NOT_FINITE, QID, QID_LATE) = range(
     4, 16
 )
-"""Faults, beside those of `lines`."""
+"""Faults, in addition to those of `lines`."""
 _COLON, _COMMA, _NINE = 58, 44, 57
 _QID = np.int64(int.from_bytes(b"qid:", "little"))
 _LAST_QID = np.uint64(2**63 - 1)
@@ -36,50 +36,50 @@ _FOUR, _NONE = np.int64(0xFFFFFFFF), np.uint64(0)
 
 
 class Layout(NamedTuple):
-    """How lines are to be understood."""
+    """How to interpret lines."""
 
     base: np.uint64
     """Index of the first column, 0 or 1."""
     largest: np.uint64
-    """Largest index."""
+    """Largest allowed index."""
     has_qid: bool
     sorts: bool
-    """Indices may stand in any order."""
+    """Whether indices may be in any order."""
     takes_first: bool
-    """Of several labels."""
+    """Whether the first of several labels is used."""
     keeps_unlabelled: bool
-    """Rows without a label have the label NaN."""
+    """Whether rows without a label are kept, with the label NaN."""
 
 
 @kernel
 def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries):  # type: ignore[no-untyped-def]
-    """Read lines into a block, until it is full.
+    """Parse lines into a block until it is full.
 
     Parameters
     ----------
     text : ndarray of uint8
-        Ending with a line feed at `stop` - 1, and `words.MARGIN` more bytes behind it.
+        Ends with a line feed at `stop` - 1, followed by `words.MARGIN` more bytes.
     start, stop : int
     layout : Layout
     bounds : lines.Bounds
     entries : lines.Entries
-        Filled from `n_rows` and `n_entries` on.
+        Filled from `n_rows` and `n_entries`.
     qid : ndarray of int64
-        Of each row, -1 where there is none.
+        One per row, -1 if there is none.
     n_rows, n_entries : int
-        What the block holds already.
+        Current content of the block.
 
     Returns
     -------
     position : int
-        Behind the last line that was read.
+        Position after the last line read.
     n_lines : int
-        How many were, with blank lines and comments.
+        Number of lines read, including blank lines and comments.
     n_rows, n_entries : int
-        What the block holds now.
+        New content of the block.
     why : int
     place : int
-        Of a fault; what is short, where an array is.
+        Position of a fault; or which array is too short.
     """
     indptr, features, data, y = entries
     base, largest, has_qid, sorts, takes_first, keeps_unlabelled = layout
@@ -106,7 +106,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
             while not ends_word(byte_at(behind)):
                 behind += 1
         elif keeps_unlabelled and (sign == _COLON or np.int64(word_at(i)) & _FOUR == _QID):
-            label, behind = 0.0, i  # an entry, or the query id, stands first
+            label, behind = 0.0, i  # the first word is an entry, or the query id
             is_labelled = False
         elif behind == i or not ends_word(sign):
             return position, n_lines, n_rows, n_entries, LABEL, i - origin
@@ -118,7 +118,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
             while is_blank(byte_at(i)):
                 i += 1
             index, behind = whole_at(i)
-            if behind == i or byte_at(behind) != _COLON:  # the line ends, or it is no entry
+            if behind == i or byte_at(behind) != _COLON:  # the line ends, or the word is no entry
                 if byte_at(i) == LINE_FEED or byte_at(i) == HASH:
                     break
                 if np.int64(word_at(i)) & _FOUR != _QID:
@@ -168,7 +168,7 @@ def read_rows(text, start, stop, layout, bounds, entries, qid, n_rows, n_entries
 
 @kernel
 def _place_of(i, wanted):  # type: ignore[no-untyped-def]
-    """Return where the last entry of this index before `i` begins."""
+    """Return the start of the last entry with this index before `i`."""
     while True:
         i -= 1
         if byte_at(i) == _COLON:
@@ -180,7 +180,7 @@ def _place_of(i, wanted):  # type: ignore[no-untyped-def]
 
 @kernel
 def _first_digit(i, least):  # type: ignore[no-untyped-def]
-    """Return where the digits before `i` begin, not before `least`."""
+    """Return the start of the digits before `i`, at least `least`."""
     while i > least and 48 <= byte_at(i - 1) <= _NINE:
         i -= 1
     return i
@@ -188,14 +188,14 @@ def _first_digit(i, least):  # type: ignore[no-untyped-def]
 
 @kernel
 def survey(text, start, stop):  # type: ignore[no-untyped-def]
-    """Look at the first and the last index of each line, which are the smallest and the largest where they ascend.
+    """Examine the first and last index of each line: the smallest and the largest one if indices ascend.
 
     Returns
     -------
     n_rows : int
     has_zero : bool
     largest : uint64
-        Of indices.
+        Largest index.
     """
     origin = address_of(text)
     i, stop = origin + start, origin + stop

@@ -1,4 +1,4 @@
-"""Lines as Vowpal Wabbit reads them: ``[label [weight [base]]] ['tag]|namespace[:scale] feature[:value] ... |...``."""
+"""Vowpal Wabbit lines: ``[label [weight [base]]] ['tag]|namespace[:scale] feature[:value] ... |...``."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from daskfs.kernels.text.words import MARGIN
 
 NO_BAR, LABEL, WORDS, LABEL_NOT_FINITE, NO_LABEL, WEIGHT, WEIGHT_LATE, BASE, SCALE, NAME, CONTROL, VALUE = range(4, 16)
 VALUE_NOT_FINITE, SUM_NOT_FINITE = range(16, 18)
-"""Faults, beside those of `lines`."""
+"""Faults, in addition to those of `lines`."""
 
 QUOTE = 39
 
 
 class Layout(NamedTuple):
-    """How lines are to be understood."""
+    """How to interpret lines."""
 
     drops_unlabelled: bool
     keeps_unlabelled: bool
-    """Rows without a label have the label NaN."""
+    """Whether rows without a label are kept, with the label NaN."""
     ignores_base: bool
     has_weight: bool
     ignores_weight: bool
     tells_names: bool
     sorts: bool
-    """Whether the entries of a row ascend, each feature once; else they are as they stand."""
+    """Whether the entries of a row are sorted, with distinct features. Otherwise they keep their order."""
 
 
 class Room(NamedTuple):
@@ -60,17 +60,17 @@ class Room(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     tag_offsets: np.ndarray
-    """int64, one more than there are rows."""
+    """int64, one longer than the number of rows."""
     tags: np.ndarray
     """uint8"""
     ids: np.ndarray
-    """uint64, of features as they stand in the lines; of length 0 where entries are as they stand."""
+    """uint64, ids of features in the order of the lines; empty if entries keep their order."""
     places: np.ndarray
-    """int64, where the names are in `lines`, see `kept_names`."""
+    """int64, positions of the names in `lines`, see `kept_names`."""
     lines: np.ndarray
-    """uint8, with `words.MARGIN` more bytes at the end; the caller copies what was read, from `n_text` on."""
+    """uint8, followed by `words.MARGIN` more bytes. The caller copies the text read, starting at `n_text`."""
     ids_of_rows: np.ndarray
-    """int64: row i has those from `ids_of_rows[i]` on; one more."""
+    """int64: row i has the ids from `ids_of_rows[i]` on; one longer than the number of rows."""
 
 
 @kernel
@@ -87,19 +87,19 @@ def _end_of_word(i):  # type: ignore[no-untyped-def]
 
 @kernel
 def _read_head(i, layout):  # type: ignore[no-untyped-def]
-    """Read what stands before the first bar.
+    """Parse the part of a line before the first bar.
 
     Returns
     -------
     bar : int
-        Where it is.
+        Position of the bar.
     n_words : int
-        How many numbers there are.
+        Number of numbers.
     label, weight : float
     tag, tag_end : int
         Addresses.
     why, place : int
-        Of a fault.
+        A fault.
     """
     n_words, label, weight = 0, 0.0, 1.0
     while True:
@@ -138,33 +138,33 @@ def _read_head(i, layout):  # type: ignore[no-untyped-def]
 
 @kernel
 def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag, n_ids, n_text):  # type: ignore[no-untyped-def]
-    """Read lines into a block, until it is full.
+    """Parse lines into a block until it is full.
 
     Parameters
     ----------
     text : ndarray of uint8
-        Ending with a line feed at `stop` - 1, and `words.MARGIN` more bytes behind it.
+        Ends with a line feed at `stop` - 1, followed by `words.MARGIN` more bytes.
     start, stop : int
     layout : Layout
     bounds : lines.Bounds
     room : Room
-        Filled from the following numbers on.
+        Filled from the following positions.
     n_rows, n_entries, n_tag, n_ids, n_text : int
-        What the block holds already: rows, entries, bytes of tags, features of lines, bytes of lines.
+        Current content of the block: rows, entries, bytes of tags, features of lines, bytes of lines.
 
     Returns
     -------
     position : int
-        Behind the last line that was read.
+        Position after the last line read.
     n_lines : int
-        How many were.
+        Number of lines read.
     n_dropped : int
-        Rows that were left out.
+        Number of rows left out.
     n_rows, n_entries, n_tag, n_ids, n_text : int
-        What the block holds now.
+        New content of the block.
     why : int
     place : int
-        Of a fault; what is short, where an array is.
+        Position of a fault; or which array is too short.
     """
     indptr, features, data, y, weights, tag_offsets, tags, ids, places, lines, ids_of_rows = room
     origin = address_of(text)
@@ -173,7 +173,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
     spare_ids, spare_data = np.empty(256, np.uint64), np.empty(256, np.float32)
     counts = np.empty(512, np.int64)
     position, n_lines, n_dropped, why, place = start, 0, 0, WHOLE, 0
-    keep = n_text - i  # from an address to where it will be kept
+    keep = n_text - i  # offset from an address to its position in the kept lines
     if layout.tells_names and n_text + stop - start + MARGIN > len(lines):
         end, why, place = i, SHORT, NAME_TEXT
     indptr[0] = tag_offsets[0] = ids_of_rows[0] = 0
@@ -210,7 +210,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
         n, row_ids = n_entries, n_ids
         space, space_end, seed, scale = i, i, np.uint64(0), 1.0
         while why == 0:
-            # a bar begins a namespace, which may be without a name
+            # a bar starts a namespace, whose name may be empty
             if byte_at(i) == BAR:
                 space = i + 1
                 space_end = end_of_name(space)
@@ -285,7 +285,7 @@ def read_rows(text, start, stop, layout, bounds, room, n_rows, n_entries, n_tag,
                     why, place = SUM_NOT_FINITE, position + origin
         if why == 0 and n > bounds.n_entries and n_rows > 0:
             why = FULL
-        if why > 0:  # what the row has told is told again
+        if why > 0:  # forget the names of this row, which is read again
             n_ids = row_ids
             break
         y[n_rows], weights[n_rows] = label, weight

@@ -1,7 +1,7 @@
-"""Eight characters at a time, as a word whose lowest byte is the first of them (on little-endian machines).
+"""Eight characters at a time, as a word whose lowest byte is the first character (on little-endian machines).
 
-Text is handed on by its address: of an array that a function is given references are counted, atomically, which takes
-longer than to read a number.
+Text is passed by address. An array argument would be reference-counted atomically, which takes longer than parsing a
+number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from daskfs.kernels.intrinsics import trailing_zeros
 from daskfs.kernels.jit import kernel
 
 MARGIN = 16
-"""Bytes that may be read, whatever they are, behind the last character."""
+"""Number of bytes after the last character that may be read, with any values."""
 
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _ZEROS, _TO_TOP = np.uint64(0x3030303030303030), np.uint64(0x7676767676767676)
@@ -22,9 +22,9 @@ _TEN, _EIGHT, _SIXTEEN, _HALF = np.uint64(10), np.uint64(8), np.uint64(16), np.u
 
 @kernel
 def first_digits(word):  # type: ignore[no-untyped-def]
-    """Return how many digits a word begins with, and their number."""
+    """Return the number of leading digits of a word, and their value."""
     word ^= _ZEROS
-    others = ((word + _TO_TOP) | word) & _TOPS  # a carry reaches only what stands behind the first that is no digit
+    others = ((word + _TO_TOP) | word) & _TOPS  # a carry only affects characters after the first non-digit
     if others == np.uint64(0):
         return 8, _number(word)
     n_digits = trailing_zeros(others) >> 3
@@ -33,14 +33,16 @@ def first_digits(word):  # type: ignore[no-untyped-def]
 
 @kernel
 def _number(digits):  # type: ignore[no-untyped-def]
-    """Return the number of eight digits of a byte each."""
+    """Return the value of eight digits of one byte each."""
     digits = digits * _TEN + (digits >> _EIGHT)
     return ((digits & _PAIRS) * _EVEN + ((digits >> _SIXTEEN) & _PAIRS) * _ODD) >> _HALF
 
 
 @kernel
 def find(word, sign):  # type: ignore[no-untyped-def]
-    """Return a word that is not zero where a character is in `word`; its lowest bit set is within the first of them."""
+    """Return a word that is zero if `sign` does not occur in `word`; otherwise its lowest set bit is in the first
+    occurrence.
+    """
     word ^= sign
     return (word - _ONES) & ~word & _TOPS
 
