@@ -37,9 +37,9 @@ from daskfs.kernels.lasso.steps import (
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
 
-COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # why it is given up; below 4: why it ended
+COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # reasons to give up; below 4: ends of the path
 UNCERTAIN = 8  # columns left out might enter before the next knot
-CERTAIN = 1.0 - 1e-6  # of λ: what a column left out may reach; its twin, equal to rounding, comes in with a column
+CERTAIN = 1.0 - 1e-6  # share of λ that columns left out may reach; equal columns join together
 TWIN = 1.0 - 0.5 * MIN_PIVOT
 FIRST_BATCH, WIDE_BATCH, TALL_BATCH = 4, 8, 16  # Gram rows computed per pass: see `_look_at`
 NEAR_VALUES = 1 << 20  # values of a block that fits in the CPU's cache: a pass costs no more than the rows it computes

@@ -245,7 +245,7 @@ def cannot_enter(cross, gradient, square, most, bound, passed):  # type: ignore[
 
 @kernel
 def removal_costs(inverse, coef, n_members):  # type: ignore[no-untyped-def]
-    """Return the increase of the approximation when each member is dropped and the rest refitted, shape (n_members,)."""
+    """Return the increase of the approximation when each member is dropped and the rest refitted."""
     costs = np.zeros(n_members)
     for i in range(n_members):
         if inverse[i, i] > 0.0:  # not if the loss of every row is 0 and there is no inverse

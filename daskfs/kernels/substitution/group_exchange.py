@@ -296,7 +296,7 @@ def group_gains(gradient, products, bounds, least_pivot):  # type: ignore[no-unt
 
 @kernel
 def loads_of(matrix, least_pivot):  # type: ignore[no-untyped-def]
-    """Return the loads that give each column of a positive semidefinite matrix a pivot given earlier ones, shape (n,)."""
+    """Return the loads that give each column of a positive semidefinite matrix a pivot, shape (n,)."""
     n = matrix.shape[0]
     factor, load = np.zeros((n, n)), np.zeros(n)
     for i in range(n):

@@ -72,8 +72,7 @@ def to_codes(text, starts, stops, table, codes, offsets):  # type: ignore[no-unt
 
 @kernel
 def fill_ids(codes, offsets, patterns, ids, id_offsets):  # type: ignore[no-untyped-def]
-    """Write the ids of the k-mers of each sequence, by pattern and position. k-mers with an unknown letter are left
-    out.
+    """Write the ids of the k-mers of each sequence, by pattern and position, without those with unknown letters.
 
     Parameters
     ----------

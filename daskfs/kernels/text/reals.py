@@ -36,7 +36,7 @@ def _digits_at(i, digits):  # type: ignore[no-untyped-def]
 
 @kernel
 def mantissa_at(i, point):  # type: ignore[no-untyped-def]
-    """Parse digits around a point. Return their number modulo 2⁶⁴, their count, the power of ten, and the end position."""
+    """Parse digits around a point. Return their number modulo 2⁶⁴, their count, the power of ten, and the end."""
     first = i
     digits, i = _digits_at(i, np.uint64(0))
     n_digits, power = i - first, 0

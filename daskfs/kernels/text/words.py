@@ -40,9 +40,7 @@ def _number(digits):  # type: ignore[no-untyped-def]
 
 @kernel
 def find(word, sign):  # type: ignore[no-untyped-def]
-    """Return a word that is zero if `sign` does not occur in `word`; otherwise its lowest set bit is in the first
-    occurrence.
-    """
+    """Return a word whose lowest set bit is in the first occurrence of `sign` in `word`; zero if there is none."""
     word ^= sign
     return (word - _ONES) & ~word & _TOPS
 
