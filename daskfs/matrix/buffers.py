@@ -29,7 +29,7 @@ class BufferPool:
             self._free.clear()  # otherwise smaller buffers would all be kept
         buffer: np.ndarray = np.empty(max(nbytes, 1), np.uint8) if fits is None else self._free.pop(fits)
         # A view refers to the first array on the memory, not to those in between. Behind a memoryview, `lent` is that
-        # first array: when all its views are gone, so is it.
+        # first array: it is freed when all its views are.
         lent = np.frombuffer(buffer.data, dtype=np.uint8)
         weakref.finalize(lent, self._free.append, buffer).atexit = False
         return lent[:nbytes].view(dtype).reshape(shape)

@@ -149,7 +149,7 @@ class Names(Sequence[str]):
     def __ne__(self, other: object) -> Any:
         return self.array() != (other.array() if isinstance(other, Names) else other)
 
-    __hash__ = None  # compared element by element, as arrays are
+    __hash__ = None  # type: ignore[assignment]  # compared element by element, as arrays are
 
     def tolist(self) -> list[str]:
         """Return all names as a list of str."""

@@ -43,12 +43,10 @@ class LaidOut(NamedTuple):
 
 
 class LinearBaseline(BaseSelector):
-    """Base class of l1-SVM, l1-LR, SGD-SLR and the group methods: penalised fits of all columns, on decreasing
-    penalties.
+    """Base class of l1-SVM, l1-LR, SGD-SLR and the group methods: fits of all columns on decreasing penalties.
 
     Bisection finds the first fit with at least `n_features_to_select` columns, and the columns with the largest
     coefficients are kept. An interrupted search resumes after the last C that was solved.
-    with the largest coefficients. A fit that is interrupted goes on after the last C that was solved.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""The papers' comparison methods."""
+"""Kernels of the papers' comparison methods."""

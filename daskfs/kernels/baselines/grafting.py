@@ -1,4 +1,4 @@
-"""Grafting: a column whose gradient exceeds the penalty joins the model, which is then fitted anew; zeros leave it.
+"""Grafting: a column whose gradient exceeds the penalty joins the model, the model is refitted, and zeros leave it.
 
 The fit is that of `daskfs.kernels.glm.proximal`, on a state whose entered columns may leave again.
 """
@@ -16,7 +16,7 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian
 
 @kernel
 def graft_block(problem, block, first, lam, tol, slot, state):  # type: ignore[no-untyped-def]
-    """Present every column of a block once.
+    """Process every column of a block once.
 
     Parameters
     ----------
@@ -26,16 +26,16 @@ def graft_block(problem, block, first, lam, tol, slot, state):  # type: ignore[n
     first : int
         Number of the first column.
     lam, tol : float
-        Penalty, and the step (in the norm of the Hessian's diagonal) that ends a fit.
+        Penalty, and the step (in the norm of the Hessian's diagonal) at which a fit stops.
     slot : ndarray of shape (n_features,), int64
-        Place of a column in the model, or -1; changed.
+        Position of each column in the model, or -1; updated.
     state : GlmState
-        Changed.
+        Updated.
 
     Returns
     -------
     n_grafted, n_refused : int
-        Columns that joined; columns that found no room.
+        Number of columns that joined, and of columns refused for lack of room.
     """
     capacity = state.columns.shape[0]
     n_grafted, n_refused = 0, 0
@@ -67,7 +67,7 @@ def graft_block(problem, block, first, lam, tol, slot, state):  # type: ignore[n
 
 @kernel
 def drop_zeros(slot, state):  # type: ignore[no-untyped-def]
-    """Let columns without a coefficient go: the last one takes the place of each."""
+    """Remove columns with a coefficient of 0. The last column takes the position of each."""
     q = 1
     while q <= state.counts[ENTERED]:
         if state.coef[q] != 0.0:

@@ -1,9 +1,9 @@
-"""The group lasso: steps of blocks of coordinates, and UFO-MKL's pass over the rows.
+"""The group lasso by block coordinate descent, and UFO-MKL's pass over the rows.
 
     min over w, b of Σ_i s_i loss(z_i) + λ Σ_g p_g ‖w_g‖,    z = Σ_g X_g w_g + b
 
-s are shares of the rows, p_g the penalty of group g, the columns standardised. A column in several groups has a
-coefficient in each; what it has in all is their sum (the latent group lasso).
+s are the rows' shares of the weight, p_g the penalty of group g, and the columns are standardised. A column in several
+groups has a coefficient in each; its total coefficient is their sum (the latent group lasso).
 
 Sources: P. Tseng and S. Yun (2009), "A coordinate gradient descent method for nonsmooth separable minimization",
 Mathematical Programming 117; F. Orabona and L. Jie (2011), "Ultra-fast optimization algorithm for sparse multi kernel
@@ -18,34 +18,34 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.baselines.online_descent import move_intercept, refresh
-from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are in the machine code
+from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are part of the machine code
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, row_dot
 
 
 class GroupedColumns(NamedTuple):
-    """Columns by their groups."""
+    """Columns ordered by group."""
 
     columns: np.ndarray
-    """Shape (n_features, n_samples), float64, standardised; a constant column is 0."""
+    """Shape (n_features, n_samples), float64, standardised; constant columns are 0."""
     members: np.ndarray
-    """Shape (n_members,), int64: columns, group after group."""
+    """Shape (n_members,), int64: columns, concatenated by group."""
     bounds: np.ndarray
     """Shape (n_groups + 1,), int64."""
     penalty: np.ndarray
     """p, shape (n_groups,)."""
     curvature: np.ndarray
-    """Shape (n_groups,): the largest eigenvalue of X_gᵀ S X_g or a little more; 0 until a group first moves."""
+    """Shape (n_groups,): upper bound of the largest eigenvalue of X_gᵀ S X_g; 0 until a group first moves."""
 
 
-SMALL_GROUP = 64  # whose products are summed; the eigenvalue of larger ones is approached by power iterations
+SMALL_GROUP = 64  # largest group whose products are summed; larger ones use power iterations
 POWER_ITERATIONS = 30
-MARGIN = 1.1  # on what power iterations find
+MARGIN = 1.1  # factor on the result of power iterations
 
 
 @kernel
 def gradient_norms(groups, vector, out):  # type: ignore[no-untyped-def]
-    """Write ‖X_gᵀ vector‖ of every group."""
+    """Write ‖X_gᵀ vector‖ for every group."""
     for g in range(out.shape[0]):
         if is_stopped():
             break
@@ -58,7 +58,7 @@ def gradient_norms(groups, vector, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def curvature_of(groups, g, share):  # type: ignore[no-untyped-def]
-    """Return the largest row sum of ``|X_gᵀ S X_g|``, at least its largest eigenvalue; of many columns an estimate."""
+    """Return the largest row sum of ``|X_gᵀ S X_g|``, a bound of its largest eigenvalue (large groups: an estimate)."""
     first, last = groups.bounds[g], groups.bounds[g + 1]
     n_samples, size = share.shape[0], last - first
     weighted, largest = np.empty(n_samples), 0.0
@@ -76,7 +76,7 @@ def curvature_of(groups, g, share):  # type: ignore[no-untyped-def]
             largest = max(largest, sums[a])
         return largest
     direction = np.full(size, 1.0 / math.sqrt(size))
-    for a in range(1, size, 2):  # not the direction in which dummies add up to a constant
+    for a in range(1, size, 2):  # avoid the direction in which dummies add up to a constant
         direction[a] *= -0.5
     for _ in range(POWER_ITERATIONS):
         weighted[:] = 0.0
@@ -98,7 +98,7 @@ def curvature_of(groups, g, share):  # type: ignore[no-untyped-def]
 
 @kernel
 def shrink_group(argument, first, last, threshold, out):  # type: ignore[no-untyped-def]
-    """Write (1 - threshold / ‖u‖)₊ u, u = ``argument[first:last]``; return its squared distance from what was there."""
+    """Write (1 - threshold / ‖u‖)₊ u for u = ``argument[first:last]``. Return its squared distance from before."""
     norm = 0.0
     for k in range(first, last):
         norm += argument[k] * argument[k]
@@ -114,33 +114,33 @@ def shrink_group(argument, first, last, threshold, out):  # type: ignore[no-unty
 
 @kernel
 def descend_groups(problem, bound, groups, which, lam, coef, intercept, at, tol, max_sweeps):  # type: ignore[no-untyped-def]
-    """Take a proximal step for one group after the other, over and over.
+    """Take proximal steps for one group at a time, in sweeps.
 
     Parameters
     ----------
     problem : Problem
-        Of `daskfs.kernels.glm.newton`, its shares adding up to 1.
+        See `daskfs.kernels.glm.newton`; its shares add up to 1.
     bound : float
-        Of the loss's curvature.
+        Bound of the loss's curvature.
     groups : GroupedColumns
     which : ndarray of shape (n_which,), int64
         Groups that may move.
     lam : float
         λ.
     coef : ndarray of shape (n_members,), float64
-        Changed.
+        Updated.
     intercept : ndarray of shape (1,), float64
-        Changed.
+        Updated.
     at : Predictions
-        Those of the coefficients; changed.
+        Predictions of the coefficients; updated.
     tol : float
-        Ends where no step of a sweep, times the curvature, is larger than this share of the group's penalty.
+        Stop when no step of a sweep, times the curvature, exceeds this share of the group's penalty.
     max_sweeps : int
 
     Returns
     -------
     int
-        Sweeps.
+        Number of sweeps.
     """
     before, argument = np.zeros(coef.shape[0]), np.zeros(coef.shape[0])
     move_intercept(problem, bound, intercept, at)
@@ -179,7 +179,7 @@ def descend_groups(problem, bound, groups, which, lam, coef, intercept, at, tol,
 
 @kernel
 def shrink_groups(groups, argument, step, lam, out):  # type: ignore[no-untyped-def]
-    """Write the proximal point of every group, for a step of gradient descent of this length."""
+    """Write the proximal point of every group for a gradient step of this length."""
     for g in range(groups.penalty.shape[0]):
         shrink_group(argument, groups.bounds[g], groups.bounds[g + 1], step * lam * groups.penalty[g], out)
 
@@ -198,10 +198,10 @@ def penalty_of(groups, coef):  # type: ignore[no-untyped-def]
 
 @kernel
 def ufo_epoch(rows, groups, y, share, order, first_step, ridge, lam, power, theta, coef):  # type: ignore[no-untyped-def]
-    """Visit every row once: UFO-MKL with the logistic loss.
+    """Process every row once: UFO-MKL with the logistic loss.
 
-    After t rows θ is minus the sum of the gradients and w_g = v_g^(q-1) / (λ₂ t ‖v‖_q^(q-2)) θ_g / ‖θ_g‖ with
-    v_g = (‖θ_g‖ - t λ p_g)₊. The intercept, the last entry of `theta` and `coef`, is a group that no penalty touches.
+    After t rows θ is minus the sum of the gradients, and w_g = v_g^(q-1) / (λ₂ t ‖v‖_q^(q-2)) θ_g / ‖θ_g‖ with v_g =
+    (‖θ_g‖ - t λ p_g)₊. The intercept, the last element of `theta` and `coef`, is an unpenalised group.
 
     Parameters
     ----------
@@ -210,16 +210,16 @@ def ufo_epoch(rows, groups, y, share, order, first_step, ridge, lam, power, thet
     y : ndarray of shape (n_samples,), float64
         -1 and +1.
     share : ndarray of shape (n_samples,), float64
-        Weights, 1 on average.
+        Weights with mean 1.
     order : ndarray of shape (n_samples,), int64
     first_step : int
-        Rows before these.
+        Number of rows processed before.
     ridge, lam : float
         λ₂ and λ.
     power : float
         q.
     theta, coef : ndarray of shape (n_members + 1,), float64
-        Changed.
+        Updated.
     """
     n_members, n_groups = groups.members.shape[0], groups.penalty.shape[0]
     size = np.zeros(n_groups + 1)
@@ -235,7 +235,7 @@ def ufo_epoch(rows, groups, y, share, order, first_step, ridge, lam, power, thet
         theta[n_members] += towards
         for k in range(n_members):
             theta[k] += towards * x[groups.members[k]]
-        # v and its largest entry, by which powers are kept finite
+        # v and its largest element, which scales powers so that they stay finite
         size[n_groups] = abs(theta[n_members])
         largest = size[n_groups]
         for g in range(n_groups):
@@ -251,7 +251,7 @@ def ufo_epoch(rows, groups, y, share, order, first_step, ridge, lam, power, thet
         for g in range(n_groups + 1):
             if size[g] > 0.0:
                 total += (size[g] / largest) ** power
-        # v^(q-1) / ‖v‖_q^(q-2), both in parts of the largest entry
+        # v^(q-1) / ‖v‖_q^(q-2), both relative to the largest element
         scale = largest / (ridge * t * total ** ((power - 2.0) / power))
         coef[n_members] = (
             scale * (size[n_groups] / largest) ** (power - 1.0) * (1.0 if theta[n_members] > 0.0 else -1.0)

@@ -1,13 +1,13 @@
-"""Hard thresholding with full gradients of the squared loss on dense rows in memory: IHT, ITI, PHT, and MISSION's sums.
+"""Hard thresholding with full gradients of the squared loss on dense rows in memory: IHT, ITI, PHT, and MISSION.
 
-All minimise ½ ‖y - X β‖² over β with k non-zeros, each for `n_steps` steps, and return the k columns. r = y - X β.
+All minimise ½ ‖y - X β‖² over β with k nonzero elements, for `n_steps` steps, and return the k columns. r = y - X β.
 
 IHT      β = H_k(β + η Xᵀr)                                      (Blumensath and Davies 2009)
 ITI      S = the k largest of β + η Xᵀr; β = least squares on S  (Maleki 2009)
-PHT      S loses columns to the l largest of |Xᵀr| outside it, by the sizes of β + η Xᵀr; β = least squares on S
-         (Jain, Tewari and Dhillon 2017)
-MISSION  z += η Xᵀr, kept in a count-sketch or as it is; β = H_k(z); outside the k largest z fades by a factor that
-         falls from 1 to `last_factor` (section 5.1 and the appendix of Aghazadeh et al. 2018)
+PHT      the l columns with the largest |Xᵀr| outside S compete with S by the sizes of β + η Xᵀr;
+         β = least squares on S (Jain, Tewari and Dhillon 2017)
+MISSION  z += η Xᵀr, in a count-sketch or exactly; β = H_k(z); outside the k largest, z is multiplied by a factor that
+         decreases from 1 to `last_factor` (section 5.1 and the appendix of Aghazadeh et al. 2018)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RIDGE = 1e-9
 
 @kernel
 def k_largest(values, k, chosen):  # type: ignore[no-untyped-def]
-    """Write the positions of the k largest absolute values, largest first; of equal ones the first."""
+    """Write the positions of the k largest absolute values, largest first; ties by lower position."""
     n = 0
     for j in range(values.shape[0]):
         size = abs(values[j])
@@ -90,13 +90,13 @@ def threshold(X, y, k, method, step, n_steps, n_swaps):  # type: ignore[no-untyp
         η.
     n_steps : int
     n_swaps : int
-        l, of PHT.
+        l, for PHT.
 
     Returns
     -------
     chosen : ndarray of shape (k,), int64
     coef : ndarray of shape (k,), float64
-        Not finite where the steps were too long.
+        Not finite if the steps diverged.
     """
     n_samples, n_features = X.shape
     chosen, coef = np.arange(k), np.zeros(k)
@@ -136,14 +136,14 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # t
 
     Parameters
     ----------
-    X, y, k, step, n_steps : as of `threshold`
+    X, y, k, step, n_steps : see `threshold`
     last_factor : float
-        By which what is outside the k largest is multiplied after the last step; 1 for no fading.
-    n_buckets, rows, seed : the sketch, as in `count_sketch.add`; ``rows = ()`` with as many buckets as columns
+        Factor of the features outside the k largest after the last step; 1 leaves them unchanged.
+    n_buckets, rows, seed : the sketch, see `count_sketch.add`; ``rows = ()`` with as many buckets as columns
 
     Returns
     -------
-    chosen, coef : as of `threshold`
+    chosen, coef : see `threshold`
     """
     n_samples, n_features = X.shape
     chosen, coef = np.arange(k), np.zeros(k)
@@ -170,6 +170,6 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # t
         if factor < 1.0:
             for i in range(cells.shape[0]):
                 cells[i] *= np.float32(factor)
-            for q in range(k):  # the sketch is linear: what the chosen have lost comes back
+            for q in range(k):  # the sketch is linear: add back what the chosen columns have lost
                 updated(cells, n_buckets, rows, words[chosen[q]], np.float32((1.0 - factor) * coef[q]))
     return chosen, coef

@@ -1,8 +1,8 @@
-"""One step of coordinate descent for every column of a block, as it comes: with an L1 penalty, or keeping s columns.
+"""One coordinate descent step for each column of a block as it arrives, with an L1 penalty or keeping s columns.
 
-The objective is Σ_i s_i loss(z_i) (+ λ Σ_j |b_j|), see `daskfs.kernels.glm.newton`, its columns standardised, so each
-has the curvature of the loss's bound. The intercept, which no penalty touches, takes a step of its own after each
-move; with the squared loss, whose columns are centred, it stays where it is.
+The objective is Σ_i s_i loss(z_i) (+ λ Σ_j |b_j|), see `daskfs.kernels.glm.newton`. Columns are standardised, so each
+has the curvature of the loss's bound. The unpenalised intercept takes a step of its own after each move. With the
+squared loss, whose columns are centred, it does not change.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are in the machine code
+from daskfs.kernels.glm.newton import Predictions, Problem  # noqa: F401  # their fields are part of the machine code
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_multiple, dot, sum_of
 from daskfs.kernels.losses import derivatives
 
 
 class KeptColumns(NamedTuple):
-    """The columns that an online method holds: their values, numbers and coefficients."""
+    """The columns that an online method holds: values, numbers and coefficients."""
 
     columns: np.ndarray
-    """Shape (capacity, n_samples), standardised, one after another."""
+    """Shape (capacity, n_samples), standardised; one column per row."""
     features: np.ndarray
     """Shape (capacity,), int64: column number of the matrix."""
     slot: np.ndarray
-    """Shape (n_features,), int64: where a column is kept, or -1."""
+    """Shape (n_features,), int64: position among the kept columns, or -1."""
     coef: np.ndarray
     """Shape (capacity,)."""
     n_held: np.ndarray
-    """Shape (1,), int64: columns held."""
+    """Shape (1,), int64: number of columns held."""
 
 
 def no_columns(n_samples: int, n_features: int, capacity: int) -> KeptColumns:
-    """Return room for `capacity` columns."""
+    """Return an empty set with room for `capacity` columns."""
     return KeptColumns(
         columns=np.empty((capacity, n_samples)),
         features=np.full(capacity, -1, dtype=np.int64),
@@ -46,7 +46,7 @@ def no_columns(n_samples: int, n_features: int, capacity: int) -> KeptColumns:
 
 @kernel
 def refresh(problem, at):  # type: ignore[no-untyped-def]
-    """Bring residuals and curvatures up to the predictions."""
+    """Update residuals and curvatures to the predictions."""
     derivatives(problem.loss.code, problem.threshold, at.z, problem.y, at.residual, at.curvature, at.bits)
     for i in range(at.residual.shape[0]):
         at.residual[i] *= -problem.share[i]
@@ -54,7 +54,7 @@ def refresh(problem, at):  # type: ignore[no-untyped-def]
 
 @kernel
 def move_intercept(problem, bound, intercept, at):  # type: ignore[no-untyped-def]
-    """Take one step of the intercept, and bring residuals up to date."""
+    """Take one step of the intercept, and update the residuals."""
     refresh(problem, at)
     if problem.loss.is_quadratic:
         return
@@ -73,23 +73,23 @@ def l1_steps(problem, bound, block, first, lam, coef, intercept, at):  # type: i
     ----------
     problem : Problem
     bound : float
-        Of the loss's curvature.
+        Bound of the loss's curvature.
     block : ndarray of shape (n_columns, n_samples), float64
-        Standardised; a constant column is 0.
+        Standardised; constant columns are 0.
     first : int
         Number of the first column.
     lam : float
     coef : ndarray of shape (n_features,), float64
-        Of the standardised columns; changed.
+        Coefficients of the standardised columns; updated.
     intercept : ndarray of shape (1,), float64
-        Changed.
+        Updated.
     at : Predictions
-        Of all columns so far; changed.
+        Predictions of all columns so far; updated.
 
     Returns
     -------
     int
-        Coefficients that moved.
+        Number of coefficients that moved.
     """
     n_moves = 0
     for f in range(block.shape[0]):
@@ -109,15 +109,15 @@ def l1_steps(problem, bound, block, first, lam, coef, intercept, at):  # type: i
 
 @kernel
 def l0_steps(problem, bound, block, first, kept, intercept, at):  # type: ignore[no-untyped-def]
-    """Take one step for every column of a block and keep those with the largest coefficients.
+    """Take one step for every column of a block, and keep those with the largest coefficients.
 
-    A column that is held moves; a newcomer takes a free place, or that of the weakest column where its coefficient is
-    larger. The parameters are those of `l1_steps`, with `kept` instead of `coef`.
+    A column that is held moves. A candidate takes a free place, or replaces the column with the smallest coefficient if
+    its own is larger. The parameters are those of `l1_steps`, with `kept` instead of `coef`.
 
     Returns
     -------
     int
-        Newcomers that were taken.
+        Number of candidates accepted.
     """
     capacity = kept.columns.shape[0]
     n_taken = 0

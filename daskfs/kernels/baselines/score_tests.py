@@ -1,8 +1,8 @@
-"""The score test of a newcomer against a fitted model, and alpha-investing's stream of such tests.
+"""The score test of a candidate against a fitted model, and alpha-investing's stream of such tests.
 
-With the model's columns at their fit, g the product of the newcomer with the residuals and H the Hessian, the newcomer
-explains g² / I of the loss, I = z'Dz - h'H⁻¹h being what of its curvature the model's columns leave. With the squared
-loss that is the partial t-test, exactly; of the other losses Rao's test, a χ² with one degree of freedom.
+At the model's fit, let g be the product of the candidate with the residuals and H the Hessian. The candidate explains
+g² / I of the loss, where I = z'Dz - h'H⁻¹h is the curvature that the model's columns leave. With the squared loss this
+is exactly the partial t-test; with other losses it is Rao's test, a χ² with one degree of freedom.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian
 
 
 class Tested(NamedTuple):
-    """The fitted model that newcomers are tested against."""
+    """The fitted model that candidates are tested against."""
 
     columns: np.ndarray
     """Shape (capacity, n_samples), standardised."""
     at: Predictions
-    """At the fit."""
+    """Predictions at the fit."""
     weight: np.ndarray
     """Shape (n_samples,): shares times curvatures at the fit."""
     factor: np.ndarray
-    """Shape (capacity + 1, capacity + 1): Cholesky factor of the Hessian, the intercept first."""
+    """Shape (capacity + 1, capacity + 1): Cholesky factor of the Hessian, intercept first."""
     work: np.ndarray
-    """Shape (n_samples,)."""
+    """Work array of shape (n_samples,)."""
     cross: np.ndarray
-    """Shape (2, capacity + 1)."""
+    """Work array of shape (2, capacity + 1)."""
 
 
-LEAST_INFORMATION = 1e-8  # of a newcomer's curvature: a column that the model leaves less of is a combination of others
+LEAST_INFORMATION = 1e-8  # share of a candidate's curvature, below which it is collinear with the model
 
 
 @kernel
 def p_value_of_t(t_square, degrees):  # type: ignore[no-untyped-def]
-    """Return P(|t| > √t_square) of Student's t, by Wallace's normal approximation (1959), good to a few parts in 1,000.
+    """Return P(|t| > √t_square) for Student's t, by Wallace's normal approximation (1959), to a few parts in 1,000.
 
-    Infinite `degrees` mean a χ².
+    Infinite `degrees` give a χ².
     """
     if degrees == math.inf:
         return math.erfc(math.sqrt(0.5 * t_square))
@@ -62,7 +62,7 @@ def refresh_hessian(problem, model, members, n_members, hessian):  # type: ignor
 
 @kernel
 def score_test(problem, column, model, n_members, n_samples):  # type: ignore[no-untyped-def]
-    """Return the p-value of one column against the model; 1 where it is a combination of the model's.
+    """Return the p-value of one column against the model; 1 if it depends linearly on the model's columns.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def score_test(problem, column, model, n_members, n_samples):  # type: ignore[no
     column : ndarray of shape (n_samples,), float64
     model : Tested
     n_members : int
-        Columns in the model.
+        Number of columns in the model.
     n_samples : float
-        Rows, or the sum of their weights.
+        Number of rows, or the sum of their weights.
     """
     work, cross, residual = model.work, model.cross, model.at.residual
     for i in range(work.shape[0]):
@@ -98,25 +98,25 @@ def score_test(problem, column, model, n_members, n_samples):  # type: ignore[no
 
 @kernel
 def invest(problem, block, first, start, model, n_members, n_samples, is_member, wealth):  # type: ignore[no-untyped-def]
-    """Test the columns of a block from `start` on, paying for each test, until one is worth its price.
+    """Test the columns of a block from `start` on, paying for each test, until one passes.
 
     Parameters
     ----------
     problem : Problem
     block : ndarray of shape (n_columns, n_samples), float64
     first, start : int
-        Number of the block's first column; place in the block to begin at.
+        Number of the block's first column; position in the block at which to start.
     model, n_members, n_samples
         See `score_test`.
     is_member : ndarray of shape (n_features,), bool
         Columns that are not tested.
     wealth : ndarray of shape (3,), float64
-        What is left to spend, the number of tests so far, and the price of the last; changed.
+        Remaining wealth, number of tests so far, and price of the last test; updated.
 
     Returns
     -------
     int
-        Place in the block of a column that passed, or the block's length.
+        Position in the block of a column that passed, or the block's length.
     """
     for f in range(start, block.shape[0]):
         if is_stopped():

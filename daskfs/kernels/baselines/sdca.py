@@ -1,7 +1,7 @@
 """Proximal stochastic dual coordinate ascent for a mean loss with λ/2 ‖w‖² + σ ‖w‖₁: the paper's SGD-SLR.
 
-min over w of (1/n) Σ_i loss(z_i) + λ (½ ‖w‖² + (σ / λ) ‖w‖₁); dual variables α_i, u = Σ_i α_i x_i / (λ n) and
-w_j = sign(u_j) max(|u_j| - σ / λ, 0). One dual variable after another is moved so that the dual rises.
+min over w of (1/n) Σ_i loss(z_i) + λ (½ ‖w‖² + (σ / λ) ‖w‖₁); dual variables α_i, u = Σ_i α_i x_i / (λ n) and w_j =
+sign(u_j) max(|u_j| - σ / λ, 0). One dual variable at a time is moved so that the dual objective increases.
 
 Source: Shalev-Shwartz and Zhang (2014), "Accelerated proximal stochastic dual coordinate ascent for regularized loss
 minimization", Mathematical Programming 155, Figure 2 with Option IV (a step towards -loss'(z_i)).
@@ -33,7 +33,7 @@ def _add(x, factor, u):  # type: ignore[no-untyped-def]
 
 @kernel
 def sdca_epoch(X, y, share, squares, ridge, penalty, order, alpha, u, shift_free):  # type: ignore[no-untyped-def]
-    """Visit every row once.
+    """Process every row once.
 
     Parameters
     ----------
@@ -41,16 +41,16 @@ def sdca_epoch(X, y, share, squares, ridge, penalty, order, alpha, u, shift_free
     y : ndarray of shape (n_samples,), float64
         -1 and +1.
     share : ndarray of shape (n_samples,), float64
-        Weights, adding up to 1.
+        Weights that add up to 1.
     squares : ndarray of shape (n_samples,), float64
-        ‖x_i‖², the constant 1 of the shift included where there is one.
+        ‖x_i‖², including the constant 1 of the intercept if there is one.
     ridge, penalty : float
         λ and σ.
     order : ndarray of shape (n_samples,), int64
     alpha, u : ndarray of shape (n_samples,) and (n_features + 1,), float64
-        Changed; u's last entry is the shift's, which the penalty spares.
+        Updated. The last element of u belongs to the intercept, which has no l1 penalty.
     shift_free : bool
-        Whether there is a shift.
+        Whether there is an intercept.
     """
     threshold = penalty / ridge
     n_features = X.shape[1]
@@ -63,7 +63,7 @@ def sdca_epoch(X, y, share, squares, ridge, penalty, order, alpha, u, shift_free
         z = _predict(X[i], u[:n_features], threshold)
         if shift_free:
             z += u[n_features]
-        # -loss'(z), and a step towards it that is exact for a loss of curvature 1/4
+        # the target -loss'(z), and a step towards it that is exact for a loss with curvature 1/4
         wanted = y[i] / (1.0 + math.exp(min(y[i] * z, 700.0)))
         p = alpha[i] * y[i]
         entropy = 0.0
@@ -87,7 +87,7 @@ def sdca_epoch(X, y, share, squares, ridge, penalty, order, alpha, u, shift_free
 def sdca_gap(
     X: np.ndarray, y: np.ndarray, share: np.ndarray, ridge: float, penalty: float, alpha: np.ndarray, u: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the duality gap and the coefficients, the shift last."""
+    """Return the duality gap and the coefficients, intercept last."""
     threshold = penalty / ridge
     w = np.sign(u) * np.maximum(np.abs(u) - threshold, 0.0)
     w[-1] = u[-1]

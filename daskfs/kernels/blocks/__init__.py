@@ -1,1 +1,1 @@
-"""What a block may be: dense, or its entries."""
+"""Blocks of rows, dense or sparse."""

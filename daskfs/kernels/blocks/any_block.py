@@ -1,6 +1,6 @@
-"""What paths ask of a block of rows, whether it is dense (`DenseBlock`) or holds entries (`ColumnEntries`).
+"""Operations of paths on a block of rows, either dense (`DenseBlock`) or sparse (`ColumnEntries`).
 
-Kernels call these as any other; which is meant is decided as they are compiled.
+Kernels call them like any other kernel. The version is chosen at compile time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def block_moments(X: Any, y: np.ndarray, weight: np.ndarray) -> Moments:
 
 
 def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return a block, an array or ColumnEntries, its target and weights without the rows of weight zero."""
+    """Return a block (an array or ColumnEntries), its target and weights without the rows of weight zero."""
     keep = weight > 0.0
     if keep.all():
         return X, y, weight
@@ -44,7 +44,7 @@ def rows_of_weight(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.n
 
 
 def _of_block(of_dense: Any, of_entries: Any, of_near: Any = None) -> Choice:
-    """Return what is meant by the class of a block."""
+    """Return the version for the class of a block."""
     by_class = {DenseBlock: of_dense, ColumnEntries: of_entries, NearEntries: of_near}
     return Choice(lambda block, *_: by_class[block])
 
@@ -60,7 +60,7 @@ def _n_near(X):  # type: ignore[no-untyped-def]
 
 
 n_values = _of_block(n_of_dense, _n_entries, _n_near)
-"""How many numbers a pass over a block looks at."""
+"""Return the number of values that a pass over a block reads."""
 make_gram_rows = _of_block(gram_rows_of_dense, gram_rows_of_entries, gram_rows_of_near)
 """Write ⟨z_f, z_j⟩ for a few features f against every column j; see `daskfs.kernels.linear.moments.gram_rows`."""
 multiply_columns = _of_block(products_with_dense, products_with_entries)

@@ -1,7 +1,6 @@
-"""What fits ask of the columns that a path has entered: standardised copies, or where their entries are.
+"""Operations of fits on the columns that a path has entered: standardised copies, or positions of their entries.
 
-Kernels call these as any other; which of the two they mean is decided as they are compiled. A copied column stands in a
-row of its own.
+Kernels call them like any other kernel. The version is chosen at compile time. A copied column is a row of its array.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian, make_hessian, me
 
 
 def _of_columns(of_copies: Any, of_entries: Any) -> Choice:
-    """Return what is meant by the first argument's class: copies are an array, entries are not."""
+    """Return the version for the first argument's class: copies are an array, entries are not."""
     return Choice(lambda columns, *_: of_copies if columns is np.ndarray else of_entries)
 
 
 def new_columns(X: Any, capacity: int, makes_hessians: bool = True) -> Any:
-    """Return room for `capacity` columns of a block that enter."""
+    """Return room for `capacity` entered columns of a block."""
     if isinstance(X, ColumnEntries):
         return new_entered_entries(X, capacity, makes_hessians)
-    return np.empty((capacity, X.shape[0]))  # pages are touched only as columns are copied
+    return np.empty((capacity, X.shape[0]))  # memory pages are used only when columns are copied
 
 
 @kernel
 def _all_members(columns, members, n_members, problem, share):  # type: ignore[no-untyped-def]
-    """Leave separated classes to Newton's method; see `daskfs.kernels.blocks.entered_entries.without_runaways`."""
+    """Return all members: Newton's method handles separable classes. See `entered_entries.without_runaways`."""
     for i in range(share.shape[0]):
         share[i] = problem.share[i]
     return members, n_members
@@ -51,7 +50,7 @@ def _all_members(columns, members, n_members, problem, share):  # type: ignore[n
 
 @kernel
 def _staleness_of_copies(columns):  # type: ignore[no-untyped-def]
-    """Return how large a part of a squared step may be left by the next for a factor to be kept."""
+    """Return the largest ratio of consecutive squared steps at which a factor is kept."""
     return 0.05
 
 

@@ -1,7 +1,7 @@
-"""A block of rows as the entries of its columns, and what paths ask of it: moments, Gram rows, products, copies.
+"""A block of rows as the entries of its columns, with the operations of paths: moments, Gram rows, products, copies.
 
-Columns are standardised in passing: what is not there is zero and becomes -mean / scale, of which all sums know without
-looking. The conventions are those of `daskfs.kernels.linear.moments`.
+Columns are standardised on the fly. A value that is not an entry is zero and becomes -mean / scale, which the sums
+account for without reading it. The conventions are those of `daskfs.kernels.linear.moments`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.moments import Moments, deviation, first_moments
 
-SPARSE = 0.1  # share of entries up to which they are worth more than a dense block
+SPARSE = 0.1  # largest share of entries at which they are cheaper than a dense block
 
 
 class ColumnEntries(NamedTuple):
-    """Column j has `values` in the rows ``rows[starts[j]:starts[j + 1]]``, ascending."""
+    """Column j has `values` in the rows ``rows[starts[j]:starts[j + 1]]``, which ascend."""
 
     starts: np.ndarray
     """Shape (n_features + 1,), int64."""
@@ -34,12 +34,12 @@ class ColumnEntries(NamedTuple):
 
 
 def column_entries(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n_features: int) -> ColumnEntries:
-    """Return the entries of rows as those of columns; a place that is named twice holds the sum.
+    """Return the entries of rows as those of columns. Values of duplicate positions are added.
 
     Parameters
     ----------
     indptr : ndarray of shape (n_samples + 1,), int64
-        Need not begin at 0.
+        Need not start at 0.
     indices : ndarray, of integers
         Column of each entry.
     data : ndarray, of numbers
@@ -67,7 +67,7 @@ def dense_block(X: ColumnEntries) -> np.ndarray:
 
 
 def of_rows(X: ColumnEntries, keep: np.ndarray) -> ColumnEntries:
-    """Return the block of the rows that a mask keeps."""
+    """Return the block with only the rows of a mask."""
     kept = keep[X.rows]
     starts = np.concatenate([[0], np.cumsum(kept)])[X.starts]
     return ColumnEntries(starts, (np.cumsum(keep) - 1)[X.rows[kept]].astype(np.int32), X.values[kept], int(keep.sum()))
@@ -75,7 +75,7 @@ def of_rows(X: ColumnEntries, keep: np.ndarray) -> ColumnEntries:
 
 @kernel
 def _sort_by_column(indptr, columns, values, starts, out_rows, out_values):  # type: ignore[no-untyped-def]
-    """Write the entries column by column; return how many different places they have."""
+    """Write the entries by column. Return the number of distinct positions."""
     for j in columns:
         starts[j + 1] += 1
     for j in range(starts.shape[0] - 1):
@@ -93,7 +93,7 @@ def _sort_by_column(indptr, columns, values, starts, out_rows, out_values):  # t
                 out_values[place[j]] = values[e]
                 place[j] += 1
     n = 0
-    for j in range(starts.shape[0] - 1):  # close the gaps that sums have left
+    for j in range(starts.shape[0] - 1):  # close the gaps left by duplicates
         first, last = starts[j], place[j]
         starts[j] = n
         for e in range(first, last):
@@ -127,7 +127,7 @@ def moments_of_entries(X, y, weight):  # type: ignore[no-untyped-def]
             weight_here += weight[X.rows[e]]
         mean[j] /= total
         square = max(total - weight_here, 0.0) * mean[j] * mean[j] if last - first < X.n_samples else 0.0
-        centre = mean[j] if last - first == X.n_samples else 0.0  # of y the differences from the mean sum to zero
+        centre = mean[j] if last - first == X.n_samples else 0.0  # differences of y from its mean add up to zero
         for e in range(first, last):
             w, x = weight[X.rows[e]], np.float64(X.values[e])
             square += w * (x - mean[j]) * (x - mean[j])
@@ -158,7 +158,7 @@ def gram_rows_of_entries(X, weight, block_moments, features, out):  # type: igno
 
 @kernel
 def _weigh_column(X, weight, block_moments, j, out):  # type: ignore[no-untyped-def]
-    """Write w_i z_ij / W of every row."""
+    """Write w_i z_ij / W for every row."""
     mean, factor = block_moments.mean[j], 1.0 / (block_moments.scale[j] * block_moments.total)
     for i in range(weight.shape[0]):
         out[i] = -weight[i] * mean * factor
@@ -168,7 +168,7 @@ def _weigh_column(X, weight, block_moments, j, out):  # type: ignore[no-untyped-
 
 @inner_loop
 def _multiply_four(X, mean, factors, whole, sums):  # type: ignore[no-untyped-def]
-    """Write Σ_i factors_if (x_ij - mean_j) of four features f; what is not there counts as -mean_j."""
+    """Write Σ_i factors_if (x_ij - mean_j) for four features f; values that are not entries count as -mean_j."""
     for j in range(mean.shape[0]):
         m = mean[j]
         a = b = c = d = here_a = here_b = here_c = here_d = 0.0

@@ -1,7 +1,7 @@
-"""Sums over the entries of columns, block by block: what mean, deviation and extremes are made of.
+"""Sums over the entries of columns, block by block, from which mean, deviation and extremes follow.
 
-Each column's entries are summed one after another, each step rounded, relative to its first: the bits of a sum over the
-whole column (`daskfs.kernels.fgm.scores.sparse_column_sums`).
+The entries of a column are added one at a time, relative to the first and with rounding at each step, so the bits equal
+those of a sum over the whole column (`daskfs.kernels.fgm.scores.sparse_column_sums`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from daskfs.kernels.jit import is_stopped, kernel
 
 @kernel
 def add_to_totals(columns, counts, values, totals):  # type: ignore[no-untyped-def]
-    """Take the runs of a block in.
+    """Add the runs of a block.
 
     Parameters
     ----------
     columns, counts : ndarray of shape (n_runs,)
-    values : ndarray of shape (nnz,), or (0,) where every entry is one
-        None is zero.
+    values : ndarray of shape (nnz,), or (0,) if every entry is one
+        Nonzero.
     totals : ndarray of shape (n_features, 6), float64
-        First value, entries, sum and squares of their differences from the first, least and greatest; 0 at the start.
+        First value, number of entries, sum and squares of their differences from the first, minimum and maximum;
+        initially 0.
     """
     e, is_one = 0, values.shape[0] == 0
     for r in range(columns.shape[0]):
@@ -51,16 +52,16 @@ def mean_and_deviation(
     first : ndarray of shape (n_features,)
         The first entry.
     total : ndarray of shape (n_features,)
-        Weight of the entries.
+        Total weight of the entries.
     sums, squares : ndarray of shape (n_features,)
-        Of the entries' differences from the first.
+        Sums of the entries' differences from the first, and of their squares.
     whole : float
-        Weight of all rows.
+        Total weight of all rows.
 
     Notes
     -----
     Source: Chan, Golub and LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician
-    37(3), (2.1), for the values that are not 0 and those that are.
+    37(3), (2.1), applied to the nonzero values and the zeros.
     """
     share = total / whole
     divisor = np.where(total > 0.0, total, 1.0)

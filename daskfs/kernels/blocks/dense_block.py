@@ -1,7 +1,7 @@
-"""A dense block of rows as paths take it, and what they ask of it: Gram rows, products, copies.
+"""A dense block of rows for paths, with their operations: Gram rows, products, copies.
 
-float32 and float64 are one type here. A path is much machine code, of which little looks at the block: of two types it
-would be compiled twice. So a pass over the block asks once of which of the two it is.
+float32 and float64 blocks have the same type. A path is much machine code, of which little reads the block; with two
+types it would be compiled twice. Instead, each pass over the block tests once which of the two it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DenseBlock(NamedTuple):
     """One of the arrays is the block, of shape (n_samples, n_features) and C-ordered; the other is empty."""
 
     is_single: bool
-    """Which of the two."""
+    """Whether the block is float32."""
     singles: np.ndarray
     """float32."""
     doubles: np.ndarray
@@ -35,7 +35,7 @@ NO_SINGLES, NO_DOUBLES = np.empty((0, 0), dtype=np.float32), np.empty((0, 0))
 
 
 def as_block(X: Any) -> Any:
-    """Return a block as paths take it: an array as a DenseBlock, entries as they are."""
+    """Return a block for paths: an array as a DenseBlock, entries unchanged."""
     if not isinstance(X, np.ndarray):
         return X
     if X.dtype == np.float32:
@@ -45,7 +45,7 @@ def as_block(X: Any) -> Any:
 
 @kernel
 def n_of_dense(X):  # type: ignore[no-untyped-def]
-    """Return how many numbers the block has."""
+    """Return the number of values of the block."""
     return X.singles.size + X.doubles.size
 
 
@@ -78,5 +78,5 @@ def copy_of_dense(X, mean, scale, features, out):  # type: ignore[no-untyped-def
 
 @kernel
 def copy_to_rows(rows, X, mean, scale, features, first):  # type: ignore[no-untyped-def]
-    """Write standardised columns into rows from `first` on."""
+    """Write standardised columns into rows, starting at `first`."""
     copy_of_dense(X, mean, scale, features, rows[first : first + features.shape[0]])

@@ -1,4 +1,4 @@
-"""Rows that stand in a block many times, as one row of their weight: connections, dummies, answers to a form."""
+"""Merge duplicate rows of a block into one row with their total weight: connections, dummies, questionnaires."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.jit import is_stopped, kernel
 
-LARGEST_SHARE = 0.5  # of the rows, that may be left: then their copy takes no more than fits of fewer rows save
-FEWEST_ROWS = 2048  # of less a fit takes no time
-MOST_COLUMNS = 128  # wider rows are seldom the same, and fits need less of them than a copy takes
+LARGEST_SHARE = 0.5  # largest share of distinct rows: the copy then costs no more than fits of fewer rows save
+FEWEST_ROWS = 2048  # fits of fewer rows take no time
+MOST_COLUMNS = 128  # wider rows are rarely equal, and the copy costs more than fits save
 
 
 def merge_rows(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Return a block, its target and weights with each distinct row once, in the order in which they come first.
+    """Return a block, its target and weights with each distinct row once, in the order of first occurrence.
 
-    As given where rows are few, or more than `LARGEST_SHARE` would be left. A weight of 2 is the row twice: fits are
-    the same but for rounding.
+    The input is returned if it has few rows, or if more than `LARGEST_SHARE` of them are distinct. A row of weight 2
+    counts twice, so fits differ only by rounding.
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), float32 or float64, or ColumnEntries, which stays as it is
+    X : ndarray of shape (n_samples, n_features), float32 or float64, or ColumnEntries, which is returned unchanged
     y, weight : ndarray of shape (n_samples,), float64
     """
     if isinstance(X, ColumnEntries) or len(y) < FEWEST_ROWS or X.shape[1] > MOST_COLUMNS:
@@ -40,7 +40,7 @@ def merge_rows(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarr
 
 @kernel
 def _write_keys(bits, y_bits, out):  # type: ignore[no-untyped-def]
-    """Mix each row into 64 bits (FNV-1a, a word at a time, the high bits brought down)."""
+    """Hash each row to 64 bits (FNV-1a, one word at a time, with the high bits folded down)."""
     for i in range(bits.shape[0]):
         if i % 4096 == 0 and is_stopped():
             break
@@ -52,7 +52,7 @@ def _write_keys(bits, y_bits, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _are_alike(bits, y, of_row):  # type: ignore[no-untyped-def]
-    """Whether every row is the same as the one that stands for it: keys may agree by chance."""
+    """Return whether every row equals the one that represents it: hashes may collide."""
     for i in range(bits.shape[0]):
         other = of_row[i]
         if i % 4096 == 0 and is_stopped():

@@ -1,8 +1,8 @@
-"""Columns that a path over a block of entries has entered: where their entries are, instead of standardised copies.
+"""Columns that a path over a block of entries has entered: positions of their entries instead of standardised copies.
 
-A standardised column is a constant, ``-mean / scale``, and at its entries as much more as they say. In a column without
-a zero, which may lie far from 0, the entries are centred and the constant is 0. The conventions are those of
-`daskfs.kernels.linear.weighted_gram`: of matrices and vectors position 0 is the intercept's.
+A standardised column is a constant, ``-mean / scale``, plus a term at its entries. In a column without zeros, which may
+be far from 0, the entries are centred and the constant is 0. The conventions are those of
+`daskfs.kernels.linear.weighted_gram`: position 0 of matrices and vectors is the intercept.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from daskfs.kernels.losses import recession_direction
 
 
 class EnteredEntries(NamedTuple):
-    """Column q is column ``feature[q]`` of the block: ``constant[q]`` everywhere, and at entries x as much as
-    ``(x - centre[q]) * inverse[q]`` more.
+    """Column q is column ``feature[q]`` of the block: ``constant[q]`` everywhere, plus ``(x - centre[q]) * inverse[q]``
+    at entries x.
     """
 
     block: ColumnEntries
     feature: np.ndarray
-    """Shape (capacity,), int64; so have the others."""
+    """Shape (capacity,), int64, like the next three."""
     constant: np.ndarray
     centre: np.ndarray
     inverse: np.ndarray
     members: np.ndarray
-    """Which columns the rest is of, ended by -1: their entries row by row."""
+    """The columns whose entries by row follow, terminated by -1."""
     starts: np.ndarray
     """Shape (n_samples + 2,), int64."""
     places: np.ndarray
-    """Of the entries in a Hessian, uint32."""
+    """Positions of the entries in a Hessian, uint32."""
     parts: np.ndarray
-    """What they add to the constants."""
+    """Values of the entries, to be added to the constants."""
 
 
 def new_entered_entries(block: ColumnEntries, capacity: int, makes_hessians: bool = True) -> EnteredEntries:
-    """Return room for `capacity` columns, and for their entries by rows where their Hessian will be asked for."""
+    """Return room for `capacity` columns, and for their entries by row if Hessians will be needed."""
     constant, centre, inverse = np.zeros((3, capacity))
     n_entries = min(len(block.rows), capacity * block.n_samples) if makes_hessians else 0
     return EnteredEntries(
@@ -49,13 +49,13 @@ def new_entered_entries(block: ColumnEntries, capacity: int, makes_hessians: boo
 
 
 def entered_entries_nbytes(n_samples: int, capacity: int, n_entries: int) -> int:
-    """Return the memory of `new_entered_entries` in bytes."""
+    """Return the memory in bytes of `new_entered_entries`."""
     return 40 * capacity + 8 * n_samples + 12 * min(n_entries, capacity * n_samples)
 
 
 @kernel
 def enter_entries(columns, X, mean, scale, features, first):  # type: ignore[no-untyped-def]
-    """Make features the columns from `first` on."""
+    """Enter features as the columns from `first` on."""
     starts = columns.block.starts
     for f in range(features.shape[0]):
         q, j = first + f, features[f]
@@ -68,7 +68,7 @@ def enter_entries(columns, X, mean, scale, features, first):  # type: ignore[no-
 
 @kernel
 def take_entered(columns, q, others, r):  # type: ignore[no-untyped-def]
-    """Make column r of others column q."""
+    """Copy column r of `others` to column q."""
     columns.feature[q] = others.feature[r]
     columns.inverse[q] = others.inverse[r]
     columns.centre[q] = others.centre[r]
@@ -97,7 +97,7 @@ def add_entered(columns, members, n_members, step, factor, z):  # type: ignore[n
 
 @inner_loop
 def _scatter(rows, values, first, last, centre, factor, out):  # type: ignore[no-untyped-def]
-    """Add entries `first` to `last`: references to a view of them would be counted, which costs as much as a few do."""
+    """Add entries `first` to `last`. A view would be reference-counted, which costs as much as a few entries."""
     for e in range(first, last):
         out[rows[e]] += factor * (values[e] - centre)
 
@@ -145,9 +145,9 @@ def weigh_entered(columns, q, weight, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def staleness_of_entries(columns):  # type: ignore[no-untyped-def]
-    """Return how large a part of a squared step may be left by the next for a factor to be kept.
+    """Return the largest ratio of consecutive squared steps at which a factor is kept.
 
-    More than with copies: a gradient is a fiftieth of theirs, a Hessian and its factor are not.
+    It is larger than with copies: a gradient costs a fiftieth of theirs, but a Hessian and its factor do not.
     """
     return 0.3
 
@@ -170,9 +170,9 @@ def extend_entered_hessian(columns, members, n_members, first, weight, hessian, 
 
 @kernel
 def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ignore[no-untyped-def]
-    """Write the whole matrix: each row of the block adds the products of the few entries that it has.
+    """Write the whole matrix: each row of the block adds the products of its few entries.
 
-    Of the entries alone first; the constants are of rank one beside them.
+    First the entries alone; the constants then contribute a matrix of rank one.
     """
     _sort_by_row(columns, members, n_members)
     starts, places, parts = columns.starts, columns.places, columns.parts
@@ -195,7 +195,7 @@ def _entered_hessian(columns, members, n_members, weight, hessian):  # type: ign
 
 @inner_loop
 def _add_products(places, parts, first, last, weight, hessian):  # type: ignore[no-untyped-def]
-    """Add the products of one row's entries below the diagonal, two entries at a time, their sums into column 0."""
+    """Add the products of one row's entries to the lower triangle, two entries at a time, and sums to column 0."""
     one = np.uintp(1)
     p = first
     while p + one < last:
@@ -219,7 +219,7 @@ def _add_products(places, parts, first, last, weight, hessian):  # type: ignore[
 
 @kernel
 def _sort_by_row(columns, members, n_members):  # type: ignore[no-untyped-def]
-    """Bring the members' entries into the order of rows, unless they are; a fit asks for many Hessians of the same."""
+    """Sort the members' entries by row, unless they already are: a fit needs many Hessians of the same members."""
     is_same = columns.members[n_members] == -1
     for k in range(n_members):
         is_same = is_same and columns.members[k] == members[k]
@@ -249,12 +249,12 @@ def _sort_by_row(columns, members, n_members):  # type: ignore[no-untyped-def]
 
 @kernel
 def without_runaways(columns, members, n_members, problem, share):  # type: ignore[no-untyped-def]
-    """Return the members whose coefficients do not run away, and their number; take the rows of the others away.
+    """Return the members whose coefficients stay finite, and their number. Exclude the rows of the others.
 
-    A word that only texts of one class have tells their class without error: the farther its coefficient, the smaller
-    their loss, and no other row notices (the intercept makes up for the centring). What the loss falls to is that of
-    the other members on the other rows; there, further ones may be as sure. Newton's method would go towards infinity
-    by about 1 per step.
+    A word that occurs only in texts of one class identifies their class: the larger its coefficient, the smaller their
+    loss, and no other row is affected (the intercept compensates the centring). The infimum of the loss is that of the
+    other members on the other rows, where further words may behave the same way. Newton's method would diverge by about
+    1 per step.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def without_runaways(columns, members, n_members, problem, share):  # type: igno
     n_members : int
     problem : Problem
     share : ndarray of shape (n_samples,), float64
-        Written: the problem's shares, 0 in rows whose loss vanishes.
+        Output: the problem's shares, 0 in rows whose loss vanishes.
 
     Returns
     -------
@@ -291,7 +291,7 @@ def without_runaways(columns, members, n_members, problem, share):  # type: igno
 
 @kernel
 def _runs_away(loss, y, share, columns, q):  # type: ignore[no-untyped-def]
-    """Whether in all rows that are left the loss falls, or stays, as the coefficient of column q goes one way."""
+    """Return whether a one-sided move of column q's coefficient never increases the loss of the remaining rows."""
     j = columns.feature[q]
     way = 0.0
     for e in range(columns.block.starts[j], columns.block.starts[j + 1]):

@@ -1,4 +1,4 @@
-"""Numbers for 64-bit ids of features, in the order in which they are met: an open-addressing table."""
+"""Numbers for 64-bit feature ids, in order of first occurrence: an open-addressing hash table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FREE = np.int32(-1)
 
 
 class IdTable:
-    """Ids that were met, each with its number 0, 1, ...
+    """The ids seen so far, each with its number 0, 1, ...
 
     Attributes
     ----------
@@ -26,16 +26,16 @@ class IdTable:
 
     @property
     def ids(self) -> np.ndarray:
-        """The ids by their numbers, uint64."""
+        """The ids in the order of their numbers, uint64."""
         return self._known[: self.n_ids]
 
     @property
     def nbytes(self) -> int:
-        """What it takes."""
+        """Bytes of memory."""
         return self._known.nbytes + self._slots.nbytes
 
     def numbers_of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the numbers of ids (uint64), int32; those met for the first time get the next ones."""
+        """Return the numbers of ids (uint64) as int32. New ids get the next numbers."""
         numbers = np.empty(len(ids), np.int32)
         for start in range(0, len(ids), _AT_ONCE):
             some = ids[start : start + _AT_ONCE]
@@ -57,15 +57,15 @@ _AT_ONCE = 1 << 14
 
 @kernel
 def number_ids(ids, slots, known, n_known, numbers):  # type: ignore[no-untyped-def]
-    """Write the number of each id; return how many ids are known now.
+    """Write the number of each id. Return the number of ids known afterwards.
 
     Parameters
     ----------
     ids : ndarray of shape (n,), uint64
     slots : ndarray of a power of two of int32
-        Numbers, or `FREE`; at least twice as many as there can be ids.
+        Numbers, or `FREE`; at least twice as long as the possible number of ids.
     known : ndarray, uint64
-        The ids by number, with room.
+        The ids by number, with spare capacity.
     n_known : int
     numbers : ndarray of shape (n,), int32
     """

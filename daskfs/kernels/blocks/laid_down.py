@@ -1,4 +1,4 @@
-"""Rows as they are read, laid down column by column."""
+"""Transpose rows, as they are read, into columns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 SQUARE = 16
-"""Columns of so many rows are picked together: their lines are in the first-level cache."""
+"""Number of rows processed together: their cache lines stay in the L1 cache."""
 SPAN = 512
-"""Values of a column that are written at once."""
+"""Number of values of a column written at once."""
 
 
 @kernel
 def lay_down(rows, columns, out, places, start):  # type: ignore[no-untyped-def]
-    """Write ``rows[:, columns[j]]`` to row ``places[j]`` of `out`, from `start` on.
+    """Write ``rows[:, columns[j]]`` to row ``places[j]`` of `out`, starting at `start`.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def lay_down(rows, columns, out, places, start):  # type: ignore[no-untyped-def]
             for top in range(above, whole, SQUARE):
                 for j in range(first, last):
                     column = columns[j]
-                    for i in range(SQUARE):  # as many as the compiler knows of
+                    for i in range(SQUARE):  # a constant number of iterations
                         picked[j - first, top - above + i] = rows[top + i, column]
             for j in range(first, last):
                 for i in range(whole, below):

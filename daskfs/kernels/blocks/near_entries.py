@@ -1,6 +1,6 @@
-"""Some columns of a block of entries, row by row, for their correlations with each other.
+"""Some columns of a block of entries, by row, for their correlations with each other.
 
-Which rows a column stands in is known from its own entries; what it has in common with others stands in these rows.
+The rows of a column are known from its own entries; the entries that it shares with others are in these rows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from daskfs.kernels.jit import is_stopped, kernel
 
 
 class NearEntries(NamedTuple):
-    """Columns `features` of a block; row i has `values` at the places ``places[starts[i]:starts[i + 1]]`` among them.
+    """Columns `features` of a block. Row i has `values` at their positions ``places[starts[i]:starts[i + 1]]``.
 
-    Values are over the column's standard deviation, and of a column without zeros, differences from its mean: zeros are
+    Values are divided by the column's standard deviation. In a column without zeros they are first centred. Zeros are
     never entries.
     """
 
@@ -24,18 +24,18 @@ class NearEntries(NamedTuple):
     features: np.ndarray
     """Shape (n_near,), ascending."""
     means: np.ndarray
-    """Shape (n_near,): of a column's values and zeros; at most the root of the number of rows."""
+    """Shape (n_near,): means of the columns, in standard deviations; at most the root of the number of rows."""
     starts: np.ndarray
     """Shape (n_samples + 1,)."""
     places: np.ndarray
-    """Room for as many as the block has, int32."""
+    """Positions, int32, with room for the entries of the whole block."""
     values: np.ndarray
-    """The same, float64."""
+    """Values, float64, with the same room."""
 
 
 @kernel
 def near_entries(X, m, features, places, values):  # type: ignore[no-untyped-def]
-    """Return the columns `features` of a block, of which `m` has the moments, in the room given."""
+    """Return the columns `features` of a block with moments `m`, in the given arrays."""
     starts, means = np.zeros(X.n_samples + 1, np.int64), np.zeros(features.shape[0])
     for j in features:
         for e in range(X.starts[j], X.starts[j + 1]):
@@ -74,9 +74,9 @@ def gram_rows_of_near(near, weight, m, features, out):  # type: ignore[no-untype
 
 @kernel
 def gram_row_of(near, weight, total, j, mean, scale, row):  # type: ignore[no-untyped-def]
-    """Write the correlations of column j of the block, of such a mean and deviation, with the near columns.
+    """Write the correlations of column j of the block with the near columns.
 
-    The mean of the products less the product of the means.
+    They are means of products minus products of means.
     """
     X, means, starts, places, values = near.X, near.means, near.starts, near.places, near.values
     centre = _centre(X, j, mean)

@@ -1,8 +1,8 @@
-"""Blocks of rows of a sparse store: their entries by columns, and how these become rows, columns and totals.
+"""Row blocks of a sparse store: entries in column order, and their conversion to rows, columns and totals.
 
-A block's entries stand by column, in a column by row. A run is a column that has entries in the block: its number, how
-many, and of each entry the row within the block (uint16). Nothing read from a file is an index before it was checked:
-kernels that scatter return False where a run or an entry points to where nothing is.
+The entries of a block are sorted by column, and by row within a column. A run is a column with entries in the block:
+its number, the number of entries, and for each entry the row within the block (uint16). Nothing read from a file is
+used as an index unchecked: kernels that scatter return False if a run or an entry is out of range.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from daskfs.kernels.jit import is_stopped, kernel
 
 ROW_BITS = 13
 BLOCK_ROWS = 1 << ROW_BITS
-"""Rows of a block."""
+"""Number of rows of a block."""
 DIGIT_BITS = 11
 N_DIGITS = 1 << DIGIT_BITS
-"""Of the sort by columns: their counters stay in the first-level cache."""
+"""Bits per digit of the sort by column: the counters stay in the L1 cache."""
 
 
 @kernel
 def row_lengths(offsets, lengths):  # type: ignore[no-untyped-def]
-    """Count the entries of each row; False where an entry lies beyond the last row.
+    """Count the entries of each row. Return False if an entry is beyond the last row.
 
     Parameters
     ----------
     offsets : ndarray of shape (nnz,), uint16
     lengths : ndarray of shape (n_rows,), int64
-        Added to.
+        Incremented.
     """
     n_rows = lengths.shape[0]
     for e in range(offsets.shape[0]):
@@ -40,17 +40,17 @@ def row_lengths(offsets, lengths):  # type: ignore[no-untyped-def]
 
 @kernel
 def rows_of_block(columns, counts, offsets, values, n_features, at, indices, data):  # type: ignore[no-untyped-def]
-    """Write the entries row by row, columns ascending; False where counts, or a column, are out of range.
+    """Write the entries by row, columns ascending. Return False if a count or a column is out of range.
 
     Parameters
     ----------
     columns, counts : ndarray of shape (n_runs,), unsigned
     offsets : ndarray of shape (nnz,), uint16
-        Checked by `row_lengths`.
-    values : ndarray of shape (nnz,), or (0,) where every entry is one
+        Already checked by `row_lengths`.
+    values : ndarray of shape (nnz,), or (0,) if every entry is one
     n_features : int
     at : ndarray of shape (n_rows,), int64
-        Where the next entry of each row goes; advanced.
+        Position of the next entry of each row; updated.
     indices, data : ndarray of shape (nnz,)
     """
     e, is_one = 0, values.shape[0] == 0
@@ -73,18 +73,18 @@ def rows_of_block(columns, counts, offsets, values, n_features, at, indices, dat
 
 @kernel
 def columns_of_block(slots, counts, offsets, values, first_row, at, indices, data):  # type: ignore[no-untyped-def]
-    """Append the entries of a block to those of some columns; False where counts do not fit.
+    """Append the entries of a block to those of some columns. Return False if counts do not match.
 
     Parameters
     ----------
     slots, counts : ndarray of shape (n_runs,)
-        Of each run the place of its column among those that are wanted, and its entries.
+        For each run, the position of its column among the wanted ones, and its number of entries.
     offsets : ndarray of shape (nnz,), uint16
-    values : ndarray of shape (nnz,), or (0,) where every entry is one
+    values : ndarray of shape (nnz,), or (0,) if every entry is one
     first_row : int
-        Of the block.
+        First row of the block.
     at : ndarray of shape (n_columns,), int64
-        Where the next entry of each column goes; advanced.
+        Position of the next entry of each column; updated.
     indices, data : ndarray
     """
     e, is_one = np.int64(0), values.shape[0] == 0
@@ -107,7 +107,7 @@ def columns_of_block(slots, counts, offsets, values, first_row, at, indices, dat
 
 @kernel
 def taken_rows(indptr, features, data, order, out_features, out_data):  # type: ignore[no-untyped-def]
-    """Write rows in another order; `data` and `out_data` are of length 0 where every entry is one."""
+    """Write rows in another order. `data` and `out_data` are empty if every entry is one."""
     e, is_one = 0, data.shape[0] == 0
     for i in order:
         for k in range(indptr[i], indptr[i + 1]):
@@ -119,7 +119,7 @@ def taken_rows(indptr, features, data, order, out_features, out_data):  # type: 
 
 @kernel
 def keys_of_entries(indptr, columns, keys):  # type: ignore[no-untyped-def]
-    """Write column and row of each entry of a block as one number, by which `sorted_by_column` sorts."""
+    """Write column and row of each entry of a block as one number, the sort key of `sorted_by_column`."""
     for i in range(indptr.shape[0] - 1):
         for k in range(indptr[i], indptr[i + 1]):
             keys[k] = (np.int64(columns[k]) << ROW_BITS) | i
@@ -127,22 +127,22 @@ def keys_of_entries(indptr, columns, keys):  # type: ignore[no-untyped-def]
 
 @kernel
 def sorted_by_column(keys, data, other_keys, other_data, n_bits, starts):  # type: ignore[no-untyped-def]
-    """Sort the entries of a block, which come row by row, by their columns of so many bits.
+    """Sort the entries of a block, given by row, by their columns of `n_bits` bits.
 
-    Digit after digit from the last, each time from one pair of arrays to the other.
+    It is a radix sort that alternates between the two pairs of arrays.
 
     Parameters
     ----------
     keys, other_keys : ndarray of shape (nnz,), int64
-    data, other_data : ndarray of shape (nnz,), or (0,) where every entry is one
+    data, other_data : ndarray of shape (nnz,), or (0,) if every entry is one
     n_bits : int
     starts : ndarray of shape (`N_DIGITS` + 1,), int64
-        Scratch.
+        Work array.
 
     Returns
     -------
     bool
-        Whether they are in the other pair now.
+        Whether the result is in the other pair.
     """
     n, is_one, is_other = keys.shape[0], data.shape[0] == 0, False
     for first in range(0, n_bits, DIGIT_BITS):
@@ -169,7 +169,7 @@ def sorted_by_column(keys, data, other_keys, other_data, n_bits, starts):  # typ
 
 @kernel
 def runs_of(keys, columns, counts, offsets):  # type: ignore[no-untyped-def]
-    """Write sorted entries as runs; return how many there are."""
+    """Write sorted entries as runs. Return the number of runs."""
     n_runs = 0
     for e in range(keys.shape[0]):
         column = keys[e] >> ROW_BITS

@@ -1,4 +1,4 @@
-"""Rows of a dense block as their entries."""
+"""Convert rows of a dense block to entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daskfs.kernels.jit import kernel
 
 
 def entries_of(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entries of a dense block that are not zero.
+    """Return the nonzero entries of a dense block.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def entries_of(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def standardised_entries(
     X: np.ndarray, centre: np.ndarray, factor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all entries of a dense block as ``(x - centre) * factor``; see `entries_of`.
+    """Return all values of a dense block as entries ``(x - centre) * factor``; see `entries_of`.
 
     Parameters
     ----------

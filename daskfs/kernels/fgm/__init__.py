@@ -1,1 +1,1 @@
-"""Feature generating machine: scores of columns, the restricted problem."""
+"""Feature generating machine: scores of columns, and the restricted problem."""

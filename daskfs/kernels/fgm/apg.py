@@ -1,9 +1,9 @@
 """Accelerated proximal gradient for ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), z = Σ_t X_t ω_t + shift.
 
 Source: Tan, Tsang and Wang (2014), Algorithm 4 with the projection of Algorithm 3 and the caches of section 5.5. A
-trial of the line search needs no pass over the columns: with V_t = X_t v_t and G_t = X_t g_t kept for each group, the
-predictions of the trial are Σ_t c_t (V_t - G_t / τ), c_t = o_t / ‖u_t‖. Groups without room in that cache (the oldest)
-are merged: their predictions are formed together from the columns.
+trial of the line search needs no pass over the columns: V_t = X_t v_t and G_t = X_t g_t are cached for each group, and
+the predictions of the trial are Σ_t c_t (V_t - G_t / τ), c_t = o_t / ‖u_t‖. The groups that do not fit in that cache
+(the oldest) are merged: their predictions are computed together from the columns.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from daskfs.kernels.fgm.shift import Rows, dual_variables, fit_shift, total_loss
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 
-SHRINK = 0.6  # of τ before each step: the paper's η
+SHRINK = 0.6  # factor of τ before each step: the paper's η
 MAX_TRIALS = 100
-START = 0.01  # of τ, in Σ_i share_i: the paper's L_0 = 0.01 n C
+START = 0.01  # initial τ, in units of Σ_i share_i: the paper's L_0 = 0.01 n C
 
 
 class Descent(NamedTuple):
-    """Where a descent ended."""
+    """Result of a descent."""
 
     coef: np.ndarray
-    """Of the members, shape (n_members,)."""
+    """Coefficients of the members, shape (n_members,)."""
     shift: np.ndarray
     """Shape (n_classes * (1 + n_free),)."""
     objective: float
     tau: float
-    """Inverse length of the last step."""
+    """Inverse of the last step's length."""
     n_iter: int
 
 
 class InnerProducts(NamedTuple):
-    """Predictions of the newest groups, each of shape (n_kept, n_classes * n_samples), float32 or float64."""
+    """Predictions of the newest groups, each array of shape (n_kept, n_classes * n_samples), float32 or float64."""
 
     now: np.ndarray
     before: np.ndarray
@@ -64,17 +64,17 @@ def descend(
     groups : Groups
     rows : Rows
     coef : ndarray of shape (n_members,), float64
-        Where to start; not changed.
+        The start; not modified.
     shift : ndarray of shape (n_classes * (1 + n_free),), float64
-        Of each class the intercept and the coefficients of the free columns.
+        For each class, the intercept and the coefficients of the free columns.
     tau : float
         Inverse of the first step's length.
     fit_intercept : bool
     tol : float
-        Ends where an iteration lowers the objective by no more than this share of it: the paper's (41).
+        Stop when an iteration lowers the objective by at most this share of it: the paper's (41).
     max_iter : int
     n_kept : int
-        Groups (the last ones) whose inner products are kept.
+        Number of groups (the last ones) whose inner products are cached.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         for i in range(n_samples):
             z_trial[i] = z[i] + pull * (z[i] - z_before[i])
         there = shift
-        if rows.free.shape[0] > 0:  # columns lean on free ones, as they do not on the intercept: it moves on with them
+        if rows.free.shape[0] > 0:  # columns correlate with free ones, so the shift is extrapolated
             there = shift + pull * (shift - shift_before)
         at_point = total_loss(rows, z_trial, there)
         dual_variables(rows, z_trial, there, v)
@@ -139,7 +139,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
         if fit_intercept or rows.free.shape[0] > 0:
             trial_shift, value = fit_shift(rows, z_trial, there, 1, 1e-14, fit_intercept)
         trial = 0.5 * left.sum() ** 2 + value
-        if trial > objective and not is_plain:  # the restart: back to the last point, and on without momentum
+        if trial > objective and not is_plain:  # restart at the last point, without momentum
             momentum_before, momentum = 1.0, 1.0
             is_plain = True
             continue
@@ -160,7 +160,7 @@ def _descend(groups, rows, kept, coef, shift, tau, fit_intercept, tol, max_iter,
 
 @kernel
 def _keep(groups, kept, coef, out):  # type: ignore[no-untyped-def]
-    """Write X_t coef_t of the groups whose inner products are kept."""
+    """Write X_t coef_t for the groups whose inner products are cached."""
     n_kept, n_samples = out.shape
     n_groups = groups.bounds.shape[0] - 1
     work = np.empty(n_samples)
@@ -175,9 +175,9 @@ def _keep(groups, kept, coef, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _shrink(groups, point, gradient, step, norms, left, factor):  # type: ignore[no-untyped-def]
-    """Project the norms of u = point - step * gradient; write factors o_t / ‖u_t‖.
+    """Project the norms of u = point - step * gradient, and write the factors o_t / ‖u_t‖.
 
-    Returns ⟨gradient, S - point⟩ and ‖S - point‖² of the projected point S.
+    Return ⟨gradient, S - point⟩ and ‖S - point‖² for the projected point S.
     """
     for t in range(norms.shape[0]):
         total = 0.0
@@ -198,7 +198,7 @@ def _shrink(groups, point, gradient, step, norms, left, factor):  # type: ignore
 
 @kernel
 def _predict_trial(groups, kept, point, gradient, step, pull, factor, out):  # type: ignore[no-untyped-def]
-    """Write Σ_t factor_t (V_t - step G_t): kept groups from their inner products, the others from the columns."""
+    """Write Σ_t factor_t (V_t - step G_t): cached groups from their inner products, the others from the columns."""
     out[:] = 0.0
     n_kept = kept.now.shape[0]
     n_merged = factor.shape[0] - n_kept
@@ -223,7 +223,7 @@ def _add_three(a, b, c, factor_a, factor_b, factor_c, out):  # type: ignore[no-u
 
 @kernel
 def _accept(groups, kept, point, gradient, step, pull, factor, coef, coef_before):  # type: ignore[no-untyped-def]
-    """Make the trial the present point, the present one the point before."""
+    """Make the trial the current point, and the current point the previous one."""
     for t in range(factor.shape[0]):
         for m in range(groups.bounds[t], groups.bounds[t + 1]):
             coef_before[m] = coef[m]

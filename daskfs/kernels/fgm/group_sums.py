@@ -1,4 +1,4 @@
-"""Scores of groups of columns: sums of the scores of their columns, in the order in which a group has them."""
+"""Scores of groups: sums of the scores of their columns, in the order of the group's columns."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from daskfs.kernels.jit import is_stopped, kernel
 
 @kernel
 def sums_of(scores, members, bounds, groups, out):  # type: ignore[no-untyped-def]
-    """Write the sum of the scores of each of some groups' columns.
+    """Write the sum of the scores of the columns for some groups.
 
     Parameters
     ----------
     scores : ndarray of shape (n_columns,), float64
     members : ndarray of shape (n_members,), int64
-        Columns, group after group.
+        Columns, concatenated by group.
     bounds : ndarray of shape (n_groups + 1,), int64
         Group g has ``members[bounds[g]:bounds[g + 1]]``.
     groups : ndarray of shape (n_wanted,), int64

@@ -1,8 +1,8 @@
-"""Columns kept in memory, in groups: predictions from coefficients, products with residuals, a span of rows at a time.
+"""Columns in memory, in groups: predictions from coefficients, and products with residuals, one span of rows at a time.
 
-A column is kept as it was read and means (x - centre) * inverse. A column may be in several groups. Of several classes,
-each against the rest, a group has each of its columns once for each class: its coefficients are a matrix, its norm that
-of Frobenius, and vectors over the rows have the classes one after the other.
+A column is kept as it was read, and represents (x - centre) * inverse. A column may be in several groups. With several
+classes, each against the rest, a group has each of its columns once per class: its coefficients are a matrix with the
+Frobenius norm, and vectors over the rows are concatenated by class.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_four_multiples, add_multiple, dot, dots, sum_of
 
-SPAN = 2048  # rows taken at once: the span of a vector stays in the first-level cache
+SPAN = 2048  # rows processed at once: the span of a vector stays in the L1 cache
 
 
 class Groups(NamedTuple):
-    """Columns in memory and which of them form which group."""
+    """Columns in memory, and the groups that they form."""
 
     columns: np.ndarray
-    """Shape (n_columns, n_samples), float32 (which holds int8 exactly) or float64."""
+    """Shape (n_columns, n_samples), float32 (which represents int8 exactly) or float64."""
     centre: np.ndarray
     """Shape (n_columns,), float64."""
     inverse: np.ndarray
     """Shape (n_columns,), float64: 1 / scale."""
     members: np.ndarray
-    """Shape (n_members,), int64: position of the column times `n_classes` plus the class, group after group."""
+    """Shape (n_members,), int64: position of the column times `n_classes` plus the class, concatenated by group."""
     bounds: np.ndarray
     """Shape (n_groups + 1,), int64: group t has ``members[bounds[t]:bounds[t + 1]]``."""
     n_classes: int = 1
@@ -76,7 +76,7 @@ def _add_class(groups, first, last, c, coef, out):  # type: ignore[no-untyped-de
 def column_products(groups, vector, out):  # type: ignore[no-untyped-def]
     """Write the product of every column with a vector of shape (n_classes * n_samples,), for each class.
 
-    `out` has the shape (n_columns * n_classes,), in the order of members.
+    `out` has shape (n_columns * n_classes,), in the order of members.
     """
     n_samples, n_classes = groups.columns.shape[1], groups.n_classes
     of_class = np.empty(groups.columns.shape[0])
@@ -120,7 +120,7 @@ def group_norms(groups, coef, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def group_squares(groups, products, out):  # type: ignore[no-untyped-def]
-    """Write ‖X_tᵀ v‖² of each group from the products of the columns with v."""
+    """Write ‖X_tᵀ v‖² for each group, from the products of the columns with v."""
     for t in range(out.shape[0]):
         square = 0.0
         for m in range(groups.bounds[t], groups.bounds[t + 1]):

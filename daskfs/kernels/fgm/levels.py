@@ -1,9 +1,8 @@
-"""Sums over the rows by where each value lies in its column's range: all that maps of single variables need of data.
+"""Sums over rows by the position of each value in its column's range: all that maps of single variables need of data.
 
-A range is cut into bins. A value at the share f of bin q counts in ``sums[q, k]`` with v fᵏ, k = 0, 1, ...; whatever
-function is linear between the edges of the bins has its sums made of these. Rows count with whole numbers, and shares
-are whole numbers of 2⁻¹⁴: the sums are exact, whatever the order of rows, the cut into tiles, and whether zeros are
-stored.
+A range is divided into bins. A value at share f of bin q adds v fᵏ to ``sums[q, k]``, k = 0, 1, ... The sums of every
+function that is linear between the edges of the bins follow from these. Row values v are integers, and shares are
+integer multiples of 2⁻¹⁴, so the sums are exact for any order of rows, any tiles, and whether or not zeros are stored.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 
 SHARE_BITS = 14
-PANEL_COLUMNS = 16  # whose sums stay in the second-level cache while the rows pass
+PANEL_COLUMNS = 16  # columns whose sums stay in the L2 cache during a pass over rows
 
 
 def whole_numbers(v: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return numbers of rows as whole numbers, and what one of these is worth.
+    """Return row values as integers, and their unit.
 
     Parameters
     ----------
     v : ndarray of shape (..., n_samples), float64
-        Of the last axis as many are summed as there are.
+        Values; sums run over the last axis.
 
     Returns
     -------
     numbers : ndarray of v's shape, int64
-        Rounded to a share of the largest that lets the sums stay below 2⁶².
+        Rounded to a unit that keeps the sums below 2⁶².
     unit : float
         A power of two; ``v`` is about ``numbers * unit``.
 
@@ -47,7 +46,7 @@ def whole_numbers(v: np.ndarray) -> tuple[np.ndarray, float]:
 
 @kernel
 def _bin_and_share(value, low, inverse, is_root, n_bins):  # type: ignore[no-untyped-def]
-    """Return the bin of a value and its share of it, beyond the ends of the range those of the end."""
+    """Return the bin of a value and its share of it. Values outside the range are clipped."""
     place = (float(value) - low) * inverse
     if not place > 0.0:
         place = 0.0
@@ -62,7 +61,7 @@ def _bin_and_share(value, low, inverse, is_root, n_bins):  # type: ignore[no-unt
 
 @kernel
 def _add_powers(sums, number, share):  # type: ignore[no-untyped-def]
-    """Add v fᵏ to the sums of a bin, f a whole number of 2⁻¹⁴."""
+    """Add v fᵏ to the sums of a bin, where f is an integer multiple of 2⁻¹⁴."""
     power = 1 << SHARE_BITS
     for k in range(sums.shape[0]):
         sums[k] += number * power
@@ -71,23 +70,23 @@ def _add_powers(sums, number, share):  # type: ignore[no-untyped-def]
 
 @kernel
 def add_levels(flat, stride, lines, rows, n_columns, numbers, low, inverse, is_root, sums):  # type: ignore[no-untyped-def]
-    """Add some rows of dense columns to their sums.
+    """Add some rows of dense columns to the sums.
 
     Parameters
     ----------
     flat : ndarray of shape (>= (n_lines - 1) * stride + n_columns,), float32, float64 or int8
     stride : int
     lines : ndarray of shape (n_rows,), int64
-        Row i starts at ``flat[lines[i] * stride]``; of no length: i for every i.
+        Row i starts at ``flat[lines[i] * stride]``; if empty, at ``flat[i * stride]``.
     rows : ndarray of int64
-        Those that count.
+        Rows to add.
     n_columns : int
     numbers : ndarray of shape (n_vectors, n_rows), int64
-        What each row counts with.
+        Value v of each row.
     low, inverse : ndarrays of shape (n_columns,), float64
-        Where a column's range starts, and 1 / its length.
+        Start of a column's range, and 1 / its length.
     is_root : bool
-        Whether the places within a range are the square roots of what they were.
+        Whether positions within a range are replaced by their square roots.
     sums : ndarray of shape (n_columns, n_vectors, n_bins, n_powers), int64
     """
     n_bins = sums.shape[2]
@@ -107,7 +106,7 @@ def add_levels(flat, stride, lines, rows, n_columns, numbers, low, inverse, is_r
 
 @kernel
 def add_sparse_levels(starts, rows, values, numbers, totals, low, inverse, is_root, sums):  # type: ignore[no-untyped-def]
-    """Add sparse columns to their sums: their entries, and all other rows as zeros.
+    """Add sparse columns to the sums: their entries, and all other rows as zeros.
 
     Parameters
     ----------
@@ -115,10 +114,10 @@ def add_sparse_levels(starts, rows, values, numbers, totals, low, inverse, is_ro
     rows : ndarray of shape (nnz,), int32 or int64
     values : ndarray of shape (nnz,), float32, float64 or int8
     numbers : ndarray of shape (n_vectors, n_base_rows), int64
-        0 in rows that do not count.
+        0 in rows that are ignored.
     totals : ndarray of shape (n_vectors,), int64
-        Their sums.
-    low, inverse, is_root, sums : as in `add_levels`
+        Sums of `numbers`.
+    low, inverse, is_root, sums : see `add_levels`
     """
     n_bins, n_vectors = sums.shape[2], numbers.shape[0]
     rest = np.empty(n_vectors, np.int64)
@@ -143,14 +142,14 @@ def add_sparse_levels(starts, rows, values, numbers, totals, low, inverse, is_ro
 
 @kernel
 def products_with_table(sums, table, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i v_i φ_l(x_ij) for every column j, vector and component l of a map.
+    """Write Σ_i v_i φ_l(x_ij) for every column j, vector, and component l of a map.
 
     Parameters
     ----------
     sums : ndarray of shape (n_columns, n_vectors, n_bins, >= 2), int64
         In units of 2⁻¹⁴.
     table : ndarray of shape (n_bins + 1, width), float64
-        φ at the edges of the bins, between which it is linear.
+        φ at the edges of the bins; linear in between.
     out : ndarray of shape (n_columns, n_vectors, width), float64
     """
     n_columns, n_vectors, n_bins, _ = sums.shape
@@ -193,7 +192,7 @@ def squares_with_table(sums, table, origin, out):  # type: ignore[no-untyped-def
 
 @kernel
 def components_at(values, low, inverse, is_root, table, which, out):  # type: ignore[no-untyped-def]
-    """Write components of a map at values of one column.
+    """Write some components of a map at the values of one column.
 
     Parameters
     ----------
@@ -202,7 +201,7 @@ def components_at(values, low, inverse, is_root, table, which, out):  # type: ig
     is_root : bool
     table : ndarray of shape (n_bins + 1, width), float64
     which : ndarray of shape (n_components,), int64
-        Components that are wanted.
+        Components to write.
     out : ndarray of shape (n_rows, n_components), float32 or float64
     """
     n_bins = table.shape[0] - 1

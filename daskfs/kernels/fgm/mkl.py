@@ -1,8 +1,7 @@
-"""The subproblem as multiple kernel learning: for weights μ of the groups a ridge fit of the columns √μ_t X_t, and two
-ways to find μ.
+"""The subproblem as multiple kernel learning: ridge fits of the columns √μ_t X_t, and two ways to find the weights μ.
 
-min over μ of J(μ) = min_u ½ ‖u‖² + Σ_i share_i loss(Σ_t √μ_t X_t u_t + shift), μ >= 0, Σ_t μ_t = 1, whose minimum is
-that of ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), with ω_t = √μ_t u_t.
+min over μ of J(μ) = min_u ½ ‖u‖² + Σ_i share_i loss(Σ_t √μ_t X_t u_t + shift), μ >= 0, Σ_t μ_t = 1. Its minimum is that
+of ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i), with ω_t = √μ_t u_t.
 
 Source: Tan, Tsang and Wang (2014), (29) and Theorem 3. `alternate` sets μ_t to ‖ω_t‖ / Σ_s ‖ω_s‖ (Xu, Jin, Yang, King
 and Lyu 2010, "Simple and efficient multiple kernel learning by group lasso", ICML); `simple_mkl` descends along the
@@ -24,26 +23,26 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 
 MAX_NEWTON = 50
 MAX_HALVINGS = 40
-NEWTON_TOLERANCE = 1e-20  # of the squared step in the norm of the Hessian, as a share of the objective
-LEAST_WEIGHT = 1e-12  # of a group: below, it is out
+NEWTON_TOLERANCE = 1e-20  # limit of the squared step in the norm of the Hessian, as a share of the objective
+LEAST_WEIGHT = 1e-12  # weight of a group below which it is dropped
 
 
 class Weighing(NamedTuple):
     """A solution of the subproblem."""
 
     coef: np.ndarray
-    """ω of the members, shape (n_members,)."""
+    """Coefficients ω of the members, shape (n_members,)."""
     shift: np.ndarray
     """Shape (n_classes * (1 + n_free),)."""
     objective: float
     n_iter: int
-    """Ridge fits."""
+    """Number of ridge fits."""
 
 
 def mkl_nbytes(n_samples: int, n_members: int) -> int:
-    """Return the memory in bytes that a fit takes beside the columns: their copy in double precision, two Hessians.
+    """Return the memory in bytes of a fit in addition to the columns: their copy in double precision, and two Hessians.
 
-    Free columns are among the members.
+    Free columns count as members.
     """
     return 8 * (n_samples * (n_members + 8) + 4 * (n_members + 1) ** 2)
 
@@ -51,21 +50,21 @@ def mkl_nbytes(n_samples: int, n_members: int) -> int:
 def alternate(
     groups: Groups, rows: Rows, coef: np.ndarray, shift: np.ndarray, *, fit_intercept: bool, tol: float, max_iter: int
 ) -> Weighing:
-    """Solve the subproblem by turns: a ridge fit for given μ, then μ from the norms of its groups.
+    """Solve the subproblem by alternating: a ridge fit for given μ, then μ from the norms of its groups.
 
     Parameters
     ----------
     groups : Groups
     rows : Rows
     coef : ndarray of shape (n_members,), float64
-        A start, from which μ comes; a group of zeros stays out.
+        The start, which determines μ. Groups of zeros stay out.
     shift : ndarray of shape (n_classes * (1 + n_free),), float64
-        Of each class the intercept and the coefficients of the free columns.
+        For each class, the intercept and the coefficients of the free columns.
     fit_intercept : bool
     tol : float
-        Ends with a duality gap of this share of the objective.
+        Stop at a duality gap of this share of the objective.
     max_iter : int
-        Ridge fits.
+        Maximum number of ridge fits.
 
     Returns
     -------
@@ -81,7 +80,7 @@ def alternate(
         norms = _norms(groups, coef)
         total = norms.sum()
         objective = 0.5 * total**2 + fit.loss
-        # Weak duality: the dual of the ridge fit differs from that of the subproblem in its quadratic term alone.
+        # Weak duality: the duals of the ridge fit and of the subproblem differ only in the quadratic term.
         dual = fit.value - 0.5 * (fit.squares.max() - float(weights @ fit.squares))
         if total == 0.0 or objective - dual <= tol * abs(objective) or n_iter == max_iter:
             break
@@ -94,8 +93,8 @@ def simple_mkl(
 ) -> Weighing:
     """Solve the subproblem by descent along the reduced gradient in μ; see `alternate` for the parameters.
 
-    Source: SimpleMKL, Algorithm 1: the direction of section 3.3, a step to the end of the simplex as long as that
-    lowers J, then halvings of the last step.
+    Source: SimpleMKL, Algorithm 1: the direction of section 3.3, steps to the end of the simplex as long as they lower
+    J, then halvings of the last step.
     """
     norms = _norms(groups, coef)
     n_groups = len(norms)
@@ -129,15 +128,15 @@ class _RidgeFit(NamedTuple):
     """J(μ)."""
     loss: float
     squares: np.ndarray
-    """‖X_tᵀ v‖² of every group."""
+    """‖X_tᵀ v‖² for every group."""
 
 
 def _fit(
     groups: Groups, rows: Rows, weights: np.ndarray, start: np.ndarray, shift: np.ndarray, with_shift: bool
 ) -> _RidgeFit:
-    """Fit the columns that have a weight, each once: d_j = Σ_t μ_t over the groups it is in, the paper's (30).
+    """Fit the columns with positive weight, each once: d_j = Σ_t μ_t over its groups, the paper's (30).
 
-    For given weights each class is a problem of its own.
+    For given weights, each class is a separate problem.
     """
     d, n_classes = _weights_of_columns(groups, weights), groups.n_classes
     of_columns, products, squares = np.zeros(len(d)), np.empty(len(d)), np.empty(len(weights))
@@ -166,7 +165,7 @@ def _of_columns(groups: Groups, coef: np.ndarray) -> np.ndarray:
 
 
 def _of_members(groups: Groups, fit: _RidgeFit) -> np.ndarray:
-    """Return ω: a column's coefficient is shared by its groups as their weights are."""
+    """Return ω: a column's coefficient is divided among its groups in proportion to their weights."""
     d = _weights_of_columns(groups, fit.weights)
     each = np.divide(fit.of_columns, d, out=np.zeros(len(d)), where=d > 0.0)
     coef: np.ndarray = each[groups.members] * np.repeat(fit.weights, np.diff(groups.bounds))
@@ -174,7 +173,7 @@ def _of_members(groups: Groups, fit: _RidgeFit) -> np.ndarray:
 
 
 def _reduced_direction(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return the descent direction within the simplex, the largest weight taking up what the others give."""
+    """Return the descent direction within the simplex. The largest weight compensates the changes of the others."""
     reference = int(np.argmax(weights))
     reduced = gradient - gradient[reference]
     direction = np.where((weights <= LEAST_WEIGHT) & (reduced > 0.0), 0.0, -reduced)
@@ -186,7 +185,7 @@ def _reduced_direction(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 def _line_search(
     groups: Groups, rows: Rows, fit: _RidgeFit, direction: np.ndarray, with_shift: bool, n_left: int
 ) -> tuple[_RidgeFit | None, int]:
-    """Return the fit at the end of the step, None where none is lower; and how many ridge fits it took."""
+    """Return the fit at the end of the step (None if none is lower), and the number of ridge fits."""
     falling = direction < 0.0
     longest = float(np.min(fit.weights[falling] / -direction[falling])) if falling.any() else 1.0
     best, n_used, step = None, 0, longest
@@ -211,15 +210,15 @@ def _norms(groups: Groups, coef: np.ndarray) -> np.ndarray:
 
 @kernel
 def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ignore[no-untyped-def]
-    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) of one class by Newton's method in place; return value and loss.
+    """Minimise ½ ‖u‖² + Σ_i share_i loss(z_i) for one class by Newton's method, in place. Return value and loss.
 
-    `shift` moves with `u`, its free columns without a penalty; `v` is left at the dual variables. Apart from
-    `daskfs.kernels.glm.newton.newton`: the squared hinge's curvature jumps, so that a step is halved by the value, and
+    `shift` moves with `u`, without a penalty. `v` returns the dual variables. Unlike in
+    `daskfs.kernels.glm.newton.newton`, a step is halved by the value, because the squared hinge's curvature jumps; and
     the ridge keeps every Hessian regular.
     """
     rows = of_class(all_rows, place[0], place[1])
     n_members, n_samples, n_free = u.shape[0], rows.y.shape[0], rows.free.shape[0]
-    first, n_columns = n_free + 1, n_free + n_members  # members come after the free columns
+    first, n_columns = n_free + 1, n_free + n_members  # members follow the free columns
     n = n_columns + 1
     columns = np.zeros((n_columns, n_samples))
     for k in range(n_free):
@@ -274,7 +273,7 @@ def _ridge(groups, all_rows, place, root, u, shift, with_shift, v):  # type: ign
                 is_lower = True
                 break
             length *= 0.5
-        if not is_lower:  # at the limit of the arithmetic
+        if not is_lower:  # limit of floating-point precision
             break
         for m in range(n_members):
             u[m] += length * step[first + m]

@@ -1,7 +1,7 @@
 """Columns and products of two columns: their numbers, which pairs are wanted, their scores, and the largest of them.
 
-Of m columns, the parents, the implicit columns are numbered as scikit-learn's `PolynomialFeatures(2,
-include_bias=False)` has them: the m parents, then the products x_i x_j, i <= j, row by row of the upper triangle.
+For m columns, the parents, the implicit columns are numbered as in scikit-learn's `PolynomialFeatures(2,
+include_bias=False)`: the m parents, then the products x_i x_j, i <= j, row by row of the upper triangle.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from daskfs.kernels.jit import is_stopped, kernel
 
 MOST_PARENTS = 2**31 - 1
-"""Their pairs have numbers below 2⁶³."""
+"""Largest number of parents whose pairs have numbers below 2⁶³."""
 PRIOR_ROWS = 30.0
-"""More rows with which dummies, counts and tf-idf, and products of them, are standardised: see `prior_variance`."""
+"""Number of extra rows in the standardisation of dummies, counts, tf-idf and their products: see `prior_variance`."""
 
 
 def n_implicit(n_parents: int) -> int:
-    """Return how many columns, squares and pairs there are.
+    """Return the number of columns, squares and pairs.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def number_of(i: int, j: int, n_parents: int) -> int:
 
 
 def parents_of(numbers: np.ndarray, n_parents: int) -> np.ndarray:
-    """Return the parents i <= j of implicit columns, int64 of shape (n_numbers, 2); j is -1 of a column itself.
+    """Return the parents i <= j of implicit columns, int64 of shape (n_numbers, 2); j is -1 for a column itself.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def parents_of(numbers: np.ndarray, n_parents: int) -> np.ndarray:
         if number < n_parents:
             found[k] = number, -1
             continue
-        from_end = last - number  # the triangle read backwards has rows of 1, 2, 3, ... numbers
+        from_end = last - number  # the reversed triangle has rows of 1, 2, 3, ... numbers
         row = (math.isqrt(8 * from_end + 1) - 1) // 2
         found[k] = n_parents - 1 - row, n_parents - 1 - (from_end - row * (row + 1) // 2)
     return found
@@ -66,54 +66,54 @@ class Wanted(NamedTuple):
     """Which products are scored; all arrays of shape (n_parents,)."""
 
     left: np.ndarray
-    """int64, a bit for each set of columns."""
+    """int64, one bit per set of columns."""
     right: np.ndarray
-    """A product is wanted where a set of the one's `left` is among the other's `right`."""
+    """A product is wanted if `left` of one column and `right` of the other have a common set."""
     is_selected: np.ndarray
     """bool: columns selected so far."""
     n_selected: int
-    """How many parents of a pair must be selected: 0, 1 (weak hierarchy) or 2 (strong)."""
+    """Number of parents of a pair that must be selected: 0, 1 (weak hierarchy) or 2 (strong)."""
     has_square: np.ndarray
-    """bool: a column of more than two values, whose square does not repeat it."""
+    """bool: the column has more than two values, so its square does not repeat it."""
 
 
 class Weighing(NamedTuple):
-    """What makes a score of the sums of a product z = u_i u_j; arrays of shape (n_parents,)."""
+    """The data needed to score a product z = u_i u_j from its sums; arrays of shape (n_parents,)."""
 
     total: float
-    """Σ_i w_i of the rows."""
+    """Σ_i w_i over the rows."""
     is_centred: bool
-    """Whether products are taken about their means: the v of each class then add up to 0, and scores need no means."""
+    """Whether products are centred. The v of each class then add up to 0, and scores need no means."""
     is_normalised: bool
-    """Whether they are divided by their deviations, not centred by their root mean squares."""
+    """Whether products are divided by their standard deviations, or without centring by their root mean squares."""
     size: np.ndarray
-    """Typical square of a value that is not 0."""
+    """Typical square of a nonzero value."""
     is_mostly_zero: np.ndarray
     """bool: dummies, counts, tf-idf."""
     pair: float
-    """Weight of a product, squared."""
+    """Squared weight of a product."""
     square: float
-    """Of a column's product with itself."""
+    """Squared weight of a square."""
     least_ratio: float
-    """Variances below this share of the mean square are rounding errors: the product is constant."""
+    """Share of the mean square below which a variance is a rounding error: the product is constant."""
 
 
 class Largest(NamedTuple):
-    """The largest scores so far as a heap, the least on top; of equal scores that of the larger number."""
+    """The largest scores so far as a heap, smallest on top; ties have the larger number on top."""
 
     scores: np.ndarray
-    """Shape (n_wanted,), float64; 0 where there is none yet."""
+    """Shape (n_wanted,), float64; 0 in free places."""
     numbers: np.ndarray
-    """int64, -1 where there is none yet."""
+    """int64, -1 in free places."""
 
 
 def new_largest(n_wanted: int) -> Largest:
-    """Return a heap of none."""
+    """Return an empty heap."""
     return Largest(np.zeros(n_wanted), np.full(n_wanted, -1, np.int64))
 
 
 def in_order(largest: Largest) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and scores, by falling score, ties by number."""
+    """Return numbers and scores, by decreasing score, ties by number."""
     numbers, scores = largest.numbers[largest.numbers >= 0], largest.scores[largest.numbers >= 0]
     order = np.lexsort((numbers, -scores))
     return numbers[order], scores[order]
@@ -121,7 +121,7 @@ def in_order(largest: Largest) -> tuple[np.ndarray, np.ndarray]:
 
 @kernel
 def is_wanted(wanted, i, j):  # type: ignore[no-untyped-def]
-    """Whether the product of columns i and j is scored."""
+    """Return whether the product of columns i and j is scored."""
     if i == j and not wanted.has_square[i]:
         return False
     if int(wanted.is_selected[i]) + int(wanted.is_selected[j]) < wanted.n_selected:
@@ -131,7 +131,7 @@ def is_wanted(wanted, i, j):  # type: ignore[no-untyped-def]
 
 @kernel
 def spread_of(weighing, i, j, one, two):  # type: ignore[no-untyped-def]
-    """Return the square of what the product of columns i and j is divided by, from Σ w z and Σ w z²; 0: constant."""
+    """Return the square of the divisor of the product of columns i and j, from Σ w z and Σ w z²; 0 if constant."""
     mean, square = one / weighing.total, two / weighing.total
     variance = square - mean * mean if weighing.is_centred else square
     if not variance > weighing.least_ratio * square:
@@ -151,13 +151,13 @@ def number_in(i, j, n_parents):  # type: ignore[no-untyped-def]
 
 @kernel
 def offer(largest, score, number):  # type: ignore[no-untyped-def]
-    """Take a score in where it is among the largest."""
+    """Insert a score if it is among the largest."""
     scores, numbers = largest
     least = scores[0]
     if score < least or score <= 0.0 or (score == least and number > numbers[0]):
         return
     p, n = 0, scores.shape[0]
-    while True:  # it sinks from the top, past what is to be dropped before it
+    while True:  # sift down from the top
         q = 2 * p + 1
         if q >= n:
             break
@@ -172,7 +172,7 @@ def offer(largest, score, number):  # type: ignore[no-untyped-def]
 
 @kernel
 def _goes_first(scores, numbers, p, q):  # type: ignore[no-untyped-def]
-    """Whether the score at p is dropped before that at q; a free place has number -1 and goes before all."""
+    """Return whether the score at p is dropped before that at q. Free places have number -1 and go first."""
     if scores[p] != scores[q]:
         return scores[p] < scores[q]
     return numbers[p] > numbers[q]
@@ -180,7 +180,7 @@ def _goes_first(scores, numbers, p, q):  # type: ignore[no-untyped-def]
 
 @kernel
 def offer_all(largest, scores, numbers):  # type: ignore[no-untyped-def]
-    """Take scores in."""
+    """Insert several scores."""
     for k in range(scores.shape[0]):
         if k % 4096 == 0 and is_stopped():
             break

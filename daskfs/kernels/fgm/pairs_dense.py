@@ -1,7 +1,7 @@
 """Sums of products of all pairs of dense columns: X'diag(v)X by bands of rows, a tile of sixteen pairs in registers.
 
-All in float64, a band of rows at a time. Bands lie among the rows that take part, from the first one on; so the bits
-depend neither on the pieces in which rows are read nor on which columns are multiplied together.
+Everything is float64, one band of rows at a time. Bands are formed from the rows that take part, starting at the first,
+so the bits depend neither on how rows are read nor on which columns are multiplied together.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from daskfs.kernels.linear.gram_tiles import BAND_ROWS, TILE, add_tiles, padded
 
 
 def tiled(n_columns: int) -> int:
-    """Return how many columns whole tiles of so many have."""
+    """Return the number of columns rounded up to whole tiles."""
     return -(-n_columns // TILE) * TILE
 
 
 @kernel
 def add_duals(first, second, centre, other_centre, v, is_same, sums):  # type: ignore[no-untyped-def]
-    """Add Σ_i v_ci u_ij u_ik of the centred columns of two blocks of the same rows to ``sums[c, j, k]``.
+    """Add Σ_i v_ci u_ij u_ik for the centred columns of two blocks of the same rows to ``sums[c, j, k]``.
 
     Parameters
     ----------
     first, second : ndarray of shapes (n_rows, n_first) and (n_rows, n_second), float32, float64 or int8
-        Of whole bands of rows, unless no more rows come.
+        Whole bands of rows, except at the end.
     centre, other_centre : ndarray of shapes (n_first,) and (n_second,), float64
-        Subtracted.
+        Subtracted from the columns.
     v : ndarray of shape (n_classes, n_rows), float64
     is_same : bool
-        Whether both blocks are the same columns: of pairs j <= k alone is anything of use written.
+        Whether both blocks are the same columns. Then only pairs j <= k are valid in the output.
     sums : ndarray of shape (n_classes, tiled n_first, tiled n_second), float64
     """
     left, right = np.zeros((padded(first.shape[1]), BAND_ROWS)), np.zeros((padded(second.shape[1]), BAND_ROWS))
@@ -64,7 +64,7 @@ def add_moments(first, second, centre, other_centre, weight, is_same, sums):  # 
 
 @kernel
 def _fill(X, start, centre, out):  # type: ignore[no-untyped-def]
-    """Write the centred columns of a band, each in a row of its own; 0 beyond the last row."""
+    """Write the centred columns of a band, one per row of `out`; 0 beyond the last row."""
     stop = min(start + BAND_ROWS, X.shape[0])
     for i in range(start, stop):
         row = X[i]
@@ -97,7 +97,7 @@ def _add_products(left, right, is_same, sums):  # type: ignore[no-untyped-def]
 
 @kernel
 def spreads_of(moments, first, second, is_same, weighing, wanted, out):  # type: ignore[no-untyped-def]
-    """Write `spread_of` the products of columns ``first[a]`` and ``second[b]``."""
+    """Write `spread_of` for the products of columns ``first[a]`` and ``second[b]``."""
     for a in range(out.shape[0]):
         if a % 64 == 0 and is_stopped():
             break
@@ -107,9 +107,9 @@ def spreads_of(moments, first, second, is_same, weighing, wanted, out):  # type:
 
 @kernel
 def offer_pairs(duals, spread, first, second, is_same, weighing, wanted, floor, largest):  # type: ignore[no-untyped-def]
-    """Score the products of columns ``first[a]`` and ``second[b]``, and take those in that are at least `floor`.
+    """Score the products of columns ``first[a]`` and ``second[b]``, and insert those of at least `floor`.
 
-    Where `first` are columns of their own, those selected, a product of two of them is met twice and scored once.
+    If `first` lists selected columns, a product of two of them occurs twice and is scored once.
     """
     n_parents = wanted.left.shape[0]
     for a in range(spread.shape[0]):

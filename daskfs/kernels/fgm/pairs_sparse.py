@@ -1,14 +1,14 @@
-"""Scores of all pairs of sparse columns that occur together, and bounds that rule most of them out unseen.
+"""Scores of all pairs of sparse columns that occur together, and bounds that exclude most of them in advance.
 
-Columns are numbered anew, the longest first. Of a column a, the rows that have it are gone through, and of each the
-entries in columns b <= a, a first part of the row: popular columns have low numbers, so that the sums of all b stay in
-the cache. With the smallest score θ that is still of use, an upper bound that falls with b says where each row's part
-may end, or that column a has no pair of use at all.
+Columns are renumbered, the longest first. For a column a, each of its rows is scanned for entries in columns b <= a,
+which are the first part of the row: frequent columns have low numbers, so the sums of all b stay in the cache. Given
+the smallest score θ that still matters, an upper bound that decreases with b tells where the scan of a row may end, or
+that column a has no relevant pair at all.
 
-The bounds are Cauchy and Schwarz'. Of standardised products |Σ v z|² <= V_ab Σ w z², V_ab = Σ v²/w over the rows that
-have both columns, at most the lesser of V_a and V_b; the variance is at least Σ w z² (1 - n_a / n) / n. Of products as
-they are |Σ v z|² <= q_a q_b, q_a = Σ |v| x². Where no value is below 0, the rows with v > 0 and those with v < 0 pull
-in opposite directions, and the larger of their two bounds holds.
+The bounds follow from the Cauchy-Schwarz inequality. For standardised products |Σ v z|² <= V_ab Σ w z², where V_ab = Σ
+v²/w over the rows that have both columns is at most the lesser of V_a and V_b, and the variance is at least Σ w z² (1 -
+n_a / n) / n. For unstandardised products |Σ v z|² <= q_a q_b, q_a = Σ |v| x². If no value is negative, the rows with v
+> 0 and those with v < 0 contribute with opposite signs, and the larger of their two bounds applies.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from daskfs.kernels.fgm.pairs import is_wanted, number_in, offer, spread_of
 from daskfs.kernels.jit import is_stopped, kernel, prefetch
 
 LESSER, PRODUCT, SIGNED = range(3)
-"""Which bound: of standardised products, of products as they are, of those of columns with values below 0."""
+"""Kind of bound: for standardised products, for unstandardised ones, for those of columns with negative values."""
 MARGIN = 1.0 - 1e-9
-"""Bounds are exact numbers, sums are rounded."""
+"""Safety factor: bounds are exact, but sums are rounded."""
 AHEAD = 8
-"""Entries of a column for whose rows memory is asked ahead: they lie anywhere."""
+"""Number of entries of a column whose rows are prefetched: they are scattered over memory."""
 
 
 class Entries(NamedTuple):
-    """Columns by their rows, or rows by their columns."""
+    """Entries of columns by row, or of rows by column."""
 
     starts: np.ndarray
     """int64."""
@@ -40,18 +40,18 @@ class Entries(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of columns; see the module."""
+    """Bounds of columns; see the module."""
 
     plus: np.ndarray
-    """Of the rows with v > 0, or of all rows."""
+    """For the rows with v > 0, or for all rows."""
     minus: np.ndarray
     factor: np.ndarray
-    """By which the bound of a pair's column a is multiplied; infinite where there is no bound."""
+    """Factor of the bound for column a of a pair; infinite if there is no bound."""
 
 
 @kernel
 def counted(starts, rows, values, weight):  # type: ignore[no-untyped-def]
-    """Return Σ x² of each column over the rows of weight above 0, and how many of these have it."""
+    """Return Σ x² of each column over the rows of positive weight, and the number of its entries there."""
     squares, counts = np.zeros(starts.shape[0] - 1), np.zeros(starts.shape[0] - 1, np.int64)
     for j in range(squares.shape[0]):
         if j % 64 == 0 and is_stopped():
@@ -66,7 +66,7 @@ def counted(starts, rows, values, weight):  # type: ignore[no-untyped-def]
 
 @kernel
 def reordered(starts, rows, values, weight, order, counts):  # type: ignore[no-untyped-def]
-    """Return columns in another order, without the entries that do not count, as Entries."""
+    """Return columns in another order, without the entries that are ignored, as Entries."""
     begins = np.zeros(order.shape[0] + 1, np.int64)
     for a in range(order.shape[0]):
         begins[a + 1] = begins[a] + counts[order[a]]
@@ -84,7 +84,7 @@ def reordered(starts, rows, values, weight, order, counts):  # type: ignore[no-u
 
 @kernel
 def by_rows(columns, n_rows):  # type: ignore[no-untyped-def]
-    """Return columns as rows, each by ascending column."""
+    """Return columns as rows, each with ascending columns."""
     starts = np.zeros(n_rows + 1, np.int64)
     for k in range(columns.places.shape[0]):
         starts[columns.places[k] + 1] += 1
@@ -114,7 +114,7 @@ def bounds_of(columns, weight, v, kind, by_sign, weighing):  # type: ignore[no-u
     kind : int
         LESSER, PRODUCT or SIGNED.
     by_sign : bool
-        Whether rows with v > 0 and with v < 0 are told apart: of one class alone.
+        Whether rows with v > 0 and with v < 0 are bounded separately; only with one class.
     weighing : Weighing
     """
     n_columns, n_classes = columns.starts.shape[0] - 1, v.shape[1]
@@ -147,7 +147,7 @@ def bounds_of(columns, weight, v, kind, by_sign, weighing):  # type: ignore[no-u
 
 @kernel
 def _bound(kind, plus, minus, other_plus, other_minus):  # type: ignore[no-untyped-def]
-    """Return the bound of |Σ v z|² of two columns, without the first one's factor."""
+    """Return the bound of |Σ v z|² for two columns, without the factor of the first one."""
     if kind == LESSER:
         return max(min(plus, other_plus), min(minus, other_minus))
     if kind == PRODUCT:
@@ -157,7 +157,7 @@ def _bound(kind, plus, minus, other_plus, other_minus):  # type: ignore[no-untyp
 
 @kernel
 def from_end(numbers):  # type: ignore[no-untyped-def]
-    """Return the largest of each number and those after it."""
+    """Return the maximum of each element and all later ones."""
     out = numbers.copy()
     for b in range(numbers.shape[0] - 2, -1, -1):
         out[b] = max(out[b], out[b + 1])
@@ -169,37 +169,38 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
     columns, ids, rows, other_ids, is_same, start, stop, step, weight, v, kind, bounds, other_plus, other_minus,
     weighing, wanted, floor, largest, counts,
 ):  # fmt: skip
-    """Score the products of some columns with others, and take the largest in.
+    """Score the products of some columns with others, and insert the largest.
 
     Parameters
     ----------
     columns : Entries
-        The columns a, by their rows.
+        The columns a, with their rows.
     ids : ndarray of shape (n_columns,), int64
-        Their numbers as parents.
+        Numbers of the columns a as parents.
     rows : Entries
-        The rows, by the columns b.
+        The rows, with their columns b.
     other_ids : ndarray of shape (n_others,), int64
-        Of the columns b.
+        Numbers of the columns b as parents.
     is_same : bool
-        Whether these are the same columns in the same order: pairs b <= a alone are wanted.
+        Whether b are the same columns in the same order: then only pairs b <= a are wanted.
     start, stop, step : int
-        Of the columns a, which ones.
+        Range of the columns a.
     weight : ndarray of shape (n_rows,), float64
     v : ndarray of shape (n_rows, n_classes), float64
     kind : int
     bounds : Bounds
-        Of the columns a.
+        Bounds of the columns a.
     other_plus, other_minus : ndarray of shape (n_others,)
-        Of the columns b, `from_end`.
+        Bounds of the columns b, after `from_end`.
     weighing : Weighing
     wanted : Wanted
-        Where pairs have one selected column, all columns a are such; a pair of two of them is met twice, scored once.
+        If pairs need one selected column, all columns a are selected. A pair of two of them occurs twice, and is scored
+        once.
     floor : float
-        Scores below it are of no use; infinitely small: none is ruled out by a bound.
+        Lower scores may be left out. With minus infinity, no pair is excluded by a bound.
     largest : Largest
     counts : ndarray of shape (2,), int64
-        Products, and columns that were ruled out, are added.
+        Number of products, and of columns excluded; incremented.
     """
     n_others, n_classes, n_parents = other_ids.shape[0], v.shape[1], wanted.left.shape[0]
     sums, met = np.zeros((n_others, n_classes + 3)), np.empty(n_others, np.int32)
@@ -211,7 +212,7 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
         end = a + 1 if is_same else n_others
         least = max(floor, largest.scores[0])
         if least > 0.0 and bounds.factor[a] < np.inf:
-            low = 0  # b from `end` on are ruled out
+            low = 0  # b from `end` on are excluded
             while low < end:
                 middle = (low + end) // 2
                 other = _bound(kind, bounds.plus[a], bounds.minus[a], other_plus[middle], other_minus[middle])
@@ -248,7 +249,7 @@ def offer_sparse_pairs(  # type: ignore[no-untyped-def]
                 products += 1
         for q in range(n_met):
             of, j = sums[met[q]], other_ids[met[q]]
-            low, high = min(i, j), max(i, j)  # whichever is a: the same bits
+            low, high = min(i, j), max(i, j)  # the same bits whichever is a
             spread = spread_of(weighing, low, high, of[1], of[2])
             is_met_again = wanted.n_selected == 1 and j < i and wanted.is_selected[j]
             if spread > 0.0 and not is_met_again and is_wanted(wanted, low, high):

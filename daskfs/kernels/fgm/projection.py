@@ -1,4 +1,4 @@
-"""The Moreau projection of group norms: what the step of the squared l1/l2 norm leaves of each group."""
+"""The Moreau projection of group norms: the proximal step of the squared l1/l2 norm."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from daskfs.kernels.jit import kernel
 
 @kernel
 def project_norms(norms, shrinkage, out):  # type: ignore[no-untyped-def]
-    """Write argmin_o ½ ‖o - norms‖² + ½ shrinkage (Σ_t o_t)² over o >= 0; return the threshold.
+    """Write argmin_o ½ ‖o - norms‖² + ½ shrinkage (Σ_t o_t)² over o >= 0. Return the threshold.
 
     Parameters
     ----------
     norms : ndarray of shape (n_groups,), float64
-        Not negative.
+        Non-negative.
     shrinkage : float
-        1 / τ, of a step of length 1 / τ.
+        1 / τ, the length of the step.
     out : ndarray of shape (n_groups,), float64
         ``max(norms - threshold, 0)``.
 
     Notes
     -----
-    Source: Tan, Tsang and Wang (2014), Algorithm 3. The test in its step 3 takes the norms in descending order, so the
-    groups that stay are the first ones whose norm exceeds the threshold of the groups up to them. Sorting one way and
-    testing the other keeps all groups, which is wrong wherever one of them must vanish.
+    Source: Tan, Tsang and Wang (2014), Algorithm 3. The test in its step 3 uses the norms in descending order, so the
+    groups that remain are the first ones whose norm exceeds the threshold of the groups up to them. Sorting in one
+    order and testing in the other would keep all groups, which is wrong whenever one of them must vanish.
     """
-    heap, n = norms.copy(), norms.shape[0]  # the largest first; those that vanish need no order
+    heap, n = norms.copy(), norms.shape[0]  # largest first; those that vanish need not be sorted
     for place in range(n // 2 - 1, -1, -1):
         _sink(heap, n, place)
     total, threshold = 0.0, 0.0
@@ -44,7 +44,7 @@ def project_norms(norms, shrinkage, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sink(heap, n, place):  # type: ignore[no-untyped-def]
-    """Put the number at `place` where no child of it, among the first n, is larger."""
+    """Restore the heap property from `place` downwards, among the first n."""
     value = heap[place]
     while 2 * place + 1 < n:
         child = 2 * place + 1

@@ -1,10 +1,10 @@
-"""Scores of columns: the products Xᵀ v of a block with one number for each row, dense rows or sparse columns.
+"""Scores of columns: the products Xᵀ v of a block with one number per row, for dense rows or sparse columns.
 
-The rows are taken in granules of GRANULE rows. Within a granule those whose number is 0 are left out, the others are
-added one after another; float32 and int8 columns are summed in float32 within a granule, granules in float64. The sums
-of a granule that is not whole are kept until its other rows come: the bits do not depend on how the rows are cut.
-Sparse columns are summed in the same order, each step rounded as there, and zeros add nothing: they give the bits of
-dense ones. The same holds for the sums behind means and deviations.
+The rows are processed in granules of GRANULE rows. Within a granule, rows with the number 0 are skipped, and the others
+are added one at a time. float32 and int8 columns are summed in float32 within a granule, and granules in float64. The
+sums of an incomplete granule are kept until its other rows arrive, so the bits do not depend on how the rows are
+divided. Sparse columns are summed in the same order with the same rounding, and zeros add nothing: they give the same
+bits as dense ones. The same holds for the sums behind means and deviations.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 
 from daskfs.kernels.jit import is_stopped, kernel
 
-GRANULE = 256  # rows that are summed in the precision of the block
+GRANULE = 256  # rows summed in the precision of the block
 ALL_LINES = np.empty(0, np.int64)
-PANEL_COLUMNS = 4096  # sums of a panel stay in the first-level cache, its rows are long enough to be fetched ahead
+PANEL_COLUMNS = 4096  # sums of a panel stay in the L1 cache, and its rows are long enough for prefetching
 
 
 def scores_of(block: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """Add Σ_i v_i x_ij to `out` for every column of a block of consecutive rows, the first of a granule's first.
+    """Add Σ_i v_i x_ij to `out` for every column of a block of consecutive rows that starts a granule.
 
     Parameters
     ----------
     block : ndarray of shape (n_rows, n_columns), float32, float64 or int8
-        Rows contiguous: C-ordered, or some columns of an array that is.
+        Contiguous rows: C-ordered, or some columns of such an array.
     v : ndarray of shape (n_rows,), float64
     out : ndarray of shape (n_columns,), float64
     """
@@ -36,22 +36,22 @@ def scores_of(block: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
 
 
 def summed_in(dtype: np.dtype) -> np.dtype:
-    """Return the type in which the products of a granule are summed."""
+    """Return the dtype in which the products of a granule are summed."""
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
 def new_granule(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Return room for the lines of a granule's rows that count, and for their numbers."""
+    """Return work arrays for the lines and numbers of a granule's rows."""
     return np.empty(GRANULE, np.int64), np.empty(GRANULE, dtype)
 
 
 def flattened(block: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the numbers from the first of a block on, contiguous, and how far apart its rows start.
+    """Return the values from the first of a block on as a 1-d array, and the distance between the starts of rows.
 
     Raises
     ------
     ValueError
-        The numbers of a row do not lie one after another.
+        The values of a row are not contiguous.
     """
     if block.flags.c_contiguous:
         return block.reshape(-1), block.shape[1]
@@ -64,22 +64,22 @@ def flattened(block: np.ndarray) -> tuple[np.ndarray, int]:
 
 @kernel
 def add_scores(flat, stride, lines, first, n_rows, n_columns, v, active, numbers, sums, out):  # type: ignore[no-untyped-def]
-    """Add the scores of some rows: of whole granules to `out`, of a granule that goes on to `sums`.
+    """Add the scores of some rows: of complete granules to `out`, of an incomplete granule to `sums`.
 
     Parameters
     ----------
     flat : ndarray of shape (>= (n_lines - 1) * stride + n_columns,), float32, float64 or int8
     stride : int
     lines : ndarray of shape (n_rows,), int64
-        Row ``first + i`` starts at ``flat[lines[i] * stride]``; of no length: i for every i.
+        Row ``first + i`` starts at ``flat[lines[i] * stride]``; if empty, at ``flat[i * stride]``.
     first, n_rows, n_columns : int
-        Rows come in order, all that were before have been added.
+        Rows come in order; all earlier rows have been added.
     v : ndarray of shape (>= first + n_rows,), float32 or float64
-        Of all rows.
+        One number for each of all rows.
     active, numbers : ndarrays of shape (GRANULE,), int64 and of the type of `v`
-        To work in.
+        Work arrays.
     sums : ndarray of shape (n_columns,), of the type of `v`
-        Of the rows of the last granule, where it is not whole yet; else 0.
+        Sums of the last granule if it is incomplete, otherwise 0.
     out : ndarray of shape (n_columns,), float64
     """
     for left in range(0, n_columns, PANEL_COLUMNS):
@@ -110,7 +110,7 @@ def add_scores(flat, stride, lines, first, n_rows, n_columns, v, active, numbers
 
 @kernel
 def _add_eight(flat, stride, left, lines, numbers, q, sums):  # type: ignore[no-untyped-def]
-    """Add the rows at places q to q + 7, by where they start: each view of one would be counted, by an atomic sum."""
+    """Add the rows at positions q to q + 7. They are given by index, because each view would be reference-counted."""
     start0, start1 = np.uintp(lines[q] * stride + left), np.uintp(lines[q + 1] * stride + left)
     start2, start3 = np.uintp(lines[q + 2] * stride + left), np.uintp(lines[q + 3] * stride + left)
     start4, start5 = np.uintp(lines[q + 4] * stride + left), np.uintp(lines[q + 5] * stride + left)
@@ -140,17 +140,17 @@ def _add_one(flat, start, v, sums):  # type: ignore[no-untyped-def]
 
 @kernel
 def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-untyped-def]
-    """Write Σ_i v_i x_ij for sparse columns: the bits that `add_scores` gives for them as a dense block.
+    """Write Σ_i v_i x_ij for sparse columns, with the same bits as `add_scores` for them as a dense block.
 
     Parameters
     ----------
     starts : ndarray of shape (n_columns + 1,), int32 or int64
-        Where each column starts in `rows` and `values`.
+        Start of each column in `rows` and `values`.
     rows : ndarray of shape (nnz,), int32 or int64
         Ascending within a column.
     values : ndarray of shape (nnz,), float32, float64 or int8
     v : ndarray of shape (n_samples,), float32 or float64
-        float64 where the values are.
+        float64 if the values are.
     granule : ndarray of shape (n_samples,), int64
         The granule of each row.
     out : ndarray of shape (n_columns,), float64
@@ -173,20 +173,20 @@ def sparse_scores(starts, rows, values, v, granule, out):  # type: ignore[no-unt
 
 @kernel
 def column_sums(flat, stride, lines, n_rows, n_columns, weight, origin, total, sums, squares, least, most):  # type: ignore[no-untyped-def]
-    """Add up the values of columns that are not 0, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
+    """Add the nonzero values of columns, row after row: Σ w_i, Σ w_i (x_ij - o_j) and Σ w_i (x_ij - o_j)².
 
     Parameters
     ----------
     flat, stride, lines, n_rows, n_columns : see `add_scores`
     weight : ndarray of shape (n_rows,), float64
-        Rows of weight 0 are left out.
+        Rows of weight 0 are skipped.
     origin : ndarray of shape (n_columns,), float64
-        o_j: 0, then the first value of the column that is not 0.
+        o_j: initially 0, then the first nonzero value of the column.
     total, sums, squares : ndarray of shape (n_columns,), float64
     least : ndarray of shape (n_columns,), float64
-        The least value so far.
+        Minimum so far.
     most : ndarray of shape (n_columns,), float64
-        The largest.
+        Maximum so far.
     """
     for i in range(n_rows):
         if i % 64 == 0 and is_stopped():
@@ -212,7 +212,7 @@ def _add_squares(x, weight, origin, total, sums, squares, least, most):  # type:
 
 @kernel
 def sparse_column_sums(starts, rows, values, weight, origin, total, sums, squares, least, most):  # type: ignore[no-untyped-def]
-    """Write the sums of `column_sums` for sparse columns, bit for bit; rows ascending within a column."""
+    """Write the sums of `column_sums` for sparse columns, with the same bits. Rows ascend within a column."""
     n_rows = 0
     for i in range(weight.shape[0]):
         n_rows += weight[i] != 0.0

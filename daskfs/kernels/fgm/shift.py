@@ -1,7 +1,7 @@
 """The summed loss of weighted rows, its residuals, and the shift that minimises it at given predictions.
 
-The shift is what is fitted without a penalty: the intercept, and the coefficients of free columns, which are in the
-model whatever is selected. Of several classes each has its own, one class after the other.
+The shift is the unpenalised part of the model: the intercept, and the coefficients of free columns, which are in the
+model whatever is selected. With several classes, the shifts of the classes are concatenated.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian, member_products
 from daskfs.kernels.losses import SPAN, derivatives, values
 
 MAX_HALVINGS = 40
-ARMIJO = 1e-4  # share of the foretold decrease that a step must bring
-ROUNDING = 2.0**-52  # a decrease that is foretold to be a smaller share of the loss cannot be seen
+ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
+ROUNDING = 2.0**-52  # a smaller predicted decrease, as a share of the loss, is below rounding
 
 
 class Rows(NamedTuple):
-    """Σ_i share_i loss(z_i, y_i), and room to compute it; all of shape (n_samples,) but `loss`, `bits` and `free`.
+    """Σ_i share_i loss(z_i, y_i), with work arrays; all of shape (n_samples,) except `loss`, `bits` and `free`.
 
-    Of several classes, each against the rest, the rows stand once for each class, one class after the other: shape
-    (n_classes * n_samples,).
+    With several classes, each against the rest, the rows are repeated for each class and concatenated: shape (n_classes
+    * n_samples,).
     """
 
     loss: int
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 
 def new_rows(loss: int, y: np.ndarray, share: np.ndarray, free: np.ndarray | None = None) -> Rows:
-    """Return the rows of a problem with room to work in.
+    """Return the rows of a problem, with work arrays.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def new_rows(loss: int, y: np.ndarray, share: np.ndarray, free: np.ndarray | Non
 
 @kernel
 def of_class(rows, c, n_classes):  # type: ignore[no-untyped-def]
-    """Return the rows of one class, which share their memory."""
+    """Return the rows of one class, which share the memory."""
     n = rows.y.shape[0] // n_classes
     here = slice(c * n, (c + 1) * n)
     return Rows(
@@ -69,14 +69,14 @@ def of_class(rows, c, n_classes):  # type: ignore[no-untyped-def]
 
 @kernel
 def shift_of_class(rows, shift, c):  # type: ignore[no-untyped-def]
-    """Return the part of the shift that is a class's: its intercept and the coefficients of the free columns."""
+    """Return a class's part of the shift: its intercept and the coefficients of the free columns."""
     width = 1 + rows.free.shape[0]
     return shift[c * width : (c + 1) * width]
 
 
 @kernel
 def _move(rows, z, shift):  # type: ignore[no-untyped-def]
-    """Write the predictions of one class: `z`, the intercept and the free columns."""
+    """Write the predictions of one class: `z` plus the intercept and the free columns."""
     for i in range(z.shape[0]):
         rows.moved[i] = z[i] + shift[0]
     for k in range(rows.free.shape[0]):
@@ -93,7 +93,7 @@ def class_loss(rows, z, shift):  # type: ignore[no-untyped-def]
 
 @kernel
 def class_dual(rows, z, shift, out):  # type: ignore[no-untyped-def]
-    """Write v_i = -share_i loss' of one class, see `class_loss`; `rows.second` is left at share times curvature."""
+    """Write v_i = -share_i loss' of one class, see `class_loss`. `rows.second` returns share times curvature."""
     _move(rows, z, shift)
     derivatives(rows.loss, 0.0, rows.moved, rows.y, rows.first, rows.second, rows.bits)
     for i in range(z.shape[0]):
@@ -103,7 +103,7 @@ def class_dual(rows, z, shift, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def total_loss(rows, z, shift):  # type: ignore[no-untyped-def]
-    """Return Σ_i share_i loss of all classes, `shift` being of shape (n_classes * (1 + n_free),)."""
+    """Return Σ_i share_i loss of all classes, for a `shift` of shape (n_classes * (1 + n_free),)."""
     n_classes = shift.shape[0] // (1 + rows.free.shape[0])
     n, total = z.shape[0] // n_classes, 0.0
     for c in range(n_classes):
@@ -124,9 +124,9 @@ def dual_variables(rows, z, shift, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def fit_shift(rows, z, shift, n_steps, tol, fit_intercept):  # type: ignore[no-untyped-def]
-    """Take up to `n_steps` Newton steps for each class's shift, shortened by Armijo's rule; return shifts and loss.
+    """Take up to `n_steps` Newton steps for each class's shift, shortened by Armijo's rule. Return shifts and loss.
 
-    Ends early where no slope exceeds `tol` times Σ_i share_i. Without `fit_intercept` the free columns' alone moves.
+    Stop when no derivative exceeds `tol` times Σ_i share_i. Without `fit_intercept`, only the free columns move.
     """
     n_classes = shift.shape[0] // (1 + rows.free.shape[0])
     n, total = z.shape[0] // n_classes, 0.0
@@ -139,7 +139,7 @@ def fit_shift(rows, z, shift, n_steps, tol, fit_intercept):  # type: ignore[no-u
 
 @kernel
 def _fit_class(rows, z, shift, n_steps, tol, fit_intercept):  # type: ignore[no-untyped-def]
-    """Fit one class's shift in place, see `fit_shift`; return the loss."""
+    """Fit one class's shift in place, see `fit_shift`. Return the loss."""
     n, n_free, n_samples = shift.shape[0], rows.free.shape[0], z.shape[0]
     value = class_loss(rows, z, shift)
     enough = tol * sum_of(rows.share)
@@ -159,7 +159,7 @@ def _fit_class(rows, z, shift, n_steps, tol, fit_intercept):  # type: ignore[no-
             hessian[0, :] = 0.0
             hessian[:, 0] = 0.0
         factorise(hessian, n, 0.0, chol)
-        fall = solve_cholesky(chol, n, descent, step)  # foretold of the first order; 0 where nothing curves
+        fall = solve_cholesky(chol, n, descent, step)  # first-order prediction; 0 without curvature
         length, is_lower, lower = 1.0, False, value
         for _ in range(MAX_HALVINGS):
             if is_stopped() or fall <= 0.0:

@@ -1,4 +1,4 @@
-"""The B largest scores and their columns; ties go to the smaller number, so that no cut of the columns matters."""
+"""The B largest scores and their columns. Ties go to the smaller number, so the division of columns does not matter."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def largest(scores: np.ndarray, first: int, n_wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns with the largest scores above 0.
+    """Return the columns with the largest positive scores.
 
     Parameters
     ----------
     scores : ndarray of shape (n_columns,), float64
-        Not negative.
+        Non-negative.
     first : int
         Number of the first column.
     n_wanted : int
@@ -19,9 +19,9 @@ def largest(scores: np.ndarray, first: int, n_wanted: int) -> tuple[np.ndarray, 
     Returns
     -------
     columns : ndarray of shape (<= n_wanted,), int64
-        By falling score, ties by number.
+        By decreasing score, ties by number.
     scores : ndarray
-        Theirs.
+        Their scores.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def largest(scores: np.ndarray, first: int, n_wanted: int) -> tuple[np.ndarray, 
 def merged(
     one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], n_wanted: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest of two sets of columns and scores, as `largest` would of both together.
+    """Return the largest of two sets of columns and scores, as `largest` would for their union.
 
     Examples
     --------

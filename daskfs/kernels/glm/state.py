@@ -1,4 +1,4 @@
-"""What the steps of the Lasso path of a loss share, in units of the standardised columns."""
+"""State shared by the steps of a loss's Lasso path, in units of the standardised columns."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from daskfs.kernels.blocks.any_columns import new_columns
 from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.glm.newton import Predictions, new_predictions
 
-NEAR = 32  # columns copied although not entered: their gradients come near λ
-NEAR_ENTRIES = 256  # the same where columns stay entries: nothing is copied
-DIRECTIONS = 4  # in which gradients are foretold
-COMBINED = 4  # Hessians kept, of which later ones are combined
+NEAR = 32  # columns that are copied although not entered, because their gradients are close to λ
+NEAR_ENTRIES = 256  # the same for sparse columns, which are not copied
+DIRECTIONS = 4  # of residuals, from which gradients are predicted
+COMBINED = 4  # number of Hessians that are kept for combinations
 ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED, KNOWN_HESSIANS, FREE = range(10)
 
 
 class GlmState(NamedTuple):
-    """What the steps of one path share."""
+    """State shared by the steps of one path."""
 
     columns: Any  # the entered features, standardised: copies of shape (capacity, n), or EnteredEntries
-    near: Any  # of columns not entered
-    near_features: np.ndarray  # room for the numbers of those
+    near: Any  # columns that have not entered
+    near_features: np.ndarray  # room for their numbers
     near_slot: np.ndarray  # (p,) feature -> row of `near`, or -1
-    is_settled: np.ndarray  # (p,) entered, or the twin of one that is
+    is_settled: np.ndarray  # (p,) entered, or equal to an entered column
     entered: np.ndarray  # (capacity,) features in order of entry
-    identity: np.ndarray  # (capacity,) 0, 1, 2 ...: all entered features as members
+    identity: np.ndarray  # (capacity,) 0, 1, 2 ...: members if all entered features are
     reference: np.ndarray  # (p,) gradient of every column at the reference residual
     reference_residual: np.ndarray  # (n,)
     directions: np.ndarray  # (DIRECTIONS, n) orthonormal changes of the residuals between references, over the shares
     images: np.ndarray  # (DIRECTIONS, p) products of the columns with the directions
-    predicted: np.ndarray  # (p,) gradient as far as reference and images tell
+    predicted: np.ndarray  # (p,) gradient as far as reference and images determine it
     at: Predictions
-    weight: np.ndarray  # (n,) of which `hessian` is made
-    weights: np.ndarray  # (COMBINED, n) of the Hessians that were made
+    weight: np.ndarray  # (n,) weights of `hessian`
+    weights: np.ndarray  # (COMBINED, n) weights of the stored Hessians
     weight_products: np.ndarray  # (COMBINED, COMBINED)
-    hessians: np.ndarray  # (COMBINED, capacity + 1, capacity + 1) what is above the diagonal is of no use
-    mix: np.ndarray  # (COMBINED,) the combination that `hessian` is
+    hessians: np.ndarray  # (COMBINED, capacity + 1, capacity + 1) the upper triangle is not used
+    mix: np.ndarray  # (COMBINED,) coefficients of the combination in `hessian`
     work: np.ndarray  # (n,)
     hessian: np.ndarray  # (capacity + 1, capacity + 1) position 0 is the intercept
     coef: np.ndarray  # (capacity + 1,)
-    base: np.ndarray  # (capacity + 1,) where the predictions are: less than a tolerance away, by the last step
+    base: np.ndarray  # (capacity + 1,) coefficients of the predictions, up to a last step below a tolerance
     gradient: np.ndarray  # (capacity + 1,) at `base`
-    left: np.ndarray  # (capacity + 1,) the gradient at `coef`, as the Hessian has it
+    left: np.ndarray  # (capacity + 1,) the gradient at `coef` according to the Hessian
     refit_at: Predictions
-    members: np.ndarray  # (capacity,) positions of the features in the model that was refitted last
-    refit_base: np.ndarray  # (capacity + 1,) where the predictions of `refit_at` are
-    refitted: np.ndarray  # (capacity,) coefficients of that refit
-    counts: np.ndarray  # (10,) see the names above; the entered features that are FREE of the penalty come first
+    members: np.ndarray  # (capacity,) positions of the features of the last refit
+    refit_base: np.ndarray  # (capacity + 1,) coefficients of the predictions of `refit_at`
+    refitted: np.ndarray  # (capacity,) coefficients of the last refit
+    counts: np.ndarray  # (10,) see the names above; the FREE entered features, without a penalty, come first
 
 
 def new_state(X: Any, capacity: int) -> GlmState:
-    """Return the state before the first step, with room for `capacity` entered features of a block."""
+    """Return the initial state, with room for `capacity` entered features of a block."""
     n_samples, n_features = X.shape
     n_near = min(NEAR_ENTRIES if isinstance(X, ColumnEntries) else NEAR, n_features)
     return GlmState(

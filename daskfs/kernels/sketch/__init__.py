@@ -1,1 +1,1 @@
-"""Count-sketches and the gradient descent in them."""
+"""Count-sketches, and gradient descent with them."""

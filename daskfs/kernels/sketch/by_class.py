@@ -1,8 +1,8 @@
-"""MISSION's step with several classes, each of which has active features of its own: those of its largest weights.
+"""MISSION's step with several classes, each with its own active features: those with its largest weights.
 
-An entry of the table is a feature and a class. All entries of a feature lie between the slot where its id belongs and
-the next free one, so that a feature's classes are found in one walk; in the sketch each class has its own cells behind
-the same hash, as in `daskfs.kernels.sketch.classes`.
+An entry of the table is a pair of feature and class. All entries of a feature are between its first slot and the next
+free one, so one probe finds all its classes. In the sketch each class has its own cells with the same hash, as in
+`daskfs.kernels.sketch.classes`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ONE, _S32 = np.uint64(1), np.uint64(32)
 
 
 class ClassTable(NamedTuple):
-    """The active features of each class, in a table of open addressing whose length is a power of two."""
+    """The active features of each class, in an open-addressing table whose length is a power of two."""
 
-    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY where a slot is free
+    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY in free slots
     classes: np.ndarray  # (n_slots,) int32
     weights: np.ndarray  # (n_slots,) float32
     touches: np.ndarray  # (n_slots,) uint32
     n_active: np.ndarray  # (n_classes,) int64
-    thresholds: np.ndarray  # (n_classes,) float64: weight with which a feature becomes active
+    thresholds: np.ndarray  # (n_classes,) float64: smallest weight of an active feature
 
 
 def empty_entries(n_classes: int, n_slots: int) -> ClassTable:
@@ -46,15 +46,15 @@ def empty_entries(n_classes: int, n_slots: int) -> ClassTable:
 
 @kernel
 def first_slot(keys, key):  # type: ignore[no-untyped-def]
-    """Return the slot where the walk along a feature's entries begins."""
+    """Return the slot at which the probe for a feature's entries starts."""
     return (key * A >> _S32) & np.uint64(keys.shape[0] - 1)
 
 
 @kernel
 def fill_entries(new_keys, new_classes, new_weights, new_touches, n_selected, table):  # type: ignore[no-untyped-def]
-    """Empty the table and put these entries in, each of which there is once.
+    """Clear the table and insert these distinct entries.
 
-    A class that has `n_selected` of them has the smallest of their weights as its threshold, others have 0.
+    A class with `n_selected` of them has their smallest weight as its threshold; the others have 0.
     """
     keys, classes, weights, touches, n_active, thresholds = table
     mask = np.uint64(keys.shape[0] - 1)
@@ -76,7 +76,7 @@ def fill_entries(new_keys, new_classes, new_weights, new_touches, n_selected, ta
 
 @kernel
 def count_features(keys):  # type: ignore[no-untyped-def]
-    """Return how many different ids a table's entries have."""
+    """Return the number of distinct ids among a table's entries."""
     mask, n = np.uint64(keys.shape[0] - 1), 0
     for slot in range(np.uint64(keys.shape[0])):
         if keys[slot] != EMPTY:
@@ -98,7 +98,7 @@ def _sort_out(table, places, out_keys, out_weights, out_touches):  # type: ignor
 
 
 def entries_by_class(table: ClassTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ids, weights and touches of all entries, those of one class behind those of another."""
+    """Return ids, weights and touches of all entries, concatenated by class."""
     n_entries = int(table.n_active.sum())
     found = np.empty(n_entries, np.uint64), np.empty(n_entries, np.float32), np.empty(n_entries, np.uint32)
     _sort_out(table, np.cumsum(table.n_active) - table.n_active, *found)
@@ -107,15 +107,15 @@ def entries_by_class(table: ClassTable) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @inner_loop
 def train_by_class(rows, first, last, rule, sketch, table, full, scalars, intercept, words):  # type: ignore[no-untyped-def]
-    """Take rows as `daskfs.kernels.sketch.classes.train_classes` does, with active features of each class.
+    """Process rows like `daskfs.kernels.sketch.classes.train_classes`, with active features of each class.
 
     Parameters
     ----------
     table : ClassTable
     full : int
-        Entries from which on the table wants a selection; it has room for half of its slots.
+        Number of entries at which the table needs a selection; it has room for half of its slots.
     words : ndarray of shape (longest row,), uint64
-        To work in. The other arguments and the result are those of `train_classes`.
+        Work array. The other arguments and the result are those of `train_classes`.
     """
     indptr, indices, data, y, row_weight = rows
     cells, n_buckets, hashes, seed = sketch
@@ -155,7 +155,7 @@ def train_by_class(rows, first, last, rule, sketch, table, full, scalars, interc
             steps[c] = -rate * derivatives[c]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
         for i in range(start, stop):
-            # The feature's weight for a class takes the step exactly where it is active for the class.
+            # The feature's weight for a class takes the step exactly if it is active for the class.
             key, x, h = np.uint64(indices[i]), data[i], words[i - start]
             is_active[:] = False
             slot = first_slot(keys, key)
@@ -165,7 +165,7 @@ def train_by_class(rows, first, last, rule, sketch, table, full, scalars, interc
                     touches[slot] += np.uint32(1)
                     is_active[classes[slot]] = True
                 slot = (slot + _ONE) & mask
-            # Of the other classes in the sketch: UPDATE, and QUERY of what is then there.
+            # For the other classes in the sketch: UPDATE, then QUERY.
             for c in range(n_classes):
                 if is_active[c]:
                     continue

@@ -1,7 +1,7 @@
-"""MISSION's step with several outputs, one for each class: cross-entropy, or one class against the rest.
+"""MISSION's step with several outputs, one per class: cross-entropy, or one class against the rest.
 
-A feature has a vector of weights, one for each class; it is active as a whole, by the Euclidean norm of its vector. In
-the sketch each class has its own cells behind the same hash.
+A feature has a vector of weights, one per class. The feature is active as a whole, by the Euclidean norm of the vector.
+In the sketch each class has its own cells with the same hash.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 
 @inner_loop
 def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, frozen, work):  # type: ignore[no-untyped-def]
-    """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, with the same results, of several outputs.
+    """Process rows like `daskfs.kernels.sketch.rows.train_rows`, with the same results, for several outputs.
 
-    `rows.y` holds the numbers of the classes, `rule.loss` is as `loss_and_derivatives` takes it, and the sketch's
-    cells, the table's weights and the intercept have a column, or an element, for each class.
+    `rows.y` holds the class numbers, `rule.loss` is a code for `loss_and_derivatives`, and the sketch's cells, the
+    table's weights and the intercept have a column, or an element, per class.
     """
     indptr, indices, data, y, row_weight = rows
     cells, n_buckets, hashes, seed = sketch
@@ -30,7 +30,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
     slots, words, places = work
     n_classes, flat = intercept.shape[0], cells.reshape(-1)
     capacity = keys.shape[0] // 2
-    # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
+    # Cells hold weights divided by the tail's scale: divide on input, multiply on output.
     to_cells = np.float32(np.divide(1.0, scalars[0]["tail_scale"]))
     from_cells = np.float32(scalars[0]["tail_scale"])
     threshold = np.divide(scalars[0]["threshold"], scalars[0]["tail_scale"])
@@ -45,8 +45,8 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
         norm = squared_norm_between(data, start, stop)
         if not math.isfinite(norm):
             return row, False
-        # The predictions z_c = intercept_c + Σ w_jc x_j over the active features; `places` holds these from the front,
-        # the other features from the back.
+        # The predictions z_c = intercept_c + Σ w_jc x_j over the active features. `places` holds these from the front,
+        # and the other features from the back.
         copy_into(intercept, z)
         n_found, n_other = 0, stop - start
         for i in range(start, stop):
@@ -64,7 +64,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
                 if not frozen:
                     words[n_other] = hash_word(np.uint64(indices[i]), seed, hashes)
                     fetch(flat, n_buckets, hashes, words[n_other], np.uint64(n_classes))
-        if frozen:  # what takes no step does not limit it
+        if frozen:  # features without a step do not limit it
             norm = 0.0
             for k in range(n_found):
                 norm += np.float64(data[places[k]]) * np.float64(data[places[k]])
@@ -76,14 +76,14 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
         for c in range(n_classes):
             steps[c] = -rate * derivatives[c]
             intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
-        # The active features' weights take it exactly.
+        # The weights of the active features take it exactly.
         for k in range(n_found):
             for c in range(n_classes):
                 weights[slots[k], c] += steps[c] * data[places[k]]
             touches[slots[k]] += 1
         if frozen:
             continue
-        # The others' take it in the sketch, in the order of the row: UPDATE, and QUERY of what is then there.
+        # The weights of the others take it in the sketch, in the order of the row: UPDATE, then QUERY.
         for k in range(stop - start - 1, n_other - 1, -1):
             i = places[k]
             key = np.uint64(indices[i])
@@ -97,7 +97,7 @@ def train_classes(rows, first, last, rule, sketch, table, scalars, intercept, fr
             for c in range(n_classes):
                 tail[c] = updated(cells[:, c], n_buckets, hashes, h, steps[c] * data[i] * to_cells)
                 size += np.float64(tail[c]) * np.float64(tail[c])
-            # By the norm of its vector a feature becomes active, and leaves the sketch.
+            # A feature becomes active by the norm of its vector, and leaves the sketch.
             if size >= threshold * threshold and size > 0.0 and n_active[0] < capacity:
                 keys[slot] = key
                 touches[slot] = 1

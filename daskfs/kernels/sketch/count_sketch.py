@@ -1,14 +1,15 @@
-"""Count-sketch: a long vector kept as a few rows of cells; any element can be estimated, none is stored.
+"""Count-sketch: a long vector stored as a few rows of cells. Any element can be estimated, none is stored.
 
     UPDATE(id, value): for every row r: cells[r, h_r(id)] += s_r(id) value
     QUERY(id):         median over the rows of s_r(id) cells[r, h_r(id)]
 
-The h_r are uniform over the buckets, the s_r over -1 and +1, independent of the h_r: so an estimate is unbiased and its
-variance in one row is at most ‖others‖² / n_buckets. The sketch is linear: that of a sum is the sum of the sketches.
+The h_r are uniform over the buckets, the s_r over -1 and +1, independent of the h_r. An estimate is therefore unbiased,
+and its variance in one row is at most ‖others‖² / n_buckets. Sketches are linear: the sketch of a sum is the sum of the
+sketches.
 Source: M. Charikar, K. Chen and M. Farach-Colton, "Finding frequent items in data streams", ICALP 2002, pages 693-703;
 update, query and equation (1) as in section 2 of Aghazadeh et al., "MISSION", ICML 2018.
 
-The hash is frozen: sketches saved by one version are read by every other. All numbers are 64-bit and wrap around.
+The hash must never change: every version reads the sketches of all others. All numbers are 64-bit and wrap around.
 
     h = (id + seed) A;  h = (h ^ (h >> 32)) B;  h = h ^ (h >> 32)
     g = h C;  k = (g ^ (g >> 32)) A
@@ -16,8 +17,8 @@ The hash is frozen: sketches saved by one version are read by every other. All n
     bucket        low half of h    high h    high half of g    low half of k    high half of k
     sign          bit 31 of h      bit 63    bit 63 of g       bit 31 of k      bit 63 of k
 
-A bucket is as many of the lowest bits of its half as ``log2(n_buckets)`` says, at most 31; the sign is the half's
-highest bit, which no bucket uses. A sketch without rows is the identity: cell `id` holds element `id` with sign +1.
+A bucket consists of the lowest ``log2(n_buckets)`` bits of its half, at most 31. The sign is the half's highest bit,
+which no bucket uses. A sketch without rows is the identity: cell `id` holds element `id` with sign +1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from daskfs.kernels.jit import is_stopped, kernel, prefetch
 
 MAX_BUCKETS = 1 << 31
 N_HASHES = (1, 3, 5)
-"""Rows that a sketch may have: odd, so that the median is one of the estimates."""
+"""Allowed numbers of rows: odd, so that the median is one of the estimates."""
 
 A = np.uint64(0x9E3779B97F4A7C15)
 B = np.uint64(0xBF58476D1CE4E5B9)
@@ -36,11 +37,11 @@ C = np.uint64(0x94D049BB133111EB)
 _S1, _S31, _S32, _S63 = np.uint64(1), np.uint64(31), np.uint64(32), np.uint64(63)
 _ZERO, _ONE, _TWO, _THREE, _FOUR = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 _LINE = np.uint64(16)
-"""Cells that memory brings at once."""
+"""Number of cells in a cache line."""
 
 
 def seed_word(seed: int) -> np.uint64:
-    """Return the number that stands for a seed in the hash: the seed itself, spread over 64 bits.
+    """Return the word that represents a seed in the hash: the seed spread over 64 bits.
 
     Examples
     --------
@@ -55,10 +56,10 @@ def seed_word(seed: int) -> np.uint64:
 
 
 def rows_of(n_hashes: int) -> tuple[int, ...]:
-    """Return what stands for the rows of a sketch in kernels: their numbers, none for the identity.
+    """Return the rows of a sketch for kernels: a tuple of their numbers, empty for the identity.
 
-    A tuple, since its length is part of its type: kernels are compiled for each number of rows apart, and do not ask
-    for it at every element.
+    The length of a tuple is part of its type, so kernels are compiled for each number of rows and need not test it for
+    every element.
     """
     return tuple(range(n_hashes))
 
@@ -73,7 +74,7 @@ def mixed(key, seed):  # type: ignore[no-untyped-def]
 
 @kernel
 def _signed(value, bit):  # type: ignore[no-untyped-def]
-    """Return a number with its sign turned where the bit, 0 or 1, is 1."""
+    """Return a number, negated if the bit (0 or 1) is 1."""
     return -value if bit else value
 
 
@@ -89,18 +90,18 @@ def _median5(a, b, c, d, e):  # type: ignore[no-untyped-def]
 
 @kernel
 def updated(cells, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
-    """Add a value to one element and return its estimate after that.
+    """Add a value to one element and return its new estimate.
 
     Parameters
     ----------
     cells : ndarray of shape (max(n_hashes, 1) * n_buckets,), float32
-        Row after row; changed.
+        Concatenated rows; updated.
     n_buckets : uint64
         A power of two.
     rows : tuple of int
         From `rows_of`; of length 0 (identity), 1, 3 or 5.
     h : uint64
-        From `mixed`; of the identity the id itself.
+        From `mixed`; for the identity the id itself.
     value : float32
 
     Returns
@@ -150,21 +151,21 @@ def _fetch_bucket(cells, bucket, n_outputs):  # type: ignore[no-untyped-def]
     first = bucket * n_outputs
     for c in range(_ZERO, n_outputs, _LINE):
         prefetch(cells, first + c)  # type: ignore[call-arg]  # numba passes the context
-    if n_outputs > _ONE:  # where a bucket begins within a line
+    if n_outputs > _ONE:  # a bucket may start within a cache line
         prefetch(cells, first + n_outputs - _ONE)  # type: ignore[call-arg]
 
 
 @kernel
 def fetch(cells, n_buckets, rows, h, n_outputs):  # type: ignore[no-untyped-def]
-    """Have the cells of an element brought near before `updated` wants them: they lie anywhere in memory.
+    """Prefetch the cells of an element for `updated`. They are scattered over memory.
 
     Parameters
     ----------
     cells : ndarray of shape (max(n_hashes, 1) * n_buckets * n_outputs,), float32
-        Those of all outputs.
-    n_buckets, rows, h : as in `updated`
+        Cells of all outputs.
+    n_buckets, rows, h : see `updated`
     n_outputs : uint64
-        How many stand in a bucket, side by side.
+        Number of cells of a bucket, which are adjacent.
     """
     mask = n_buckets - _ONE
     _fetch_bucket(cells, h & mask, n_outputs)
@@ -180,13 +181,13 @@ def fetch(cells, n_buckets, rows, h, n_outputs):  # type: ignore[no-untyped-def]
 
 @kernel
 def hash_word(key, seed, rows):  # type: ignore[no-untyped-def]
-    """Return what `updated` takes for an id: its first hash word, or of the identity the id."""
+    """Return the argument of `updated` for an id: its first hash word, or for the identity the id."""
     return np.uint64(key) if len(rows) == 0 else mixed(key, seed)
 
 
 @kernel
 def _half_of(h, r):  # type: ignore[no-untyped-def]
-    """Return the word whose lower half says bucket and sign in row r."""
+    """Return the word whose lower half gives bucket and sign in row r."""
     if r == 0:
         return h
     if r == 1:
@@ -200,13 +201,13 @@ def _half_of(h, r):  # type: ignore[no-untyped-def]
 
 @kernel
 def bucket_of(h, r, n_buckets):  # type: ignore[no-untyped-def]
-    """Return the bucket, int64, in row r of an id with the first hash word h."""
+    """Return the bucket in row r, int64, of an id with the first hash word h."""
     return np.int64(_half_of(h, r) & (n_buckets - _ONE))
 
 
 @kernel
 def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-untyped-def]
-    """Write bucket and sign of every id in every row: what the sketch is, without the sketch.
+    """Write bucket and sign of every id in every row, without a sketch.
 
     Parameters
     ----------
@@ -215,9 +216,9 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
     rows : tuple of int
         Of length 1, 3 or 5.
     buckets : ndarray of shape (n_keys, n_hashes), int64
-        Written.
+        Output.
     signs : ndarray of shape (n_keys, n_hashes), int64
-        Written: -1 or +1.
+        Output: -1 or +1.
     """
     for j in range(keys.shape[0]):
         if j % 1024 == 0 and is_stopped():
@@ -230,11 +231,11 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
 
 @kernel
 def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-def]
-    """Add values to elements, one after the other; an id may stand more than once.
+    """Add values to elements, one at a time. An id may occur repeatedly.
 
     Parameters
     ----------
-    cells, n_buckets, rows : as in `updated`
+    cells, n_buckets, rows : see `updated`
     seed : uint64
         From `seed_word`.
     keys : ndarray of shape (n_keys,), uint64
@@ -248,9 +249,9 @@ def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-
 
 @kernel
 def estimate(cells, n_buckets, rows, seed, keys, estimates):  # type: ignore[no-untyped-def]
-    """Write the estimates of elements into `estimates`, float32 of shape (n_keys,); the arguments are those of `add`.
+    """Write the estimates of elements into `estimates`, float32 of shape (n_keys,). The arguments are those of `add`.
 
-    Adding zero leaves every cell as it is.
+    No cell is changed.
     """
     for j in range(keys.shape[0]):
         if j % 1024 == 0 and is_stopped():

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent on hashed features: all that share a cell share a weight (feature hashing)."""
+"""Stochastic gradient descent on hashed features: features in the same cell share a weight (feature hashing)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _ONE, _S31 = np.uint64(1), np.uint64(31)
 
 @kernel
 def signed(value, word):  # type: ignore[no-untyped-def]
-    """Return a value with the sign that its feature's hash gives it."""
+    """Return a value with the sign given by its feature's hash."""
     return np.float64(value) * (1.0 - 2.0 * np.float64(np.int64((word >> _S31) & _ONE)))
 
 
 @kernel
 def predict_hashed_rows(indptr, indices, data, cells, n_buckets, seed, z):  # type: ignore[no-untyped-def]
-    """Add to the predictions of rows the signed weights of their features' cells.
+    """Add the signed weights of the features' cells to the predictions of rows.
 
     Parameters
     ----------
     indptr, indices, data : ndarray
         Entries of rows, `indices` uint64.
     cells, n_buckets, seed
-        As of `train_hashed_rows`; their scale is 1.
+        See `train_hashed_rows`; the scale is 1.
     z : ndarray of shape (n_rows, n_outputs), float64
     """
     mask = n_buckets - _ONE
@@ -49,14 +49,14 @@ def predict_hashed_rows(indptr, indices, data, cells, n_buckets, seed, z):  # ty
 def train_hashed_rows(  # type: ignore[no-untyped-def]
     rows, first, last, rule, cells, n_buckets, seed, scalars, intercept, words
 ):
-    """Take rows ``first, first + 1, ...``, predicting with the signed weights of all their cells.
+    """Process rows ``first, first + 1, ...``, predicting with the signed weights of all their cells.
 
     Parameters
     ----------
     cells : ndarray of shape (n_buckets, n_outputs), float32
-        Of a sketch with one row, as `count_sketch` places ids in it.
+        Cells of a sketch with one row, in which `count_sketch` places ids.
     words : ndarray of shape (longest row,), uint64
-        To work in. The other arguments and the result are those of `daskfs.kernels.sketch.rows.train_rows`.
+        Work array. The other arguments and the result are those of `daskfs.kernels.sketch.rows.train_rows`.
     """
     indptr, indices, data, y, row_weight = rows
     n_outputs = intercept.shape[0]

@@ -1,14 +1,14 @@
 """The k largest weights of each class in a heap: MISSION as published, as its authors programmed it, and IHT by rows.
 
 Algorithm 1 of A. Aghazadeh et al., "MISSION: Ultra Large-Scale Feature Selection using Count-Sketches", ICML 2018:
-every weight is in the sketch, and only the k whose estimates are largest predict. Each class has cells and a heap of
-its own: k places, an open-addressing table that finds a feature's place by its id, and a heap of the places with the
-smallest weight on top. `policy` says when an active feature's weight is looked at, and what becomes of the others:
+every weight is in the sketch, and only the k with the largest estimates predict. Each class has its own cells and heap:
+k places, an open-addressing table that finds a feature's place by its id, and a heap of the places with the smallest
+weight on top. `policy` says when an active feature's weight is updated, and what happens to the others:
 
-    FRESH    as published: the k largest of what the sketch says after every row
-    STALE    the authors' program: weights are those of when their feature was last met, and a feature moves when its
-             size has changed by a twentieth
-    FORGETS  iterative hard thresholding: there is no sketch; what is not active weighs nothing
+    FRESH    as published: after every row, the k largest estimates of the sketch
+    STALE    the authors' program: a weight is that of its feature's last occurrence, and a feature moves when its
+             absolute weight has changed by a twentieth
+    FORGETS  iterative hard thresholding: there is no sketch, and inactive features have weight 0
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_from, step_of
 FRESH, STALE, FORGETS = range(3)
 
 HYSTERESIS = 1.05
-"""Of the authors' heap: a feature moves when its size has changed by this factor."""
+"""In the authors' heap, a feature moves when its absolute weight has changed by this factor."""
 
 _S32 = np.uint64(32)
 ALL_ROWS = rows_of(1)
-"""For `hash_word`, which is the same for any number of rows but none."""
+"""Rows for `hash_word`, whose result is the same for any positive number of rows."""
 
 
 class Heaps(NamedTuple):
     """The active features of each class, and the heap of them."""
 
     ids: np.ndarray  # (n_outputs, k) uint64, by place
-    weights: np.ndarray  # (n_outputs, k) float32: as they were when the feature was last met
-    ranks: np.ndarray  # (n_outputs, k) float32: the size by which a place stands in the heap
-    touches: np.ndarray  # (n_outputs, k) int64: rows that had the feature since it became active
+    weights: np.ndarray  # (n_outputs, k) float32: as of the feature's last occurrence
+    ranks: np.ndarray  # (n_outputs, k) float32: the absolute weight by which a place is ordered in the heap
+    touches: np.ndarray  # (n_outputs, k) int64: rows with the feature since it became active
     heap: np.ndarray  # (n_outputs, k) int64 places
-    stands: np.ndarray  # (n_outputs, k) int64: where a place stands in the heap
-    keys: np.ndarray  # (n_outputs, n_slots) uint64 ids, EMPTY where a slot is free
+    stands: np.ndarray  # (n_outputs, k) int64: position of a place in the heap
+    keys: np.ndarray  # (n_outputs, n_slots) uint64 ids, EMPTY in free slots
     places: np.ndarray  # (n_outputs, n_slots) int64: the place of a slot's id
     n_active: np.ndarray  # (n_outputs,) int64
-    heads: np.ndarray  # (n_outputs, n_chains, n_slots) int32: the chains, below; of FRESH a sketch's rows, else none
+    heads: np.ndarray  # (n_outputs, n_chains, n_slots) int32: the chains, below; for FRESH one per row of the sketch
     nexts: np.ndarray  # (n_outputs, n_chains, k) int32
-    buckets: np.ndarray  # (n_outputs, n_chains, k) int32: where a place's id is in each row of the sketch
+    buckets: np.ndarray  # (n_outputs, n_chains, k) int32: bucket of a place's id in each row of the sketch
 
 
 def empty_heaps(n_outputs: int, k: int, n_slots: int, n_chains: int) -> Heaps:
-    """Return heaps for k features of each output, with chains for so many rows of the sketch."""
+    """Return heaps for k features of each output, with chains for `n_chains` rows of the sketch."""
     by_place, by_slot = (n_outputs, k), (n_outputs, n_slots)
     return Heaps(
         ids=np.zeros(by_place, dtype=np.uint64),
@@ -72,13 +72,13 @@ def empty_heaps(n_outputs: int, k: int, n_slots: int, n_chains: int) -> Heaps:
 
 @kernel
 def _is_less(ids, ranks, a, b):  # type: ignore[no-untyped-def]
-    """Whether place a gives way before place b: of equal sizes the larger id, so that their order is no matter."""
+    """Return whether place a is dropped before place b. Ties drop the larger id, so order does not matter."""
     return ranks[a] < ranks[b] or (ranks[a] == ranks[b] and ids[a] > ids[b])
 
 
 @kernel
 def _settle(ids, ranks, heap, stands, n, place):  # type: ignore[no-untyped-def]
-    """Move a place up or down in the heap of n to where it belongs by its rank."""
+    """Move a place up or down in the heap of n places to its position by rank."""
     i = stands[place]
     while i > 0 and _is_less(ids, ranks, place, heap[(i - 1) // 2]):
         heap[i] = heap[(i - 1) // 2]
@@ -99,7 +99,7 @@ def _settle(ids, ranks, heap, stands, n, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def _free(keys, places, slot):  # type: ignore[no-untyped-def]
-    """Take a slot out of the table; those that probed past it move up."""
+    """Remove a slot from the table. Entries that probed past it move up."""
     mask = np.int64(keys.shape[0] - 1)
     gap, at = np.int64(slot), np.int64(slot)
     while True:
@@ -115,7 +115,7 @@ def _free(keys, places, slot):  # type: ignore[no-untyped-def]
 
 @kernel
 def _is_small(ids, ranks, heap, n_active, size):  # type: ignore[no-untyped-def]
-    """Whether a feature of this size, not active, stays out: asked before `push`, whose call costs more than this."""
+    """Return whether an inactive feature of this size stays out. A test before `push`, whose call costs more."""
     return n_active[0] == ids.shape[0] and size < ranks[heap[0]]
 
 
@@ -128,16 +128,16 @@ def push(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     ids, weights, ranks, touches, heap, stands, keys, places, n_active : the fields of `Heaps`, of one class
-        One by one: a record that is taken apart for every feature of a row costs two thirds more time.
+        Passed one at a time: unpacking a record for every feature of a row takes two thirds more time.
     key : uint64
     weight : float32
     hysteresis : float
-        A feature moves in the heap, or into it, when its size has changed by this factor.
+        A feature moves within or into the heap when its absolute weight has changed by this factor.
 
     Returns
     -------
     place : int
-        That of a feature which has become active, else -1.
+        Place of a feature that has become active, otherwise -1.
     """
     size, slot = abs(weight), slot_of(keys, key)
     if keys[slot] == key:
@@ -172,7 +172,7 @@ def fill_heap(  # type: ignore[no-untyped-def]
     new_ids, new_weights, new_touches, n_buckets, seed,
     ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
 ):  # fmt: skip
-    """Have those features active, and no others, that weigh anything."""
+    """Make exactly those of these features active that have a nonzero weight."""
     keys[:] = EMPTY
     heads[:] = -1
     n_active[0] = 0
@@ -184,8 +184,8 @@ def fill_heap(  # type: ignore[no-untyped-def]
             _link(heads, nexts, buckets, n_buckets, seed, key, place)
 
 
-# Chains: which active features have a cell. For each row of the sketch the places of those whose bucket has the same
-# last bits are in one chain: heads[row, last bits of the bucket], nexts[row, place], ..., -1.
+# Chains find the active features of a cell. For each row of the sketch, the places whose buckets agree in the last bits
+# form a chain: heads[row, last bits of the bucket], nexts[row, place], ..., -1.
 
 
 @kernel
@@ -212,11 +212,11 @@ def _unlink(heads, nexts, buckets, place):  # type: ignore[no-untyped-def]
 
 @inner_loop
 def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, intercept, policy, work):  # type: ignore[no-untyped-def]
-    """Take rows as `daskfs.kernels.sketch.rows.train_rows` does, of one output or one for each class.
+    """Process rows like `daskfs.kernels.sketch.rows.train_rows`, with one output or one per class.
 
     Parameters
     ----------
-    rows, first, last, rule, scalars : as in `train_rows`
+    rows, first, last, rule, scalars : see `train_rows`
     sketch : Sketch
         With cells of shape (n_hashes * n_buckets, n_outputs).
     heaps : Heaps
@@ -267,7 +267,7 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
             for c in range(n_outputs):
                 steps[c] = -rate * derivatives[c]
                 intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
-        # UPDATE(j, -rate ∂loss/∂z_c x_j) for every feature of the row, and the k largest of what is then there.
+        # UPDATE(j, -rate ∂loss/∂z_c x_j) for every feature of the row, then the k largest estimates.
         for c in range(n_outputs):
             places_and_table = (
                 ids[c], weights[c], ranks[c], touches[c], heap[c], stands[c], keys[c], places[c], n_active[c : c + 1],
@@ -290,9 +290,9 @@ def _step_freshly(  # type: ignore[no-untyped-def]
     found, values, words, step, cells, n_buckets, hashes, seed, scale,
     ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
 ):  # fmt: skip
-    """Add a row's step to the sketch; then the k largest are of the active features and those of the row.
+    """Add a row's step to the sketch. Then select the k largest of the active features and those of the row.
 
-    Active features whose cells the row has changed are asked for again, whether they are of the row or not.
+    The estimates of active features whose cells have changed are recomputed, whether or not they occur in the row.
     """
     for i in range(found.shape[0]):
         updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale))
@@ -328,7 +328,7 @@ def _step_freshly(  # type: ignore[no-untyped-def]
 def _look_again(  # type: ignore[no-untyped-def]
     cells, n_buckets, hashes, seed, scale, ids, weights, ranks, heap, stands, n, place
 ):
-    """Set an active feature's weight, and its place in the heap, by what the sketch says of it now."""
+    """Update an active feature's weight and its position in the heap to the sketch's current estimate."""
     h = hash_word(ids[place], seed, hashes)
     weights[place] = updated(cells, n_buckets, hashes, h, np.float32(0.0)) * scale
     if ranks[place] != abs(weights[place]):
@@ -341,7 +341,7 @@ def _step_stalely(  # type: ignore[no-untyped-def]
     found, values, words, step, cells, n_buckets, hashes, scale,
     ids, weights, ranks, touches, heap, stands, keys, places, n_active,
 ):  # fmt: skip
-    """Add a row's step to the sketch feature by feature, each of which takes its place in the heap at once."""
+    """Add a row's step to the sketch one feature at a time. Each takes its place in the heap at once."""
     for i in range(found.shape[0]):
         key = np.uint64(found[i])
         weight = updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale)) * scale
@@ -352,9 +352,9 @@ def _step_stalely(  # type: ignore[no-untyped-def]
 def _step_forgetfully(  # type: ignore[no-untyped-def]
     found, values, others, step, ids, weights, ranks, touches, heap, stands, keys, places, n_active
 ):
-    """Take a step from the weights of the active features, and from zero of the others; the k largest stay."""
+    """Take a step from the weights of active features and from zero for the others. The k largest stay."""
     n_others = 0
-    for i in range(found.shape[0]):  # first those that have a weight: the k largest are of the sum of both
+    for i in range(found.shape[0]):  # first those with a weight: the k largest are selected from the union
         key = np.uint64(found[i])
         slot = slot_of(keys, key)
         if keys[slot] == EMPTY:
@@ -367,7 +367,7 @@ def _step_forgetfully(  # type: ignore[no-untyped-def]
         i = others[k]
         key, weight = np.uint64(found[i]), step * values[i]
         slot = slot_of(keys, key)
-        if keys[slot] != EMPTY:  # the id stands twice in this row
+        if keys[slot] != EMPTY:  # the id occurs twice in this row
             weight += weights[places[slot]]
         elif _is_small(ids, ranks, heap, n_active, abs(weight)):
             continue

@@ -1,4 +1,4 @@
-"""Names of active features, picked out of all names that a block tells."""
+"""Names of active features, selected from all names of a block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ONE = np.uint64(1)
 
 @kernel
 def enter(ids, digests, keys, digest_of):  # type: ignore[no-untyped-def]
-    """Put ids with the digests of their names, 0 where a name is not known, into an empty table."""
+    """Insert ids with the digests of their names, 0 if a name is unknown, into an empty table."""
     for j in range(ids.shape[0]):
         slot = slot_of(keys, ids[j])
         keys[slot], digest_of[slot] = ids[j], digests[j]
@@ -21,17 +21,17 @@ def enter(ids, digests, keys, digest_of):  # type: ignore[no-untyped-def]
 
 @kernel
 def pick_out(ids, text, offsets, keys, digest_of, found, digests):  # type: ignore[no-untyped-def]
-    """Find which of the names told are of ids in the table, and not the names known.
+    """Find the names of ids in the table that differ from the known names.
 
     Parameters
     ----------
-    ids, text, offsets : as of `daskfs.sources.sparse.base.NamedIds`
+    ids, text, offsets : see `daskfs.sources.sparse.base.NamedIds`
     keys, digest_of : ndarray of shape (n_slots,), uint64
         The table.
     found : ndarray of shape (n_names,), int64
-        Receives the numbers of the names.
+        Output: positions of the names.
     digests : ndarray of shape (n_names,), uint64
-        Receives their digests: FNV-1a, never 0.
+        Output: their digests, FNV-1a, never 0.
 
     Returns
     -------

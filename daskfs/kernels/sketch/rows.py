@@ -1,7 +1,7 @@
-"""MISSION's step for one row after the other, with exact weights for the active features (`train_rows`).
+"""MISSION's step, one row at a time, with exact weights for the active features (`train_rows`).
 
-The active features stand in an open-addressing table; all other features' weights are in a count-sketch, whose cells
-are to be multiplied by the model's `tail_scale`.
+The active features are in an open-addressing table. The weights of all others are in a count-sketch, whose cells must
+be multiplied by the model's `tail_scale`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from daskfs.kernels.losses import row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import A, fetch, hash_word, updated
 
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
-"""Marks a free slot; no feature has this id."""
+"""A free slot; no feature has this id."""
 
 
 class LabelledRows(NamedTuple):
-    """Rows of entries with what is to be predicted."""
+    """Rows of entries with their targets."""
 
     indptr: np.ndarray  # (n_rows + 1,) int64
-    indices: np.ndarray  # (nnz,) uint32 or uint64 ids; one may stand several times in a row
+    indices: np.ndarray  # (nnz,) uint32 or uint64 ids, which may repeat within a row
     data: np.ndarray  # (nnz,) float32
-    y: np.ndarray  # (n_rows,) float64: a number, -1 or +1, or the class's number
+    y: np.ndarray  # (n_rows,) float64: a number, -1 or +1, or the class number
     weight: np.ndarray  # (n_rows,) float64
 
 
 class StepRule(NamedTuple):
     """The loss and the step sizes.
 
-    Row t has the learning rate ``rate / sqrt(1 + t inverse_period)``, cut so that rate ‖x‖² does not exceed
-    `step_limit`; the intercept's is `intercept_ratio` times that; a row advances t by `row_count`.
+    Row t has the learning rate ``rate / sqrt(1 + t inverse_period)``, limited so that rate ‖x‖² is at most
+    `step_limit`. The intercept's rate is `intercept_ratio` times that. A row advances t by `row_count`.
     """
 
     loss: int  # a code of `daskfs.losses`
@@ -46,26 +46,26 @@ class StepRule(NamedTuple):
 
 
 class Sketch(NamedTuple):
-    """A count-sketch, as `count_sketch.add` takes it."""
+    """A count-sketch, see `count_sketch.add`."""
 
-    cells: np.ndarray  # (n_hashes * n_buckets,) float32; of several outputs (n_hashes * n_buckets, n_outputs)
+    cells: np.ndarray  # (n_hashes * n_buckets,) float32; with several outputs (n_hashes * n_buckets, n_outputs)
     n_buckets: np.uint64
     rows: tuple[int, ...]
     seed: np.uint64
 
 
 class Table(NamedTuple):
-    """The active features, in a table of open addressing whose length is a power of two."""
+    """The active features, in an open-addressing table whose length is a power of two."""
 
-    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY where a slot is free
-    weights: np.ndarray  # (n_slots,) float32; of several outputs (n_slots, n_outputs)
-    touches: np.ndarray  # (n_slots,) int64: rows that had the feature since it became active
+    keys: np.ndarray  # (n_slots,) uint64 ids, EMPTY in free slots
+    weights: np.ndarray  # (n_slots,) float32; with several outputs (n_slots, n_outputs)
+    touches: np.ndarray  # (n_slots,) int64: rows with the feature since it became active
     n_active: np.ndarray  # (1,) int64
-    full: int  # active features from which on the table wants a selection; it has room for half of its slots
+    full: int  # number of active features at which the table needs a selection; it has room for half of its slots
 
 
 class Work(NamedTuple):
-    """To work in: arrays of the length of the longest row, uint64."""
+    """Work arrays of the length of the longest row, uint64."""
 
     slots: np.ndarray
     words: np.ndarray
@@ -73,10 +73,10 @@ class Work(NamedTuple):
 
 
 SCALARS = np.dtype([(name, np.float64) for name in ("threshold", "tail_scale", "rows_seen", "loss_sum", "weight_sum")])
-"""What of a model is one number. Kernels take an array of one such record and write to it."""
+"""The scalars of a model. Kernels take an array with one such record and update it."""
 
 SMALLEST = np.float32(1e-45)
-"""What weighs nothing does not become active, whatever the threshold."""
+"""Smallest weight of an active feature, whatever the threshold."""
 
 _ZERO, _ONE, _LAST_BIT = np.uint64(0), np.uint64(1), np.uint64(63)
 _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
@@ -84,7 +84,7 @@ _S32, _S52, _S58 = np.uint64(32), np.uint64(52), np.uint64(58)
 
 @kernel
 def slot_of(keys, key):  # type: ignore[no-untyped-def]
-    """Return the slot that holds an id, or else the free slot where it belongs."""
+    """Return the slot that holds an id, or else the free slot for it."""
     mask = np.uint64(keys.shape[0] - 1)
     slot = (key * A >> _S32) & mask
     while keys[slot] != key and keys[slot] != EMPTY:
@@ -94,7 +94,7 @@ def slot_of(keys, key):  # type: ignore[no-untyped-def]
 
 @kernel
 def place_keys(new_keys, keys):  # type: ignore[no-untyped-def]
-    """Empty the table's keys and put these ids in; return the slot of each."""
+    """Clear the table's keys and insert these ids. Return the slot of each."""
     keys[:] = EMPTY
     slots = np.empty(new_keys.shape[0], np.int64)
     for j in range(new_keys.shape[0]):
@@ -106,7 +106,7 @@ def place_keys(new_keys, keys):  # type: ignore[no-untyped-def]
 
 @kernel
 def _mark(marks, key):  # type: ignore[no-untyped-def]
-    """Set an id's two bits, both in one word."""
+    """Set an id's two bits, both in the same word."""
     h = key * A
     bits = (_ONE << ((h >> _S52) & _LAST_BIT)) | (_ONE << (h >> _S58))
     marks[(h >> _S32) & np.uint64(marks.shape[0] - 1)] |= bits
@@ -116,8 +116,8 @@ def _mark(marks, key):  # type: ignore[no-untyped-def]
 def marks_of(keys):  # type: ignore[no-untyped-def]
     """Return a Bloom filter of a table's ids, uint64 of shape (n_slots / 16,).
 
-    It is small enough to stay near, and answers without a branch: an id without its bits is not in the table, one in
-    some fifty that are not has them all the same.
+    It is small enough to stay in the cache, and answers without a branch. An id without its bits is not in the table;
+    about one in fifty ids that are not in the table also has them.
     """
     marks = np.zeros(max(keys.shape[0] // 16, 1), np.uint64)
     for slot in range(keys.shape[0]):
@@ -128,7 +128,7 @@ def marks_of(keys):  # type: ignore[no-untyped-def]
 
 @kernel
 def set_apart(ids, marks, marked, others):  # type: ignore[no-untyped-def]
-    """Write the places of a row whose ids are marked, and those of the others, in their order; return how many."""
+    """Write the positions of a row whose ids are marked, and of the others, in order. Return their numbers."""
     mask = np.uint64(marks.shape[0] - 1)
     n_marked, n_others = _ZERO, _ZERO
     for i in range(np.uint64(ids.shape[0])):
@@ -144,7 +144,7 @@ def set_apart(ids, marks, marked, others):  # type: ignore[no-untyped-def]
 
 @kernel
 def _put_among(others, n_others, place):  # type: ignore[no-untyped-def]
-    """Insert a place where its order is: one in some fifty ids was marked without being in the table."""
+    """Insert a position in order: about one in fifty ids is marked without being in the table."""
     k = n_others
     while k > _ZERO and others[k - _ONE] > place:
         others[k] = others[k - _ONE]
@@ -154,20 +154,20 @@ def _put_among(others, n_others, place):  # type: ignore[no-untyped-def]
 
 @kernel
 def step_of(rule, rows_seen, row_weight, norm):  # type: ignore[no-untyped-def]
-    """Return the learning rate of a row times its weight, cut where it would overshoot."""
+    """Return the learning rate of a row times its weight, limited against overshooting."""
     rate = row_weight * rule.rate / math.sqrt(1.0 + rows_seen * rule.inverse_period)
     return np.divide(rule.step_limit, norm) if rate * norm > rule.step_limit else rate
 
 
 @inner_loop
 def step_from(rule, scalars, intercept, z, y, row_weight, norm):  # type: ignore[no-untyped-def]
-    """Count a row with its loss, let the intercept take its step, and return the step of a weight for x = 1, float32.
+    """Count a row with its loss, move the intercept, and return the step of a weight for x = 1, float32.
 
     Parameters
     ----------
     rule : StepRule
-    scalars, intercept : as in `train_rows`
-        Written to.
+    scalars, intercept : see `train_rows`
+        Updated.
     z, y, row_weight, norm : float
         The row's prediction, target, weight and squared norm.
     """
@@ -183,10 +183,10 @@ def step_from(rule, scalars, intercept, z, y, row_weight, norm):  # type: ignore
 def train_rows(  # type: ignore[no-untyped-def]
     rows, first, last, rule, sketch, table, scalars, intercept, frozen, work
 ):
-    """Take rows ``first, first + 1, ...``; stop before `last` where the table wants a selection or a row is not finite.
+    """Process rows ``first, first + 1, ...``. Stop before `last` if the table needs a selection or a row is not finite.
 
-    Of each row: predict with the active features; the active weights take their step exactly, the others theirs in
-    the sketch; a feature whose estimate reaches the threshold becomes active at once, and leaves the sketch.
+    For each row: predict with the active features. Their weights take the step exactly, the others in the sketch. A
+    feature whose estimate reaches the threshold becomes active at once, and leaves the sketch.
 
     Parameters
     ----------
@@ -198,22 +198,22 @@ def train_rows(  # type: ignore[no-untyped-def]
     scalars : ndarray of shape (1,), SCALARS
     intercept : ndarray of shape (1,), float64
     frozen : bool
-        Whether the set of active features stays as it is, and the sketch is left alone.
+        Whether the set of active features is fixed and the sketch is not used.
     work : Work
 
     Returns
     -------
     row : int
-        The next one to take.
+        The next row to process.
     is_finite : bool
-        False where this row holds NaN or infinity.
+        False if this row contains NaN or infinity.
     """
     indptr, indices, data, y, row_weight = rows
     cells, n_buckets, hashes, seed = sketch
     keys, weights, touches, n_active, full = table
     slots, words, places = work
     capacity = keys.shape[0] // 2
-    # Cells hold weights over the tail's scale: what goes in is divided, what comes out multiplied.
+    # Cells hold weights divided by the tail's scale: divide on input, multiply on output.
     to_cells = np.float32(np.divide(1.0, scalars[0]["tail_scale"]))
     threshold = max(np.float32(np.divide(scalars[0]["threshold"], scalars[0]["tail_scale"])), SMALLEST)
     from_cells = np.float32(scalars[0]["tail_scale"])
@@ -228,7 +228,7 @@ def train_rows(  # type: ignore[no-untyped-def]
         norm = squared_norm(values)
         if not math.isfinite(norm):
             return row, False
-        # The prediction z = intercept + Σ w_j x_j over the active features, those that the filter lets through.
+        # The prediction z = intercept + Σ w_j x_j over the active features that the filter lets through.
         n_marked, n_others = set_apart(ids, marks, slots, places)
         z, n_found = intercept[0], _ZERO
         for k in range(n_marked):
@@ -247,7 +247,7 @@ def train_rows(  # type: ignore[no-untyped-def]
                 h = hash_word(np.uint64(ids[places[k]]), seed, hashes)
                 words[k] = h
                 fetch(cells, n_buckets, hashes, h, _ONE)
-        if frozen:  # what takes no step does not limit it
+        if frozen:  # features without a step do not limit it
             norm = squared_norm_between(found, _ZERO, n_found)
         # w_j -= rate ∂loss/∂z x_j, exactly.
         step = step_from(rule, scalars, intercept, z, y[row], row_weight[row], norm)
@@ -256,12 +256,12 @@ def train_rows(  # type: ignore[no-untyped-def]
             touches[slots[k]] += 1
         if frozen:
             continue
-        # The same step of the other features, in the sketch: UPDATE, and QUERY of what is then there.
+        # The same step for the other features, in the sketch: UPDATE, then QUERY.
         has_grown = False
         for k in range(n_others):
             i = places[k]
             value = step * values[i]
-            if has_grown:  # the id may stand twice in this row
+            if has_grown:  # the id may occur twice in this row
                 slot = slot_of(keys, np.uint64(ids[i]))
                 if keys[slot] != EMPTY:
                     weights[slot] += value
