@@ -105,8 +105,7 @@ def softmax_fit(X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
 
 
 def _is_separable_by_a_column(X: np.ndarray, code: np.ndarray, n_classes: int) -> bool:
-    """Return whether a class is missing, or has the smallest (or largest) value of a column in all its rows and no
-    other.
+    """Return whether a class is missing, or has a column's smallest (or largest) value in all its rows and no other.
 
     In that case the loss of the other classes decreases with the coefficient without limit, and its own is unaffected.
     """
