@@ -157,7 +157,7 @@ def test_steps_that_grow_without_overflowing_are_halved():
     rng = np.random.default_rng(0)
     X, support = rng.standard_normal((100, 1000)), rng.choice(1000, 8, replace=False)
     found = IHT(8).fit(X, X[:, support].sum(axis=1))  # 300 steps of 1 / n end at 1e64
-    assert "0.5 / n was taken" in found.result_.notes[0]
+    assert "0.5 / n was used" in found.result_.notes[0]
     assert found.scores_.max() < 10.0
 
 
