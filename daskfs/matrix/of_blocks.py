@@ -139,7 +139,7 @@ class BlockMatrix(OfBlocks):
         return self._names
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without names that the matrix in the client process can give."""
+        """Return the state to pickle, without the names that `like` has."""
         return self.__dict__ if self._like is None else self.__dict__ | {"_names": None}
 
     @property

@@ -1,7 +1,7 @@
 """A dense block of rows for paths, with their operations: Gram rows, products, copies.
 
-float32 and float64 blocks have the same type. A path is much machine code, of which little reads the block; with two
-types it would be compiled twice. Instead, each pass over the block tests once which of the two it is.
+float32 and float64 blocks have the same type. A path is a large function of which only small parts read the block; with
+two types all of it would be compiled twice. Instead, each pass over the block tests once which of the two it is.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class EnteredEntries(NamedTuple):
 
     block: ColumnEntries
     feature: np.ndarray
-    """Shape (capacity,), int64, like the next three."""
+    """Shape (capacity,), int64. The next three have the same shape, float64."""
     constant: np.ndarray
     centre: np.ndarray
     inverse: np.ndarray

@@ -7,7 +7,7 @@ import numpy as np
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 SQUARE = 16
-"""Number of rows processed together: their cache lines stay in the L1 cache."""
+"""Number of columns and of rows processed together: their cache lines stay in the L1 cache."""
 SPAN = 512
 """Number of values of a column written at once."""
 

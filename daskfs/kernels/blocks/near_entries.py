@@ -24,7 +24,7 @@ class NearEntries(NamedTuple):
     features: np.ndarray
     """Shape (n_near,), ascending."""
     means: np.ndarray
-    """Shape (n_near,): means of the columns, in standard deviations; at most the root of the number of rows."""
+    """Shape (n_near,): means of the columns over their standard deviations; 0 for columns without zeros."""
     starts: np.ndarray
     """Shape (n_samples + 1,)."""
     places: np.ndarray

@@ -16,7 +16,7 @@ BLOCK_ROWS = 1 << ROW_BITS
 """Number of rows of a block."""
 DIGIT_BITS = 11
 N_DIGITS = 1 << DIGIT_BITS
-"""Bits per digit of the sort by column: the counters stay in the L1 cache."""
+"""Number of values of a digit in the sort by column: their counters stay in the L1 cache."""
 
 
 @kernel

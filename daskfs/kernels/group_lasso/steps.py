@@ -51,7 +51,7 @@ class Rule(NamedTuple):
 def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):  # type: ignore[no-untyped-def]
     """Enter the groups without a penalty, whose price is 0, and fit them. `state` becomes that model.
 
-    λ must be so large that no group with a price enters. If all correlations are known, all groups have entered before.
+    The fit uses a λ so large that no group with a price enters. If all correlations are known, all groups have entered.
     """
     is_squared, lam = problem.loss.is_quadratic, 2.0 * math.sqrt(y_variance)
     is_whole = state.columns.shape[0] == 0
