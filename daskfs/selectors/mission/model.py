@@ -51,8 +51,8 @@ class ModelShape:
     variant: str = "active"
     """The algorithm: "active" or "paper", as in `daskfs.Mission`, or one of the following.
 
-    "heap" is the authors' program; "iht" and "batch_iht" are hard thresholding without a sketch; "hashing" has no active
-    features.
+    "heap" is the authors' program; "iht" and "batch_iht" are hard thresholding without a sketch; "hashing" has no
+    active features.
     """
     n_gathered: int = 0
     """With "batch_iht": features between two selections."""
