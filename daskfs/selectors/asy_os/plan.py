@@ -112,6 +112,7 @@ class AsyncShape:
 
     def task(self, width: int, read: int = 0, unit: int = 0) -> Budget:
         """Return the peak memory of one process above its baseline; the node may live in it.
+
         Parameters
         ----------
         width : int
