@@ -28,7 +28,7 @@ from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.budget import Budget, DataShape
-from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
+from daskfs.selectors.shared.elastic_net import N_FOLDS, QuadraticApproximation, best_l1
 from daskfs.selectors.shared.refit_on_block import (
     LaidOut,
     Model,
@@ -268,8 +268,8 @@ def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, 
     model, terms = begun if is_squared else fit.model, fit.terms  # with the squared loss the terms at the start
     l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge, blocks.is_free)
     for _ in range(LOOKS if l1 else 0):
-        parabola = Parabola.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
-        solution = parabola.minimum(ridge, l1, fit.model.solution[~blocks.is_free])
+        quadratic = QuadraticApproximation.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
+        solution = quadratic.minimum(ridge, l1, fit.model.solution[~blocks.is_free])
         step = solution - model.solution
         mean = terms.value + float(terms.gradient @ step + 0.5 * step @ terms.hessian @ step)
         model = replace(model, solution=solution)
