@@ -594,7 +594,7 @@ class SelectionResult:
         return of_classes and len(self.table) > 0 and bool((self.table["coef"] >= 0).all())
 
     def _effects(self, n_features: int, *, are_scaled: bool = True) -> list[Effect]:
-        """Return the bars of the first features: coefficients with their intervals, per standard deviation or per unit."""
+        """Return the bars of the first features: coefficients with intervals, per standard deviation or unit."""
         from daskfs.figures import Effect
 
         first = self.table.head(n_features)

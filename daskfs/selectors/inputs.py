@@ -123,7 +123,7 @@ def refuse_a_name_twice(X: Any) -> None:
     names = Counter(X.column_names if hasattr(X, "column_names") else X.columns)
     for name, n_columns in names.items():
         if n_columns > 1:
-            raise DataError(f"two columns are named {name!r}", "X", "rename one of them")
+            raise DataError(f"two columns are called {name!r}", "X", "rename one of them")
 
 
 def check_width(found: int, expected: int) -> None:
@@ -214,7 +214,7 @@ def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str)
     columns = np.array(numbers, dtype=np.int64)
     if len(np.unique(columns)) < len(columns):
         values_, counts = np.unique(columns, return_counts=True)
-        raise DataError(f"duplicate column {int(values_[counts > 1][0])}", parameter, "list each column once")
+        raise DataError(f"duplicate column {int(values_[counts > 1][0])}", parameter, "name each column once")
     return columns
 
 

@@ -163,7 +163,7 @@ class Results(Predicts):
         if not n_selected:
             return [Caution("no feature was selected")]
         if isinstance(asked, int) and n_selected < asked:
-            return [Caution(f"only {n_selected:,} of the {asked:,} requested features were selected")]
+            return [Caution(f"{n_selected:,} of the {asked:,} features asked for were selected")]
         return []
 
     @property

@@ -1,4 +1,4 @@
 """Feature generating machine: cutting planes over columns.
 
-Other modules may use `loss_weight`, the default C.
+Open to others: `loss_weight`, the default C.
 """

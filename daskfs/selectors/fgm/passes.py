@@ -95,7 +95,7 @@ class Passes:
                         self.reason = "no further group fits in the requested number of features"
                     break
                 if stopping.n_wanted is None and gap_before <= OPTIMAL_GAP:
-                    self.reason = "the optimum over all columns was reached"
+                    self.reason = "the optimum over all columns is reached"
                     break
                 n_new = int((~np.isin(units, problem.units)).sum())
                 columns, unit_of = self.candidates.columns_of(units)
@@ -225,7 +225,7 @@ class Passes:
         n_selected = self._n_counted
         if stopping.n_wanted is not None and n_selected >= stopping.n_wanted:
             counted = "features" if stopping.counts_columns else self.candidates.kind
-            self.reason = f"{n_selected} {counted} were requested"
+            self.reason = f"{n_selected} {counted} were asked for"
             return True
         if not self.history:
             return False
@@ -233,7 +233,7 @@ class Passes:
             losses = [line.held_out_loss for line in self.history]
             since = len(losses) - 1 - int(np.argmin(losses))
             if since >= stopping.patience:
-                self.reason = f"the held-out loss has not fallen for {since} passes"
+                self.reason = f"the loss of the rows held out has not fallen for {since} passes"
                 return True
         elif stopping.n_wanted is None:
             before = self.history[-2].objective if len(self.history) > 1 else self.null_objective
@@ -241,7 +241,7 @@ class Passes:
                 self.reason = f"the last pass lowered the objective by less than {stopping.tol:g} of its first value"
                 return True
         if len(self.history) >= self.sizes.n_passes:
-            self.reason = f"the maximum of {self.sizes.n_passes} passes was reached"
+            self.reason = f"{self.sizes.n_passes} passes were made"
             return True
         return False
 

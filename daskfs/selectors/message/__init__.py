@@ -4,8 +4,8 @@
 `subset` selects and fits on one subset (`tasks` does so where the data are), `votes` counts votes, `fits` averages
 fits.
 
-These parts are also open to other methods that select on subsets, or on all rows as one subset, such as the baselines
-in daskfs.baselines.lasso:
+Open to others, for methods that select on subsets or on all rows as one subset, such as the baselines in
+daskfs.baselines.lasso:
 
 * `choices.Choices`: the choices of all subsets of a pass, stored by column
 * `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: model selection on some rows

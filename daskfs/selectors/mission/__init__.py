@@ -1,4 +1,4 @@
 """MISSION: stochastic gradient descent in a count-sketch.
 
-Other modules may use `plan`, the default number of features.
+Open to others: `plan`, the default number of features.
 """

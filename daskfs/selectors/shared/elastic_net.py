@@ -78,13 +78,15 @@ def best_l1(folds: Sequence[RowTerms], point: np.ndarray, ridge: float, is_free:
     gradient = np.sum([fold.gradient for fold in folds], axis=0)
     hessian = np.sum([fold.hessian for fold in folds], axis=0)
     total = sum(fold.weight for fold in folds)
-    penalties = np.append(QuadraticApproximation.at(point, gradient / total, hessian / total, is_free).largest * SHARES, 0.0)
+    of_all = QuadraticApproximation.at(point, gradient / total, hessian / total, is_free)
+    penalties = np.append(of_all.largest * SHARES, 0.0)
     held_out = np.zeros(len(penalties))
     for fold in folds:
         left = total - fold.weight
         if not (fold.weight > 0.0 and left > 0.0 and hessian[0, 0] > fold.hessian[0, 0]):
             continue
-        others = QuadraticApproximation.at(point, (gradient - fold.gradient) / left, (hessian - fold.hessian) / left, is_free)
+        terms = (gradient - fold.gradient) / left, (hessian - fold.hessian) / left
+        others = QuadraticApproximation.at(point, *terms, is_free)
         coef = np.zeros(int((~is_free).sum()))
         for k, l1 in enumerate(penalties):
             solution = others.minimum(ridge, float(l1), coef)
