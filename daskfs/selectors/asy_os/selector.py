@@ -80,10 +80,10 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     n_workers : int, optional
         Number of workers, q in the paper. Default: the number of threads of the cluster.
     schedule : {"asynchronous", "simulated", "synchronous"}
-        asynchronous: on the cluster, each worker at its own pace. simulated: in this process, one worker after the
-        other; each sees u_C as it was q - 1 updates ago, its own update included. This is deterministic, for any q.
-        synchronous: in this process, in rounds; all workers read u_C, work, and push. Without a cluster "asynchronous"
-        is "simulated" with wider blocks.
+        How workers run. asynchronous: on the cluster, each worker at its own pace. simulated: in this process, one
+        worker after the other; each sees u_C as it was q - 1 updates ago, its own update included. This is
+        deterministic, for any q. synchronous: in this process, in rounds; all workers read u_C, work, and push. Without
+        a cluster "asynchronous" is "simulated" with wider blocks.
     slots : float
         Number of columns that all workers hold together, as a multiple of s. A single worker holds s.
     other_worker : bool

@@ -105,8 +105,9 @@ class FGM(SelectsGroups):
         Number of columns per pass, B in the paper. Default: 10, or a tenth of `n_features_to_select`. A small number
         finds more of the true features; a large number needs fewer passes over the data.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
-        squared: least squares. logistic and squared_hinge: the paper's PROX-SLR and PROX-FGM, for classes with any
-        labels; several classes are fitted one against the rest. auto: logistic for classes, squared for numbers.
+        Loss function. squared: least squares. logistic and squared_hinge: the paper's PROX-SLR and PROX-FGM, for
+        classes with any labels; several classes are fitted one against the rest. auto: logistic for classes, squared
+        for numbers.
     C : float or "validation", optional
         Weight of the loss relative to half the squared norm. Default: 0.01, or 10 / n with fewer than 1,000 rows,
         divided by the typical variance of the columns if these are not normalised, and four times as large for the

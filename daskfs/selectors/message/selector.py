@@ -134,20 +134,21 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         How rows are assigned to subsets: at random, or every m-th row in the order of the data, so that each subset
         spans the whole range of, say, a time series. When a store is read with "strided", every task reads all tiles.
     loss : {"auto", "squared", "logistic", "poisson", "huber", "multinomial"}
-        The model. squared: linear regression. logistic: the log-odds of two classes (any labels). poisson: counts, with
-        a log link. huber: linear regression whose loss is linear beyond 1.345 robust standard deviations of the target.
-        multinomial: any number of classes, each with its own coefficients; a feature is kept if most subsets choose it
-        for some class against the others. auto: squared, logistic or multinomial, depending on the target.
+        Loss function, which defines the model. squared: linear regression. logistic: the log-odds of two classes (any
+        labels). poisson: counts, with a log link. huber: linear regression whose loss is linear beyond 1.345 robust
+        standard deviations of the target. multinomial: any number of classes, each with its own coefficients; a feature
+        is kept if most subsets choose it for some class against the others. auto: squared, logistic or multinomial,
+        depending on the target.
     goal : {"inference", "prediction"}
-        inference: few false features, and reliable coefficients. prediction: features that predict well, some of them
-        possibly noise. This sets criterion "bic" and a patience of at least 30, and by default uses as few subsets as
-        memory allows.
+        Purpose of the selection. inference: few false features, and reliable coefficients. prediction: features that
+        predict well, some of them possibly noise. This sets criterion "bic" and a patience of at least 30, and by
+        default uses as few subsets as memory allows.
     criterion : {"vote", "bic", "ric", "ebic"}
-        Penalty λ per feature. bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p).
-        vote: that of bic with many subsets; with few, as much larger (up to ebic) as is needed so that at most 0.01
-        noise features are expected to be chosen by half of the subsets. In a group, each degree of freedom after the
-        first costs the same as the first with bic, log n_i with ebic, and 2 with vote and ric, so that a noise group is
-        chosen about as seldom as a noise column; p is then the number of groups.
+        Information criterion, by its penalty λ per feature. bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ
+        = 2 (log p + log log p). vote: that of bic with many subsets; with few, as much larger (up to ebic) as is needed
+        so that at most 0.01 noise features are expected to be chosen by half of the subsets. In a group, each degree of
+        freedom after the first costs the same as the first with bic, log n_i with ebic, and 2 with vote and ric, so
+        that a noise group is chosen about as seldom as a noise column; p is then the number of groups.
     gamma : float
         γ of EBIC (0 to 1). It also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
     gic_penalty : float, optional

@@ -104,15 +104,16 @@ class Mission(LearnsFromStreams, PredictsSources):
         the selection is the union. "cv" chooses the number by cross-validation; a mapping with the parameters `cv`,
         `sizes`, `rule`, `metric`, `groups` and `order` of `daskfs.SelectionCV` sets the details.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
-        The model, for regression or for classes with any labels. With more than two classes, "multinomial" is one model
-        of all classes (cross-entropy); the others fit each class against the rest. In both cases features are selected
-        for all classes together, by the Euclidean norm of their weights. auto: squared, logistic or multinomial,
-        depending on the target.
+        Loss function, for regression or for classes with any labels. With more than two classes, "multinomial" is one
+        model of all classes (cross-entropy); the others fit each class against the rest. In both cases features are
+        selected for all classes together, by the Euclidean norm of their weights. auto: squared, logistic or
+        multinomial, depending on the target.
     variant : {"active", "paper"}
-        active: the weights of the active features are exact. paper: the published algorithm, literally.
+        Variant of the algorithm. active: the weights of the active features are exact. paper: the published algorithm,
+        literally.
     heap : bool
-        With the paper's variant: keep the k largest features in a heap that is updated lazily, as in the authors'
-        program. Predictions then use the estimate from a feature's last occurrence.
+        Whether to keep the k largest features in a heap that is updated lazily (only with the paper's variant), as in
+        the authors' program. Predictions then use the estimate from a feature's last occurrence.
     tail : {"sketch", "identity"}
         Storage of the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional

@@ -44,7 +44,7 @@ class SubstitutionSelector(
     rule : {"exchange", "os", "paper"}
         The rule that decides whether a candidate replaces a selected feature; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The loss. epsilon_insensitive: ½ max(0, |z - y| - epsilon)², a smooth variant of the loss of support vector
+        Loss function. epsilon_insensitive: ½ max(0, |z - y| - epsilon)², a smooth variant of the loss of support vector
         regression. auto: squared or logistic, depending on the target. More than two classes are fitted one against the
         rest, with shared columns; this needs the rule "exchange".
     n_epochs : int

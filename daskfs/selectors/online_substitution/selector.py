@@ -114,8 +114,9 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         How products are computed. gram: for a whole batch at once. naive: one column at a time, with the same
         decisions. lazy: only for columns whose gradient is large enough.
     schedule : {"sequential", "screen"}
-        screen: parallel tasks return the candidates among their columns, compared with the prediction before the round,
-        and one process makes the exchanges. The result does not depend on the number of workers.
+        How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
+        candidates among their columns, compared with the prediction before the round, and one process makes the
+        exchanges. The result does not depend on the number of workers.
     fit_intercept : bool
         Whether to fit an intercept.
     always_include : array of int or str, optional
