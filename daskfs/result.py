@@ -202,7 +202,7 @@ def columns_of_parents(first_scores: Iterable[float], parents: Iterable[Sequence
     >>> columns = columns_of_parents([0.3], [[Parent("age", 0.01, 7), Parent("income", 0.02, 5)]])
     >>> {name: column[0].item() if hasattr(column[0], "item") else column[0] for name, column in columns.items()}
     {'first_score': 0.3, 'parent_1': 'age', 'parent_1_score': 0.01, 'parent_1_rank': 7, 'parent_2': 'income', \
-    'parent_2_score': 0.02, 'parent_2_rank': 5}
+'parent_2_score': 0.02, 'parent_2_rank': 5}
     """
     import pandas as pd
 

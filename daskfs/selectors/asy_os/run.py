@@ -176,7 +176,7 @@ class AsyncRun:
         return bool(is_meant and self.seen_by_one.mean() > SEEN_BY_ONE)
 
     def is_short_of_places(self, n_wanted: int) -> bool:
-        """Whether so many workers were late or not started that more than half of the spare places were missing."""
+        """Return whether late or missing workers left more than half of the spare places missing."""
         places = self.settings.capacity * np.array([self.n_at_work, self.settings.n_workers])
         found, meant = places - n_wanted
         return bool(found < meant / 2)

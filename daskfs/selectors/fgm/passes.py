@@ -220,7 +220,7 @@ class Passes:
         return len(self.selected()[0] if self.stopping.counts_columns else self.selected_units()[0])
 
     def _is_done(self) -> bool:
-        """Whether a stopping rule applies; sets the reason."""
+        """Return whether a stopping rule applies, and set the reason."""
         stopping, objective = self.stopping, self.problem.objective
         n_selected = self._n_counted
         if stopping.n_wanted is not None and n_selected >= stopping.n_wanted:

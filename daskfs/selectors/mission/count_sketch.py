@@ -129,7 +129,7 @@ class CountSketch:
         return float(np.sqrt(np.median(squares) * (length / looked_at)) * self.scale)
 
     def is_like(self, other: CountSketch) -> bool:
-        """Whether both have the same hash and shape, so that their cells have the same meaning."""
+        """Return whether both have the same hash and shape, so that their cells have the same meaning."""
         mine = (self.n_buckets, self.n_hashes, self.seed, self.n_outputs)
         return mine == (other.n_buckets, other.n_hashes, other.seed, other.n_outputs)
 

@@ -103,7 +103,7 @@ class DataShape:
         return n_rows * 16 + n_entries * ENTRY_NBYTES
 
     def columns_nbytes(self, n_columns: int) -> int:
-        """Bytes of any `n_columns` columns of a sparse store as entries, and during conversion; 0 if not sparse."""
+        """Return the bytes of any `n_columns` columns of a sparse store as entries, and during conversion, else 0."""
         if self.n_entries is None:
             return 0
         mean = -(-self.n_entries * n_columns // max(1, self.n_features))
