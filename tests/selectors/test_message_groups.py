@@ -221,9 +221,7 @@ def test_a_constant_column_of_a_group_goes_with_it_and_a_constant_group_nowhere(
 def test_groups_larger_than_the_largest_model_are_told_of():
     X, z, _, rng = planted(3, n=900, n_true=1)
     labels = np.repeat([0, 1, 2, 3], [5, 5, 100, 40])
-    with pytest.warns(
-        SelectionWarning, match=r"1 group\(s\) have more columns than a subset's largest model .50."
-    ):
+    with pytest.warns(SelectionWarning, match=r"1 group\(s\) have more columns than a subset's largest model .50."):
         daskfs.Message(n_subsets=3, loss="squared", feature_groups=labels, max_features=50).fit(
             X, z + rng.standard_normal(900)
         )

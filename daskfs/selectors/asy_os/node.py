@@ -44,7 +44,7 @@ TICKET = 1 << 32
 """Sequence numbers per registration."""
 ROUNDING = 1e-12
 """Rises of the objective below this share of its value without features count as rounding."""
-WITNESSES = 3
+FINAL_STATE_COPIES = 3
 """Number of workers that always receive the final state."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
@@ -170,7 +170,7 @@ class Standing(NamedTuple):
     """u_C."""
 
 
-class Conclusion(NamedTuple):
+class FinalState(NamedTuple):
     """The final state of the node."""
 
     counts: dict[str, float]
@@ -235,7 +235,7 @@ class CentralNode:
         self._verdict = dict.fromkeys(range(n_workers), "accepted")
         self._held_leases: dict[int, list[Lease]] = {t: [] for t in range(n_workers)}
         self._absent: set[int] = set(range(n_workers))
-        self._has_changed = self._is_finished = self._has_testified = False
+        self._has_changed = self._is_finished = self._has_reported = False
         self._awaited: set[int] = set()
         self._sum: np.ndarray | None = None
         self._trace: list[tuple[float, ...]] = []
@@ -387,20 +387,20 @@ class CentralNode:
         """Return version, objective, intercept and u_C."""
         return Standing(self._version, self._value, self._objective.intercept, self._prediction)
 
-    def conclusion(self) -> Conclusion:
+    def final_state(self) -> FinalState:
         """Return the final state for the client."""
         seen, n_at_work = self.seen_by_one(), self.n_at_work()
-        return Conclusion(self.progress(), self.trace(), seen, n_at_work, self.state(), tuple(self.shares()))
+        return FinalState(self.progress(), self.trace(), seen, n_at_work, self.state(), tuple(self.shares()))
 
-    def testimony(self, worker: int) -> Conclusion | None:
+    def final_state_for(self, worker: int) -> FinalState | None:
         """Return the final state to a worker if the run is finished: to the first that asks, and to a few more.
 
         The worker on which the node lives may leave before anyone else asks.
         """
-        if not self._is_finished or (worker >= WITNESSES and self._has_testified):
+        if not self._is_finished or (worker >= FINAL_STATE_COPIES and self._has_reported):
             return None
-        self._has_testified = True
-        return self.conclusion()
+        self._has_reported = True
+        return self.final_state()
 
     def seen_by_one(self) -> np.ndarray:
         """Return which units the same worker had in both of the last two epochs, bool of shape (n_units,)."""

@@ -43,7 +43,7 @@ def capacity_of(n_selected: int, n_workers: int, slots: float, n_always: int = 0
     return min(n_selected, math.ceil(slots * n_selected / n_workers) + -(-n_always // n_workers))
 
 
-def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
+def rho_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
     """Return ρ of Theorem 2, which requires a step below 0.5 / L_F (1 + ρ).
 
     ρ = (1/2m²q + 1/2(p - s)) τ² / c is the theorem's term with L_f = L_F: L_f bounds the gradient over the whole X,
@@ -51,7 +51,7 @@ def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: fl
 
     Examples
     --------
-    >>> stretch_of(20, 6000, 100, 5.0, 0.5, 20)
+    >>> rho_of(20, 6000, 100, 5.0, 0.5, 20)
     0.8677966101694915
     """
     rest = max(1, n_features - n_selected)

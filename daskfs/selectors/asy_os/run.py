@@ -18,7 +18,7 @@ from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.node import NO_COLUMNS, Conclusion, NodeState, Reply, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, FinalState, NodeState, Reply, Share
 from daskfs.selectors.asy_os.plan import read_columns_in_turn
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
@@ -91,7 +91,7 @@ class AsyncRun:
             read = _ColumnsOfLeases(self.matrix, settings, worker.objective.weight)
             work_in_turn(sessions, read, is_synchronous, settings.widest, advance)
             self.spent = [session.spent for session in sessions]
-            self._conclude(node)
+            self._take_final_state(node)
 
     def on_cluster(self) -> None:
         """Run with the node as an actor and each worker as a long-running task."""
@@ -114,7 +114,7 @@ class AsyncRun:
                 try:
                     outcomes, kept, is_lost = self._watch(node, placed, tasks)
                     self.spent += [outcome.spent for outcome in outcomes]
-                    if (not is_lost and self._is_concluded(node)) or self.is_finished:
+                    if (not is_lost and self._has_final_state(node)) or self.is_finished:
                         return
                 finally:
                     self.actors.release(placed)
@@ -135,8 +135,8 @@ class AsyncRun:
         settings, always = self.settings, np.array(self.settings.always, dtype=np.int64)
         if not len(always):
             return None
-        told = settings.worker(self.matrix)
-        worker = SubstitutionWorker(replace(told, rule=replace(told.rule, name="exchange")), len(always))
+        for_workers = settings.worker(self.matrix)
+        worker = SubstitutionWorker(replace(for_workers, rule=replace(for_workers.rule, name="exchange")), len(always))
         objective = worker.objective
         prediction, _ = objective.without_features()
         share = Share(0, NO_COLUMNS, objective.no_coef)
@@ -227,8 +227,8 @@ class AsyncRun:
                 ended = [outcome for _, outcome in tasks.finished(POLL_S)]
                 outcomes += ended
                 for outcome in ended:
-                    if outcome.conclusion is not None:  # the node may be gone: its worker had nothing left to do
-                        self._take(outcome.conclusion)
+                    if outcome.final_state is not None:  # the node may be gone: its worker had nothing left to do
+                        self._take(outcome.final_state)
                         self.is_finished = True
                 if is_lost and self.is_finished:
                     break
@@ -242,7 +242,7 @@ class AsyncRun:
                     if (
                         self.counts["is_finished"] and not self.is_finished
                     ):  # when all is done workers may leave, also the one with the node
-                        self._conclude(node)
+                        self._take_final_state(node)
                         self.is_finished = True
                     if time.monotonic() - kept_at > CHECKPOINT_S:
                         kept = node.checkpoint().result()
@@ -269,18 +269,18 @@ class AsyncRun:
             self.run.learn("epoch", at, counts["objective"], lambda: _columns_of(node.shares().result()))
         self.counts = counts
 
-    def _is_concluded(self, node: Any) -> bool:
+    def _has_final_state(self, node: Any) -> bool:
         try:
-            self._conclude(node)
+            self._take_final_state(node)
         except (OSError, RuntimeError):  # lost at the last moment
             return False
         return bool(self.counts["is_finished"])
 
-    def _conclude(self, node: Any) -> None:
+    def _take_final_state(self, node: Any) -> None:
         """Take the final state from the node."""
-        self._take(node.conclusion().result())
+        self._take(node.final_state().result())
 
-    def _take(self, found: Conclusion) -> None:
+    def _take(self, found: FinalState) -> None:
         self.counts, self.trace, self.shares = found.counts, found.trace, list(found.shares)
         self.seen_by_one, self.n_at_work = found.seen_by_one, found.n_at_work
         _, _, self.intercept, self.prediction = found.standing

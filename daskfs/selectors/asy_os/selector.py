@@ -50,7 +50,7 @@ from annotated_types import Ge
 
 from daskfs.parameters import Columns, Count, NotNegative
 from daskfs.selectors.asy_os.node import TRACE
-from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, rho_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import SEPARATED
@@ -238,11 +238,11 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     def _settings(self, shape: AsyncShape, target: Target, dtype: np.dtype, limit: int | None) -> AsyncSettings:
         n_workers, loss, widths = shape.n_workers, target.loss, choose_widths(shape, limit)
         tau_max = self._tau_max(n_workers)
-        stretch = stretch_of(
+        rho = rho_of(
             n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, tau_max
         )
         total = float(target.weight.sum()) if len(target.weight) else float(target.n_samples)
-        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), stretch)
+        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), rho)
         if rule.least is not None:
             rule = replace(rule, ridge=max(rule.least, RIDGE_SHARE * rule.ridge), least=None)
         return AsyncSettings(

@@ -19,7 +19,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, Conclusion, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, FinalState, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
@@ -122,7 +122,7 @@ class Outcome:
     sequence: int
     share: Share
     spent: Spent
-    conclusion: Conclusion | None = None
+    final_state: FinalState | None = None
     """Final state of the central node, if all is done and this worker is to report it."""
 
 
@@ -143,15 +143,15 @@ def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSe
         session = WorkerSession(address, number, matrix, settings.worker(matrix))
     except ActorLost:
         return Outcome(True, -1, Share(number, NO_COLUMNS, np.zeros(0)), Spent())
-    is_lost, conclusion = False, None
+    is_lost, final_state = False, None
     with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
         try:
             _work(session, settings, _ReadAhead(matrix, settings, session.settings.objective.weight, pool))
-            conclusion = address.testimony(number).result()
+            final_state = address.final_state_for(number).result()
         except ActorLost:
             is_lost = True
             session.undo()
-    return Outcome(is_lost, *session.holds(), session.spent, conclusion)
+    return Outcome(is_lost, *session.holds(), session.spent, final_state)
 
 
 def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) -> None:

@@ -124,19 +124,19 @@ class SubstitutionWorker:
         coef = np.array([model.coef[:k] for model in self.models]).T.reshape(k, *self.objective.no_coef.shape[1:])
         return np.ascontiguousarray(coef)
 
-    def present(self, columns: Columns, told: Reply) -> Proposal:
+    def present(self, columns: Columns, reply: Reply) -> Proposal:
         """Let columns enter that pay, given the u_C of the reply, which includes this worker's contribution."""
         self._keep()
-        self._look(told)
+        self._look(reply)
         self._optimise()
         start, foreseen = 0, self._foreseen if np.array_equal(self._foreseen.ids, columns.ids) else None
         while start < len(columns):  # a lease is wide to save calls; pieces grow as the engines' batches do
             some = slice(start, start + self._width.width)
             piece, cross = columns.take(some), None if foreseen is None else foreseen.cross[some]
             start += len(piece)
-            self._width.after(self._walk(piece, told.held, self._with_members(piece, cross)))
+            self._width.after(self._walk(piece, reply.held, self._with_members(piece, cross)))
         self._since += len(columns)
-        return self._proposal(told)
+        return self._proposal(reply)
 
     def foresee(self, columns: Columns) -> None:
         """Compute the products of the members with the columns that will probably be presented next."""
@@ -177,11 +177,11 @@ class SubstitutionWorker:
         columns = replace(columns, square=squares[0])
         return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
 
-    def reconsider(self, told: Reply) -> Proposal:
+    def reconsider(self, reply: Reply) -> Proposal:
         """Fit the columns chosen last to a new u_C, which contains this worker's former contribution."""
-        self._look(told)
+        self._look(reply)
         self._optimise(to_minimum=True)
-        return self._proposal(told)
+        return self._proposal(reply)
 
     def settle(self, is_accepted: bool) -> None:
         """Continue from the proposal, or from the state before it."""
@@ -194,9 +194,9 @@ class SubstitutionWorker:
         """Return the columns held, and their coefficients."""
         return Share(self._number, self.members.ids[: self.members.n_members].copy(), self._coef)
 
-    def _look(self, told: Reply) -> None:
+    def _look(self, reply: Reply) -> None:
         """Compute the loss's derivative at u_C and, if it is due, its curvature."""
-        objective, prediction = self.objective, _prediction_of(told)
+        objective, prediction = self.objective, _prediction_of(reply)
         if objective.loss.is_quadratic:
             np.subtract(objective.y, prediction, out=self._response)
             self._response += self._contribution
@@ -238,14 +238,14 @@ class SubstitutionWorker:
         for model, response in zip(self.models, np.atleast_2d(self._response), strict=True):
             model.set_linear(row_products(self.members.held, response, NO_WEIGHT), to_minimum)
 
-    def _proposal(self, told: Reply) -> Proposal:
+    def _proposal(self, reply: Reply) -> Proposal:
         self._predict(self._after)
         is_checked = self.settings.rule.checks and not self.objective.loss.is_quadratic
-        if is_checked and not self._corrected(_prediction_of(told)):
+        if is_checked and not self._corrected(_prediction_of(reply)):
             self._revert()
             self._predict(self._after)
         delta = self._after - self._contribution
-        return Proposal(self.holds(), delta if delta.any() else None, told.version)
+        return Proposal(self.holds(), delta if delta.any() else None, reply.version)
 
     def _corrected(self, prediction: np.ndarray) -> bool:
         """Take Newton steps on the true loss if the approximation's minimum raised it; return whether it fell."""
@@ -289,10 +289,10 @@ class SubstitutionWorker:
             self._since = np.inf
 
 
-def _prediction_of(told: Reply) -> np.ndarray:
-    if told.prediction is None:
+def _prediction_of(reply: Reply) -> np.ndarray:
+    if reply.prediction is None:
         raise ValueError("expected u_C with the orders to work, found none")
-    return told.prediction
+    return reply.prediction
 
 
 def contribution_of(matrix: Matrix, settings: WorkerSettings, share: Share) -> np.ndarray:

@@ -54,7 +54,7 @@ class Ballots(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Met(Record):
+class VisitedMoments(Record):
     """Moments of the features that squared-loss paths visited, for the refit: see `PathMoments` in `subset`."""
 
     y_variance: np.ndarray
@@ -68,7 +68,7 @@ class Met(Record):
     gram_below: np.ndarray
 
     @classmethod
-    def of(cls, all_met: Sequence[PathMoments]) -> Met:
+    def of(cls, all_met: Sequence[PathMoments]) -> VisitedMoments:
         """Return the moments of all subsets, stored by column."""
         names = ("features", "mean", "scale", "cross", "gram_below")
         columns = [np.concatenate([getattr(met, name) for met in all_met]) for name in names]
@@ -92,7 +92,7 @@ class Choices(Record):
     constant: np.ndarray
     """Shape (sum of n_constant,); `constant_value` has the same."""
     constant_value: np.ndarray
-    met: Met | None = None
+    met: VisitedMoments | None = None
     paths: tuple[PathTable, ...] = ()
     """The path of the first subset, if it is among these."""
 
@@ -122,7 +122,7 @@ class Choices(Record):
             ),
             np.concatenate([choice.constant for choice in choices]),
             np.concatenate([choice.constant_value for choice in choices]),
-            Met.of(all_met) if all_met else None,
+            VisitedMoments.of(all_met) if all_met else None,
             tuple(choice.path for choice in choices if choice.path is not None),
         )
 

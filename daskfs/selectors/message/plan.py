@@ -167,8 +167,10 @@ class Subsets:
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
         if self.settings.record.is_quadratic:
-            n_met = min(64, n_features)  # features whose correlations are cached
-            task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
+            n_visited = min(64, n_features)  # features whose correlations are cached
+            task.add(
+                "what paths leave for the refit", n_subsets * 8 * (n_visited * (n_visited - 1) // 2 + 6 * n_visited)
+            )
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
@@ -372,7 +374,7 @@ def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
     n, p, grid = data.n_samples, data.n_features, subsets.data.grid
     n_tiles = read_nbytes / (grid.tile_rows * grid.tile_columns * data.itemsize)
     if of:
-        n_tiles += 2 * n_tiles / grid.n_across * grid.met_by(min(p, EXPECTED_COLUMNS))
+        n_tiles += 2 * n_tiles / grid.n_across * grid.tiles_touched_by(min(p, EXPECTED_COLUMNS))
     by_tasks = grid.of_tiles(n_tiles)
     by_tasks["values" + of] = float(n * p)
     by_tasks["rows" + of] = float(n)

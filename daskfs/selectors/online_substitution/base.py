@@ -128,8 +128,8 @@ class SubstitutionSelector(
         """Return s."""
         return n_to_select(self.n_features_to_select, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
 
-    def _rule(self, effort: Effort, stretch: float | None = None) -> Rule:
-        """Return the rule with its parameters; `stretch` is ρ of Theorem 2, if a prediction is shared."""
+    def _rule(self, effort: Effort, rho: float | None = None) -> Rule:
+        """Return the rule with its parameters; `rho` is ρ of Theorem 2, if a prediction is shared."""
         ridge, least, loss = self.ridge, None, find_loss(self.loss_)
         if ridge is None:
             ridge = 0.0
@@ -146,5 +146,5 @@ class SubstitutionSelector(
             c=float(self.sufficient_decrease),
             lipschitz=0.0 if self.lipschitz is None else float(self.lipschitz),
             least=least,
-            stretch=stretch,
+            rho=rho,
         )

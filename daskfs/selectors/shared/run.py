@@ -64,7 +64,7 @@ from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.record import Record, nbytes_of
 from daskfs.watching.base import Found, Progress, Watched, told
 
-NAMES_TOLD, NAMES_READ = 20, 10_000
+NAMES_REPORTED, NAMES_READ = 20, 10_000
 """How many names of selected features are reported during a fit, and up to how many columns names are read for that."""
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
@@ -411,7 +411,7 @@ class Run:
 
 def _some_names(names: Names, columns: np.ndarray) -> tuple[str, ...]:
     """Return the first names; with very many columns their numbers, since all names would have to be read."""
-    first = columns[:NAMES_TOLD].tolist()
+    first = columns[:NAMES_REPORTED].tolist()
     if names.are_given and len(names) > NAMES_READ:
         return tuple(f"column {j}" for j in first)
     return tuple(str(names[j]) for j in first)

@@ -2,8 +2,10 @@
 
 A reader decodes whole tiles; a tile that several blocks touch is decoded once for each.
 
-    >>> n_met(100, 10, 20), n_met(100, 30, 20)  # ten blocks of half a tile; 0-30 meets two, 30-60 two, 60-90 two, one
-    (10, 7)
+    >>> n_tiles_touched(100, 10, 20)  # ten blocks of half a tile
+    10
+    >>> n_tiles_touched(100, 30, 20)  # 0-30 touches two, 30-60 two, 60-90 two, 90-100 one
+    7
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def added(*counts: Mapping[str, float]) -> dict[str, float]:
     return total
 
 
-def n_met(length: int, width: int, tile: int, block: int | None = None) -> int:
+def n_tiles_touched(length: int, width: int, tile: int, block: int | None = None) -> int:
     """Return how many tiles consecutive blocks touch in total; a tile counts once for each block.
 
     Parameters
@@ -119,12 +121,12 @@ class Grid:
         return {self.unit: n_tiles * self.tile}
 
     def rows(self, n_rows: int, width: int, block: int | None = None) -> int:
-        """Return how many rows of tiles blocks of rows touch, see `n_met`."""
+        """Return how many rows of tiles blocks of rows touch, see `n_tiles_touched`."""
         spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
         if spread == 1.0:
-            return n_met(n_rows, width, self.tile_rows, block)
+            return n_tiles_touched(n_rows, width, self.tile_rows, block)
         scaled = [None if one is None else max(1, round(one * spread)) for one in (n_rows, width, block)]
-        return n_met(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
+        return n_tiles_touched(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
 
     def stretches(self, stretches: Stretches, starts: np.ndarray, stops: np.ndarray) -> int:
         """Return how many rows of tiles are decoded if stretches are read at once.
@@ -143,7 +145,7 @@ class Grid:
 
     def columns(self, width: int) -> int:
         """Return how many columns of tiles blocks of columns touch."""
-        return n_met(self.n_features, width, self.tile_columns)
+        return n_tiles_touched(self.n_features, width, self.tile_columns)
 
     def columns_in_rounds(self, first: int, n_round: int, n_task: int, at_once: int) -> int:
         """Return how many columns of tiles are touched from column `first` on by tasks that take columns in rounds.
@@ -159,7 +161,7 @@ class Grid:
         stops = np.append(starts[1:], n_columns)
         return int(((first + stops - 1) // self.tile_columns - (first + starts) // self.tile_columns + 1).sum())
 
-    def met_by(self, n_columns: int) -> float:
+    def tiles_touched_by(self, n_columns: int) -> float:
         """Return the expected number of columns of tiles that `n_columns` arbitrary columns lie in."""
         return self.n_across * -math.expm1(n_columns * math.log1p(-1.0 / self.n_across)) if self.n_across > 1 else 1.0
 
@@ -187,7 +189,7 @@ def of_refit(
     is_kept = n_values * itemsize <= (DEFAULT_BLOCK_NBYTES if room is None else min(room // 2, DEFAULT_BLOCK_NBYTES))
     looks = 1 if find_loss(loss).is_quadratic else LOOKS
     n_reads = n_fits * (1 if is_kept else 1 + looks)
-    n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.met_by(n_columns)
+    n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.tiles_touched_by(n_columns)
     counts = added(grid.of_tiles(n_tiles), of_newton(grid.n_samples, n_columns, loss, n_fits))
     return ({}, counts) if is_kept else (counts, {})
 

@@ -55,7 +55,7 @@ class Rule:
     lipschitz: float = 0.0
     least: float | None = None
     """Lower bound to which `ridge` may fall after an epoch; None: it does not change."""
-    stretch: float | None = None
+    rho: float | None = None
     """ρ of Theorem 2 if the prediction is shared: eta < 0.5 / L_F (1 + ρ), unless given; None: no shared prediction."""
 
 

@@ -114,10 +114,10 @@ class StepsModel(QuadraticModel):
     def _shorten_step(self) -> None:
         """Set the step of the paper's rule below Theorem 2's limit for the present members."""
         state, rule, k = self.state, self.rule, self.members.n_members
-        if rule.stretch is None or rule.name != "paper" or rule.eta > 0.0:
+        if rule.rho is None or rule.name != "paper" or rule.eta > 0.0:
             return
         bound = rule.lipschitz
         if bound == 0.0:
             largest = MARGIN * largest_eigenvalue(state.matrix, k, state.power, COLD) if k else 0.0
             bound = largest + 1.0  # a candidate of unit size adds at most its own curvature
-        self._eta, self._lipschitz = PART_OF_LIMIT * 0.5 / (bound * (1.0 + rule.stretch)), bound
+        self._eta, self._lipschitz = PART_OF_LIMIT * 0.5 / (bound * (1.0 + rule.rho)), bound
