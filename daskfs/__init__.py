@@ -1,6 +1,6 @@
-"""daskfs: select the few features that matter out of data too big for memory.
+"""daskfs: select the few features that matter from data too large for memory.
 
-The public names, fetched when first used, so that ``import daskfs`` loads neither Dask nor numba.
+Public names are imported on first use, so that ``import daskfs`` loads neither Dask nor numba.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What a loss is: one record for each, one code for all kernels, and what a method asks of the losses that it takes.
+"""The losses: one record for each, one code for all kernels, and the requirements that methods have of a loss.
 
-A loss is of one prediction z = X @ coef + intercept and one target y. Everything that depends on the loss, outside of
-the kernels' formulas, is answered from its record; a method says what it requires of a loss, not which names it knows.
+A loss is a function of one prediction z = X @ coef + intercept and one target y. Outside of the kernels' formulas,
+everything that depends on the loss is answered by its record. A method declares what it requires of a loss, not the
+names it knows.
 
-A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losses`, of many rows at once or of one row
+A new loss is a line of `LOSSES` here, and its formulas in `daskfs.kernels.losses`, for many rows at once or for one row
 at a time.
 """
 
@@ -16,12 +17,12 @@ from typing import Literal, NamedTuple
 
 from daskfs.errors import ConfigError, did_you_mean
 
-# The codes by which kernels choose a formula. Compiled code holds them: the kernels' cache depends on this file.
+# The codes by which kernels choose a formula. Compiled code contains them, so the kernels' cache depends on this file.
 SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE, HINGE, MULTINOMIAL = range(8)
 
 
 class Facts(NamedTuple):
-    """What kernels know of a loss; the meaning of each is that of `Loss`."""
+    """The properties of a loss that kernels need; their meanings are those of `Loss`."""
 
     code: int
     is_quadratic: bool
@@ -31,7 +32,7 @@ class Facts(NamedTuple):
 
 
 def log_odds(mean: float) -> float:
-    """Return log(p / (1 - p)) of a share p = (1 + mean) / 2, for a mean of labels -1 and +1; infinite at -1 and +1.
+    """Return log(p / (1 - p)) of the share p = (1 + mean) / 2, for a mean of labels -1 and +1; infinite for -1 and +1.
 
     Examples
     --------
@@ -51,52 +52,59 @@ def _as_it_is(mean: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss, and what is true of it."""
+    """A loss and its properties."""
 
     name: str
     code: int
-    """By which kernels choose a formula, for many rows at once: what is compiled for one loss serves all."""
+    """Code by which kernels choose a formula for many rows at once, so that one compiled kernel serves all losses."""
     formula: str
     target: Literal["number", "count", "two classes", "classes"]
-    """What y is. Two classes are -1 and +1 to the kernels, several are numbered."""
+    """Kind of y. Kernels receive two classes as -1 and +1, several classes as numbers."""
     curvature_bound: float = math.inf
-    """Largest second derivative in z; infinite where there is none, or where the first derivative jumps."""
+    """Largest second derivative in z; infinite if there is none, or if the first derivative jumps."""
     has_bounded_derivative: bool = False
     """Whether the derivative is bounded, so that a single outlier has bounded influence."""
     is_quadratic: bool = False
-    """Whether it is a quadratic function of z: sums over the rows at one point say all."""
+    """Whether it is a quadratic function of z, so that sums over the rows at one point determine it."""
     is_likelihood: bool = False
     """Whether it is a log-likelihood, as information criteria require."""
     knows_dispersion: bool = False
-    """Whether the likelihood fixes the dispersion at 1, as that of counts and labels does. Else it is estimated."""
+    """Whether the likelihood fixes the dispersion at 1, as for counts and labels. Otherwise it is estimated."""
     can_separate: bool = False
-    """Whether the loss of some rows never increases in one direction: of labels, of counts of 0. The coefficients of
-    linearly separable classes are then unbounded."""
+    """Whether the loss of some rows (labels, counts of 0) never increases in one direction.
+
+    The coefficients of linearly separable classes are then unbounded.
+    """
     least_is_zero: bool = True
-    """Whether the best prediction of any target costs nothing."""
+    """Whether the best prediction of any target has a loss of 0."""
     has_probabilities: bool = False
     """Whether `predict_proba` is defined."""
     has_formula_of_many_rows: bool = True
-    """Whether `daskfs.kernels.losses` knows it: its refit is a minimum over all rows."""
+    """Whether `daskfs.kernels.losses` supports it, so that a refit minimises it over all rows."""
     has_formula_of_a_row: bool = False
-    """Whether `daskfs.kernels.losses.row_value` (several classes: `loss_and_derivatives`) knows it."""
+    """Whether `daskfs.kernels.losses.row_value` (several classes: `loss_and_derivatives`) supports it."""
     null_intercept: Callable[[float], float] = _as_it_is
-    """The best prediction without features, from the target's mean. Labels are -1 and +1, of several classes for each
-    against the rest; of a hinge loss it is a step towards the likelier class. The Huber loss has its own estimate of
-    the location in the mean's place."""
+    """The best prediction without features, as a function of the target's mean.
+
+    Labels are -1 and +1; with several classes, for each class against the rest. For a hinge loss it is a step towards
+    the more frequent class. The Huber loss uses its own estimate of the location instead of the mean.
+    """
     threshold: Literal["", "noise", "spread"] = ""
-    """Whether it has a threshold t, and what the default is in proportion to: the noise or the target's spread."""
+    """Whether it has a threshold t, and what its default is proportional to: the noise or the target's spread."""
     hessian_floor: float = 1e-30
-    """Least second derivative that a Hessian is made with, where the loss has no curvature."""
+    """Smallest second derivative used in a Hessian if the loss has no curvature."""
     conjugate: Literal["", "quadratic", "entropy"] = ""
-    """The kind of convex conjugate, where the dual problem is used."""
+    """The kind of convex conjugate, if the dual problem is used."""
     ridge: float = 0.0
-    """In parts of `curvature_bound`, where a method needs one and none is given: where classes are linearly separable,
-    or errors cost nothing, derivatives and curvatures would vanish."""
+    """Default ridge as a share of `curvature_bound`, if a method needs one.
+
+    If classes are linearly separable, or small errors have a loss of 0, derivatives and curvatures would vanish.
+    """
     learning_rate: float = 0.0
-    """Default in one pass of stochastic gradient descent, times the mean squared norm of a row; 0: none."""
+    """Default learning rate in one pass of stochastic gradient descent, times the mean squared norm of a row; 0: none.
+    """
     longest_step: float = math.inf
-    """Largest learning rate times the squared norm of the row itself: a step beyond would grow, not fall."""
+    """Largest learning rate times the squared norm of the row itself; a longer step would increase the loss."""
 
     @property
     def is_classifier(self) -> bool:
@@ -105,22 +113,22 @@ class Loss:
 
     @property
     def is_two_class(self) -> bool:
-        """Whether y is one of two labels, the prediction's sign saying which."""
+        """Whether y is one of two labels, given by the sign of the prediction."""
         return self.target == "two classes"
 
     @property
     def has_classes(self) -> bool:
-        """Whether each class has a prediction of its own."""
+        """Whether each class has its own prediction."""
         return self.target == "classes"
 
     @property
     def facts(self) -> Facts:
-        """What kernels know of it."""
+        """The properties that kernels need."""
         return Facts(self.code, self.is_quadratic, self.knows_dispersion, self.can_separate, self.hessian_floor)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics of `daskfs.metrics` that say something of a prediction, what is shown unasked first."""
+        """The metrics of `daskfs.metrics` that apply to its predictions, the default ones first."""
         if self.is_classifier:
             of_two = ("auc", "average_precision") if self.is_two_class else ()
             of_labels = ("balanced_accuracy", "precision", "recall", "f1")
@@ -129,7 +137,7 @@ class Loss:
 
     @property
     def default_metrics(self) -> tuple[str, ...]:
-        """The metrics that are shown where none are asked for."""
+        """The metrics that are shown by default."""
         return self.metrics[:2] if self.is_two_class or not self.is_classifier else self.metrics[:1]
 
 
@@ -179,29 +187,29 @@ LOSSES: dict[str, Loss] = {
 
 _SEVERAL = "multinomial"
 AUTO = "auto"
-"""In the place of a loss's name: the target says which."""
+"""Stands for the loss chosen for the target."""
 
 
 class TargetKind(NamedTuple):
-    """What a target is, which decides on the loss where none is named; see `daskfs.matrix.target`."""
+    """The kind of a target, which decides on the loss if that is "auto"; see `daskfs.matrix.target`."""
 
     n_classes: int = 0
-    """0: it is of numbers."""
+    """0: numbers."""
     is_declared: bool = False
-    """Whether it was given as texts, booleans or categories. Else it is told from numbers."""
+    """Whether it was given as texts, booleans or categories. Otherwise it was inferred from numbers."""
     n_whole: int = 0
-    """How many whole numbers it takes, where these could be meant as classes or as numbers; 0: there is no doubt."""
+    """Number of different whole values, if these could be meant as classes or as numbers; 0: unambiguous."""
 
 
 PLAIN_NUMBERS = TargetKind()
 
 
 class Requirement(NamedTuple):
-    """Something that a method asks of a loss."""
+    """A requirement that a method has of a loss."""
 
     holds: Callable[[Loss], bool]
     lack: str
-    """Why a loss of which it does not hold is not taken."""
+    """Why a loss that does not meet it is refused."""
 
 
 LIKELIHOOD = Requirement(lambda loss: loss.is_likelihood, "it has no likelihood, on which the criteria stand")
@@ -239,7 +247,7 @@ def find_loss(name: str) -> Loss:
 
 
 def loss_of_two(name: str) -> str:
-    """Return the loss, or what it is of two classes, where each class had a prediction of its own.
+    """Return the loss, or its two-class form if each class has its own prediction.
 
     Examples
     --------
@@ -250,7 +258,7 @@ def loss_of_two(name: str) -> str:
 
 
 def losses_with(requires: Sequence[Requirement], among: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return the names of the losses of which all requirements hold, in the order of `LOSSES`.
+    """Return the names of the losses that meet all requirements, in the order of `LOSSES`.
 
     Examples
     --------
@@ -264,17 +272,17 @@ def losses_with(requires: Sequence[Requirement], among: Collection[str] | None =
 def check_loss(
     method: str, name: object, requires: Sequence[Requirement] = (), among: Collection[str] | None = None
 ) -> None:
-    """Refuse a loss that a method does not take, and say what the loss lacks.
+    """Refuse a loss that a method does not support; the error says which requirement it does not meet.
 
     Parameters
     ----------
     method : str
-        The method's name, for the message.
+        The method's name, for the error.
     name : object
-        What the user gave.
+        The user's value.
     requires : sequence of Requirement
     among : collection of str, optional
-        The losses that the method was made for, where it does not take all of which the requirements hold.
+        The losses that the method supports, if not all that meet the requirements.
 
     Raises
     ------
@@ -305,22 +313,22 @@ def loss_for(
     prefers: str = "",
     several: bool = False,
 ) -> str:
-    """Return the loss that a method takes for a target where none is named.
+    """Return the loss that a method uses by default for a target.
 
     Parameters
     ----------
     method, requires, among
-        As of `check_loss`.
+        As for `check_loss`.
     kind : TargetKind
     prefers : str
-        Of the losses of two classes; by default the first.
+        Preferred two-class loss; by default the first.
     several : bool
-        Whether the method takes several classes with a loss of two, one against the rest.
+        Whether the method fits several classes with a two-class loss, one against the rest.
 
     Raises
     ------
     ConfigError
-        The method takes no such target; with the loss to set.
+        The method does not support such a target. The error names the loss to set.
 
     Examples
     --------
@@ -353,12 +361,12 @@ def loss_for(
 def refuse_numbers_for_classes(
     name: str, kind: TargetKind, requires: Sequence[Requirement] = (), among: Collection[str] | None = None
 ) -> None:
-    """Refuse a loss of numbers for a target that was given as texts, booleans or categories.
+    """Refuse a regression loss for a target that was given as texts, booleans or categories.
 
     Raises
     ------
     ConfigError
-        With the losses to set.
+        Names the losses to set.
     """
     if not kind.is_declared or LOSSES[name].is_classifier:
         return

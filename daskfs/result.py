@@ -49,7 +49,7 @@ class SelectedFeature:
 
 @dataclass(frozen=True)
 class Parent:
-    """A column that a feature is made of: what it would be worth as a feature of its own; see `columns_of_parents`."""
+    """A column that a feature is made of, and its own value as a feature; see `columns_of_parents`."""
 
     name: str
     score: float | None
@@ -58,7 +58,7 @@ class Parent:
 
 @dataclass(frozen=True)
 class SelectedMadeFeature(SelectedFeature):
-    """A line of a result whose features a map makes: its score before any was selected, and what it is made of."""
+    """A line of a result with a feature map: also the score before any feature was selected, and the parent columns."""
 
     first_score: float | None
     parents: list[Parent]
@@ -66,7 +66,7 @@ class SelectedMadeFeature(SelectedFeature):
 
 @dataclass(frozen=True)
 class RefitRecord:
-    """The fit of the selected features that a pipeline asked for; a number for each class told from the rest."""
+    """The refit on the selected features that a pipeline requested; a number for each class fitted against the rest."""
 
     loss: str
     ridge: list[float]
@@ -99,11 +99,11 @@ class ResultRecord:
     refit: RefitRecord | None = None
     evidence: EvidenceRecord | None = None
     further_columns: dict[str, str] = field(default_factory=dict)
-    """Columns that selected.csv has beside those of `selected`, with their dtypes; absent from old results."""
+    """Columns of selected.csv in addition to those of `selected`, with their dtypes; absent from old results."""
 
 
 def coefficient_norm(coef: np.ndarray) -> np.ndarray:
-    """Return the size of each column's coefficients, shape (n_columns,): over classes their norm."""
+    """Return the absolute coefficient of each column, shape (n_columns,); with several classes the norm over these."""
     return np.sqrt((np.atleast_2d(coef) ** 2).sum(axis=0))
 
 
@@ -122,7 +122,7 @@ def selection_table(
     coef, scores : iterable of float
         In the order of `selected`.
     feature_names : ndarray of shape (n_features,), or another that is indexed like one, optional
-        Names of all columns, of which those of `selected` are asked for at once; ``x0``, ``x1``, ... by default.
+        Names of all columns, indexed once with those of `selected`; by default ``x0``, ``x1``, ...
 
     Returns
     -------
@@ -153,7 +153,7 @@ def selection_table(
 
 
 def annotated(table: pd.DataFrame, annotations: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Return the table of a result with what is known of its columns: see `daskfs.matrix.base.Matrix.annotations`.
+    """Return the table of a result with annotations of its columns: see `daskfs.matrix.base.Matrix.annotations`.
 
     Examples
     --------
@@ -178,24 +178,24 @@ def annotated(table: pd.DataFrame, annotations: Mapping[str, np.ndarray]) -> pd.
 
 
 def columns_of_parents(first_scores: Iterable[float], parents: Iterable[Sequence[Parent]]) -> dict[str, pd.Series]:
-    """Return the columns of a table that say what its features are made of.
+    """Return the columns of a table that describe what its features are made of.
 
     A score here is Σ_c (x̃ᵀv_c)², the score of FGM's first pass, before anything is selected, as a share of the largest
-    that a column of variance 1 can have. So it is the squared correlation of a standardised column with the derivative
-    of the loss, of the squared and the logistic loss with the target. `first_score` is that of the feature itself,
-    with its map's weights; those of its parents are what each would have as a column of its own in FGM without a map,
-    and their ranks are among all columns of X: 1 + how many have a larger score.
+    score that a column of variance 1 can have. It is thus the squared correlation of a standardised column with the
+    derivative of the loss; for the squared and the logistic loss, with the target. `first_score` is that of the feature
+    itself, with the weights of its map. The scores of its parents are those that each would have as a column in FGM
+    without a map, and their ranks are among all columns of X: 1 plus the number of columns with a larger score.
 
     Parameters
     ----------
     first_scores : iterable of float
     parents : iterable of sequences of Parent
-        Of each feature, in the order of the table.
+        Parents of each feature, in the order of the table.
 
     Returns
     -------
     dict of str to Series
-        first_score, then for the k-th parent parent_k, parent_k_score and parent_k_rank, missing where there are fewer.
+        first_score, then for the k-th parent parent_k, parent_k_score and parent_k_rank; missing if there are fewer.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def columns_of_parents(first_scores: Iterable[float], parents: Iterable[Sequence
 
 
 def parents_in(row: Mapping[Any, Any]) -> list[Parent]:
-    """Return the parents of a row of a table, as `columns_of_parents` has them."""
+    """Return the parents in a row of a table with the columns of `columns_of_parents`."""
     found: list[Parent] = []
     while isinstance(row.get(of := f"parent_{len(found) + 1}"), str):
         found.append(Parent(row[of], _plain(row[f"{of}_score"]), int(row[f"{of}_rank"])))
@@ -226,7 +226,7 @@ def parents_in(row: Mapping[Any, Any]) -> list[Parent]:
 
 
 def greatest_scores(scores: np.ndarray, most: int, leave_out: np.ndarray | None = None) -> np.ndarray:
-    """Return the columns of the greatest scores above zero, greatest first, in the memory of a few of them.
+    """Return the columns with the largest positive scores, largest first, using memory for only a few of them.
 
     Examples
     --------
@@ -254,15 +254,15 @@ def _empty_table() -> pd.DataFrame:
 
 @dataclass
 class SelectionResult:
-    """The outcome of one selection.
+    """The result of one selection.
 
     Parameters
     ----------
     method : str
         Name of the selector, as in a pipeline file: ``message``.
     table : DataFrame
-        The selected features, most important first: rank, index, name, coef, score (see `selection_table`), and what a
-        method has beside these: of features that a map makes, what they are made of (see `columns_of_parents`).
+        The selected features, most important first: rank, index, name, coef, score (see `selection_table`), and further
+        columns of the method; with a feature map, what the features are made of (see `columns_of_parents`).
     intercept : float
         Intercept of the model refitted on the selected features.
     parameters : dict
@@ -272,17 +272,17 @@ class SelectionResult:
     history : DataFrame
         Course of the method; for MESSAGE the GIC path of the first subset.
     scores : ndarray of shape (n_features,), optional
-        Scores of every feature, selected or not; NaN where a feature has none.
+        Scores of every feature, selected or not; NaN for a feature without a score.
     feature_names : ndarray of shape (n_features,), or another that is indexed like one, optional
-        Names of every feature. Of more than a million columns of a store they are read when they are asked for, and a
-        pickled result does not have them.
+        Names of every feature. For a store with more than a million columns they are read on demand, and are not part
+        of a pickled result.
     store_digest : str, optional
-        Identity of the feature store it was read from.
+        Identity of the feature store.
     metrics : dict of float
         Metrics on the test rows.
     memory : dict
-        In bytes, where known: ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, each by process ("client",
-        "worker", of limits also "task"), and ``held_nbytes`` by what is held ("members", "model").
+        In bytes, if known: ``limit_nbytes``, ``promised_nbytes`` and ``measured_nbytes``, each by process ("client",
+        "worker"; for limits also "task"), and ``held_nbytes`` by what is held ("members", "model").
     communication : dict of int
         Bytes that the tasks of each step returned.
     time : dict of float
@@ -293,11 +293,12 @@ class SelectionResult:
         Meaning of the scores: "inclusion frequency", "loss increase", "coefficient", "standardised coefficient" or
         "weight".
     history_kind : str
-        Kind of history, by which a report draws it: "criterion path", "passes" and others.
+        Kind of history, which decides how a report draws it: "criterion path", "passes" and others.
     refit : RefitRecord, optional
-        With ``refit: {by: ridge}`` in a pipeline, the fit beside the method's own; its metrics begin with ``refit_``.
+        With ``refit: {by: ridge}`` in a pipeline, the refit in addition to the method's own fit; its metrics begin with
+        ``refit_``.
     evidence : EvidenceRecord, optional
-        What the report of a run tells beside: of the data, the selected columns, the test rows.
+        What the report of a run shows in addition: the data, the selected columns, the test rows.
 
     Examples
     --------
@@ -327,7 +328,7 @@ class SelectionResult:
     evidence: EvidenceRecord | None = None
 
     def to_record(self, n_selected: int | None = None) -> ResultRecord:
-        """Return what result.json holds, with the first `n_selected` features (all by default)."""
+        """Return the content of result.json, with the first `n_selected` features (all by default)."""
         return ResultRecord(
             format_version=FORMAT_VERSION,
             created_with=f"daskfs {__version__}",
@@ -369,16 +370,16 @@ class SelectionResult:
 
     @property
     def has_parents(self) -> bool:
-        """Whether the table says what its features are made of."""
+        """Whether the table has the columns that its features are made of."""
         return "first_score" in self.table
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind names that a store is asked for: the result is read where that is not."""
+        """Leave out names that must be read from a store, since the pickled result may be used without it."""
         has_all = self.feature_names is None or isinstance(self.feature_names, np.ndarray)
         return self.__dict__ | ({} if has_all else {"feature_names": None})
 
     def shown_table(self, n_features: int) -> pd.DataFrame:
-        """Return the first lines of the table for people: what a feature is made of in one column.
+        """Return the first lines of the table for display, with what a feature is made of in one column.
 
         Examples
         --------
@@ -400,7 +401,7 @@ class SelectionResult:
         return shown[kept].assign(**{"of columns (score, rank)": made_of})
 
     def _written_record(self) -> Iterator[str]:
-        """Yield the text of result.json, of which millions of features are never held together."""
+        """Yield the text of result.json in parts, so that millions of features are never in memory together."""
         before, after = _as_json(asdict(self.to_record(0))).split(_NONE_SELECTED)
         yield before + _NONE_SELECTED[:-1]
         for start in range(0, len(self.table), _ROWS_WRITTEN):
@@ -409,16 +410,16 @@ class SelectionResult:
         yield ("\n  ]" if len(self.table) else "]") + after + "\n"
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write result.json, selected.csv, history.parquet and, where there are any, scores.parquet.
+        """Write result.json, selected.csv, history.parquet and, if there are any scores, scores.parquet.
 
         Each file is written under a temporary name and renamed, result.json last.
 
         Parameters
         ----------
         folder : path-like
-            Created where it does not exist.
+            Created if it does not exist.
         overwrite : bool, default=False
-            Replace a result that exists in the folder.
+            Replace an existing result in the folder.
 
         Returns
         -------
@@ -441,7 +442,7 @@ class SelectionResult:
                 table = _without_formulas(self.table)
                 has_returns = any(
                     "\r" in str(name) for name in table["name"]
-                )  # which pandas writes as they are, as line ends
+                )  # pandas writes these unquoted, so that they end lines
                 table.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC if has_returns else csv.QUOTE_MINIMAL)
             with written_whole(folder / "history.parquet") as path:
                 self.history.to_parquet(path, index=False)
@@ -457,12 +458,12 @@ class SelectionResult:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> SelectionResult:
-        """Read what `save` wrote.
+        """Read a result written by `save`.
 
         Raises
         ------
         RunError
-            No result there, a damaged one, or one of a newer format.
+            There is no result, it is damaged, or it has a newer format.
         """
         import pandas as pd
 
@@ -512,14 +513,14 @@ class SelectionResult:
         Parameters
         ----------
         n_features : int, default=30
-            At most so many bars.
+            Largest number of bars.
         ax : matplotlib Axes, optional
             Where to draw; by default on a new figure.
         kind : {"effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes"}, optional
-            Bars of the selected features, most important on top: their effects per standard deviation, or their
-            coefficients, both with 95 % intervals where the result has them; the greatest scores, also of features that
-            were not selected; how the fit went: the criterion, the objective or the metric against the number of
-            features where the method has that; of test rows the target against the prediction, the residuals, and a
+            effects, coefficients: bars of the selected features, most important on top, per standard deviation or per
+            unit, with 95 % intervals if the result has them. scores: the largest scores, also of features that were not
+            selected. history: the course of the fit, such as the criterion, the objective or the metric against the
+            number of features. For test rows, calibration: the target against the prediction; residuals; sizes: a
             metric against the number of features. By default the first of these that the result has; see `figures`.
 
         Returns
@@ -529,7 +530,7 @@ class SelectionResult:
         Raises
         ------
         ConfigError
-            There is no such kind, or the result does not have what it shows.
+            The kind does not exist, or the result does not have the data for it.
         """
         if isinstance(n_features, str):
             raise ConfigError(f"expected a number, found {n_features!r}", "n_features", f"plot(kind={n_features!r})")
@@ -538,22 +539,22 @@ class SelectionResult:
         found = self.figures(n_features)
         if not found or (kind is not None and kind not in found):
             problem = "there is nothing to draw" if kind is None else f"this result has no {kind} to draw"
-            remedy = f"it has {', '.join(found)}" if found else "select features first"
+            remedy = f"choose one of {', '.join(found)}" if found else "select features first"
             raise ConfigError(problem, f"{self.method}.plot", remedy)
         return found[kind or next(iter(found))].on(ax)
 
     def figures(self, n_features: int = 30) -> dict[str, Figure]:
-        """Return what can be drawn of the result, by the kind of `plot`; reports have the same figures.
+        """Return the figures that `plot` can draw, by kind; reports have the same figures.
 
         Parameters
         ----------
         n_features : int, default=30
-            At most so many bars.
+            Largest number of bars.
 
         Returns
         -------
         dict of str to daskfs.figures.Figure
-            Each has ``title``, ``text`` (what it shows, in words), ``svg``, and ``on(axes)``, which draws it.
+            Each has ``title``, ``text`` (a description), ``svg``, and ``on(axes)``, which draws it.
         """
         from daskfs.figures import HISTORIES, effects, history_figure, quality_figures, scores
 
@@ -577,7 +578,7 @@ class SelectionResult:
 
     @property
     def unit(self) -> str:
-        """What a coefficient changes: the target, by its name, or the log-odds of a class."""
+        """What a coefficient changes: the target, by name, or the log-odds of a class."""
         test = None if self.evidence is None else self.evidence.test
         if self.are_norms:
             return "log-odds (norm over the classes)"
@@ -593,7 +594,7 @@ class SelectionResult:
         return of_classes and len(self.table) > 0 and bool((self.table["coef"] >= 0).all())
 
     def _effects(self, n_features: int, *, are_scaled: bool = True) -> list[Effect]:
-        """Return the bars of the first features: coefficients with their intervals, in standard deviations or units."""
+        """Return the bars of the first features: coefficients with intervals, per standard deviation or unit."""
         from daskfs.figures import Effect
 
         first = self.table.head(n_features)
@@ -608,7 +609,7 @@ class SelectionResult:
         return [one for one in bars if math.isfinite(one.value)]
 
     def _greatest(self, n_features: int) -> list[Score]:
-        """Return the bars of the greatest scores, of all features where they are known."""
+        """Return the bars of the largest scores, of all features if they are known."""
         from daskfs.figures import Score
 
         if self.scores is None:
@@ -620,13 +621,13 @@ class SelectionResult:
         order, names = greatest_scores(self.scores, n_features), self.feature_names
         named = [] if names is None else [str(name) for name in names[order]]
         chosen = dict(zip(self.table["index"], self.table["name"], strict=True)) if len(self.table) else {}
-        if names is None:  # the table knows those of what was selected
+        if names is None:  # the table has the names of the selected features
             named = [str(chosen.get(j, f"x{j}")) for j in order.tolist()]
         values = np.asarray(self.scores[order], dtype=float).tolist()
         return [Score(name, value, j in chosen) for name, value, j in zip(named, values, order.tolist(), strict=True)]
 
     def _write_every_feature(self, path: Path) -> None:
-        """Write scores.parquet, of which millions of names are never held together."""
+        """Write scores.parquet in parts, so that millions of names are never in memory together."""
         import pyarrow
         from pyarrow.parquet import ParquetWriter
 
@@ -667,15 +668,17 @@ class SelectionResult:
 
 
 KINDS = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes")
-"""Of plots."""
+"""Kinds of plots."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What spreadsheets take a text for a formula by (OWASP, "CSV injection"); a text that begins so, or with quotes before
-it, gets one more quote, which `text_of_cell` takes off again."""
+"""Beginnings of texts that spreadsheets interpret as formulas (OWASP, "CSV injection").
+
+A text that begins with one of them, possibly after quotes, gets one more quote, which `text_of_cell` removes.
+"""
 
 
 def cell_of_text(text: str) -> str:
-    """Return a text as selected.csv holds it, which no spreadsheet runs.
+    """Return a text in the form of selected.csv, which no spreadsheet interprets as a formula.
 
     Examples
     --------
@@ -686,7 +689,7 @@ def cell_of_text(text: str) -> str:
 
 
 def text_of_cell(cell: str) -> str:
-    """Return the text of a cell of selected.csv.
+    """Return the text in a cell of selected.csv.
 
     Examples
     --------
@@ -704,7 +707,7 @@ def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _further_columns(path: Path, n_rows: int, dtypes: Mapping[str, str]) -> dict[str, pd.Series]:
-    """Return what a method's table has beside the columns that all have; nothing where the file is gone or another."""
+    """Return the further columns of a method's table; nothing if the file is missing or does not match."""
     import pandas as pd
 
     try:
@@ -721,7 +724,7 @@ def _further_columns(path: Path, n_rows: int, dtypes: Mapping[str, str]) -> dict
 
 
 def _kinds_before(method: str) -> tuple[str, str]:
-    """Return the kinds of scores and history of a result that was saved before it said them itself."""
+    """Return the kinds of scores and history for results that were saved before these were part of the file."""
     if method in ("message", "averaging", "median", "bolasso"):
         return "inclusion frequency", "criterion path"
     if method in ("mission", "iht_sgd", "batch_iht", "feature_hashing"):
@@ -757,7 +760,7 @@ def _as_json(document: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Turn NumPy scalars and arrays into what JSON holds; NaN and infinity into null."""
+    """Convert NumPy scalars and arrays to types of JSON; NaN and infinity become null."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, np.ndarray)):

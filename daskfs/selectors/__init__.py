@@ -1,1 +1,1 @@
-"""The papers' feature selectors, one file each, behind one scikit-learn face."""
+"""The papers' feature selectors, one package each, with scikit-learn's interface."""

@@ -1,11 +1,11 @@
-"""What every selector offers: scikit-learn's face on all kinds of input, and the hooks of a pipeline.
+"""The base class of all selectors: scikit-learn's interface for all kinds of input, and the hooks of a pipeline.
 
-How a fit goes, and where it stands:
+The steps of a fit, and where they are:
 
-    opening.Opens        what the user gives becomes a matrix, its target settles the loss: `_opened`
-    BaseSelector         `fit` opens it, `fit_run` takes the names and has the method select: `_fit`, of a subclass
-    resulting.Results    the method's attributes become `result_`, a refit takes their coefficients' place
-    predicting.Predicts  what was fitted, `fitted.Fitted`, selects the columns of rows and predicts
+    opening.Opens        makes a matrix of the user's data and settles the loss by the target: `_opened`
+    BaseSelector         `fit` opens the data, `fit_run` takes the names and calls the method of a subclass: `_fit`
+    resulting.Results    makes `result_` from the method's attributes; a refit replaces the coefficients
+    predicting.Predicts  selects columns of rows, and predicts, from what was fitted: `fitted.Fitted`
 """
 
 from __future__ import annotations
@@ -60,37 +60,36 @@ if TYPE_CHECKING:
 
 SIZE = "n_features_to_select"
 SEPARATED = (
-    "there is no finite fit: the selected features separate the classes, or some rows of them (complete or "
+    "there is no finite fit: the selected features separate the classes, or some of their rows (complete or "
     "quasi-complete separation); a weak ridge bounds the coefficients"
 )
 
 
 class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
-    """Base of all selectors: scikit-learn's interface over arrays, stores and Dask collections.
+    """Base of all selectors: scikit-learn's interface for arrays, stores and Dask collections.
 
-    A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `plan`.
+    A subclass declares its parameters (see `daskfs.parameters`), ``loss`` among them, and defines `_fit` and `_plan`.
     Both read ``loss_``, never ``loss``, which may be "auto". `_fit` sets ``selected_``, ``support_``, ``coef_``,
-    ``intercept_``, ``scores_`` and ``result_``, and where the loss is one of classes, ``classes_`` as the target has
-    them.
+    ``intercept_``, ``scores_`` and ``result_``, and for classification ``classes_``, with the target's values.
 
     Parameters
     ----------
     random_state : int, RandomState or None
-        Has no effect: nothing is drawn at random.
+        Has no effect: nothing is random.
     memory_limit : int or str, optional
-        What one task may take, "1GiB" for example.
+        Memory limit of one task, for example "1GiB".
     client : distributed.Client, optional
-        Where the work runs; None: here.
+        Cluster on which to run; None: this process.
     schema : path, mapping, TableSchema, "judge" or None
-        What the columns of a table mean, as in a pipeline file. Where none is given, a table whose columns are all
-        numbers is taken as it is; else, and with "judge" always, columns are judged as those of files (`daskfs init`).
+        Meaning of a table's columns, as in a pipeline file. With "judge" it is inferred from the data, as for files
+        (`daskfs init`). None: a table with only numeric columns is used as it is; for others the schema is inferred.
     refit : {"none", "ols", "ridge", "elastic"}
-        Coefficients of the selected features: the method's own, or those of a fit of the loss to these features alone,
-        without a penalty, with a ridge that the data choose, or with that ridge and an l1 penalty by the loss on rows
-        held out. Classes are then told from the rest, each by itself.
+        Coefficients of the selected features. none: the method's own. The others fit the loss to the selected features:
+        ols without a penalty, ridge with a ridge chosen from the data, elastic with this ridge and an l1 penalty chosen
+        by the held-out loss. Several classes are then fitted one against the rest.
     verbose : bool
-        Show how a fit goes on: a bar in a terminal, an output in a notebook, elsewhere a line a minute; with a client
-        on Dask's dashboard too.
+        Whether to show the progress: a bar in a terminal, an output in a notebook, otherwise a line per minute; with a
+        client also on Dask's dashboard.
     """
 
     random_state: RandomState = 0
@@ -101,18 +100,18 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
     verbose: Verbose = False
 
     ridge_of_path: ClassVar[float | None] = None
-    """Of the fits of fewer features, see `fit_path`; None: chosen from the data."""
+    """Ridge of the fits of fewer features, see `fit_path`; None: chosen from the data."""
     _weighs_columns: ClassVar[bool] = False
-    """Whether what is selected depends on `daskfs.matrix.base.Matrix.column_weights`, of columns as they are."""
+    """Whether the selection of columns depends on `daskfs.matrix.base.Matrix.column_weights`."""
 
     @property
     def weighs_columns(self) -> bool:
-        """Whether weights of columns mean something to this selector."""
+        """Whether weights of columns have an effect on this selector."""
         return self._weighs_columns and self._units_by is None
 
     @property
     def _units_by(self) -> str | None:
-        """The parameter, given, by which other things than single columns are selected; None: columns are."""
+        """The parameter because of which other units than single columns are selected; None: columns are."""
         return None
 
     @abstractmethod
@@ -121,25 +120,25 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
 
     @abstractmethod
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold."""
+        """Return what fitting a matrix of this shape will read and hold in memory."""
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, Any]:
-        """Return what a notebook shows: scikit-learn's diagram, of a fitted selector with its result."""
+        """Return scikit-learn's diagram for a notebook; for a fitted selector, with its result."""
         bundle: dict[str, Any] = super()._repr_mimebundle_(**asked)
         if "text/html" in bundle and hasattr(self, "result_"):
             bundle["text/html"] += self.result_._repr_html_()
         return bundle
 
     def check_parameters(self) -> None:
-        """Refuse what a parameter, or several together, cannot be; see `Parameters.check_parameters`."""
+        """Refuse invalid values and combinations of parameters; see `Parameters.check_parameters`."""
         super().check_parameters()
         if self._chooses_size:
             SizeSearch.of(getattr(self, SIZE)).check(self.n_included)
         if self.loss in LOSSES:
             self._check_loss(LOSSES[self.loss])
         if self._chooses_size and self._units_by is not None:
-            remedy = "give sizes: SelectionCV(selector, sizes=[...])"
-            raise ConfigError(f"'cv' tries numbers of columns, not what {self._units_by} makes of them", SIZE, remedy)
+            remedy = "use SelectionCV(selector, sizes=[...])"
+            raise ConfigError(f"'cv' counts columns, and cannot be used with {self._units_by}", SIZE, remedy)
 
     def plan(
         self,
@@ -158,42 +157,42 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         table_columns: np.ndarray | None = None,
         ahead_nbytes: int = 0,
     ) -> SelectorPlan:
-        """Return what fitting a matrix of this shape will read and hold.
+        """Return what fitting a matrix of this shape will read and hold in memory.
 
         Parameters
         ----------
         n_samples, n_features : int
         dtype : numpy dtype or its name
         memory_limit : int or None
-            Bytes that one task may take.
+            Memory limit of one task in bytes.
         n_threads : int
-            Tasks that run at once.
+            Number of tasks that run at once.
         tile_shape : tuple of int, optional
             Rows and columns of a tile of the store.
         target : TargetKind
-            What the target is, which a loss that is not named depends on; by default numbers.
+            Kind of the target, which decides on the loss if that is "auto"; numbers by default.
         n_stored : int, optional
-            Rows of the store in whose tiles these lie; by default no more than these.
+            Rows of the store whose tiles contain these; by default only these.
         has_statistics : bool
-            Whether the store knows the columns' statistics over exactly these rows, and they weigh the same.
+            Whether the store has the columns' statistics over exactly these rows, with equal weights.
         n_entries : int, optional
-            Entries of these rows in a sparse store.
+            Number of entries of these rows in a sparse store.
         crowding : Crowding, optional
-            How unevenly they lie, `store.crowding()`; by default rows, and columns, have as many each.
+            How unevenly the entries are distributed, `store.crowding()`; by default evenly over rows and columns.
         names : Names, optional
-            Of the columns, by which groups of them may be given.
+            Names of the columns, in case groups of them are given by name.
         table_columns : ndarray of shape (n_features,), str, optional
             Columns of the table that the features were encoded from: see `Matrix.table_columns`.
         ahead_nbytes : int
-            What a task that reads the store holds of requests on their way, `store.ahead_nbytes`.
+            Bytes of requests in progress in a task that reads the store, `store.ahead_nbytes`.
 
         Raises
         ------
         PlanError
-            The limit is too small; with the sizes that would fit.
+            The limit is too small. The error names sizes that would fit.
         """
         self.check_parameters()
-        planned = copy(self)  # `loss_` is of a fit, or of this plan
+        planned = copy(self)  # `loss_` belongs to a fit, or to this plan
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
@@ -207,7 +206,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         return replace(found, task=found.task + ahead)
 
     def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """Return the plan of a fit, of the size that is asked for or of the choice of one, and of a refit."""
+        """Return the plan of a fit, including the choice of the size and a refit if requested."""
         if self._chooses_size:
             search = SizeSearch.of(getattr(self, SIZE))
             largest = search.sizes_of(shape.n_samples, shape.n_features, self.n_included)[-1]
@@ -225,13 +224,13 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         Parameters
         ----------
         X : FeatureStore or other Matrix, ndarray, scipy.sparse matrix, DataFrame, dask Array or dask DataFrame
-            A store is read block by block where the work runs, and brings its own target and weights. A Dask collection
-            is written to a temporary store first. Tables (pandas, polars, Arrow, Dask) may have categories, texts,
-            dates, truth and missing values: see `schema`.
+            A store is read block by block where the tasks run, and has its own target and weights. A Dask collection is
+            first written to a temporary store. Tables (pandas, polars, Arrow, Dask) may have categories, texts, dates,
+            booleans and missing values: see `schema`.
         y : array-like of shape (n_samples,)
             The target; None with a store.
         sample_weight : array-like of shape (n_samples,), optional
-            A weight of 2 counts as the row twice, 0 as no row; None with a store.
+            A row of weight 2 counts twice, one of weight 0 is ignored; None with a store.
 
         Returns
         -------
@@ -240,9 +239,9 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         Raises
         ------
         DataError
-            NaN or infinity (with the column and the row), a constant target, no target.
+            NaN or infinity (with the column and the row), a constant target, or no target.
         ConfigError
-            A loss that the target or the other parameters do not go with.
+            The loss does not match the target or the other parameters.
         """
         self.check_parameters()
         with interrupts.guard(), self._opened(X, y, sample_weight) as (matrix, labels):
@@ -263,16 +262,16 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> BaseSelector:
-        """Select features of a matrix that carries its target.
+        """Select features of a matrix that has its target.
 
         Parameters
         ----------
         matrix : Matrix
         workers : Workers, optional
-            Where the work runs; by default on ``client``.
+            Where tasks run; by default on ``client``.
         progress : Progress, optional
         checkpoint : Checkpoint, optional
-            Where finished tasks are kept.
+            Stores finished tasks.
 
         Returns
         -------
@@ -291,7 +290,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Select features of a matrix for whose target the loss is settled."""
+        """Select features of a matrix, with the loss already settled for its target."""
         with ExitStack() as stack:
             if self._setting("verbose") and progress is None:
                 workers = workers_of(self._setting("client")) if workers is None else workers
@@ -305,7 +304,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
             self.fit_run(stack.enter_context(self._run(matrix, workers, progress, checkpoint)))
 
     def fit_run(self, run: Run) -> Self:
-        """Select on the matrix of a run, for whose target the loss is settled."""
+        """Select on the matrix of a run, with the loss already settled for its target."""
         self._take_names(run.matrix)
         if self._chooses_size:
             self._fit_chosen_size(run)
@@ -316,22 +315,22 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
 
     @property
     def is_nested(self) -> bool:
-        """Whether one fit holds the selections of fewer features, see `fit_path`; with these parameters.
+        """Whether one fit contains the selections of fewer features (see `fit_path`), with these parameters.
 
-        By default where no number of features is asked for, and so one fit has all there are to choose from.
+        By default this is so if the method has no number of features, so that one fit has all that can be chosen.
         """
         return SIZE not in self._parameter_owners
 
     def _path_order(self, run: Run) -> np.ndarray:
-        """Return the columns of a fit on a run in the order in which fewer of them are selected, the first first."""
+        """Return the columns of a fit in the order in which smaller selections take them."""
         return self.selected_
 
     def fit_path(self, run: Run, sizes: Sequence[int], tolerance: float = TOLERANCE) -> list[Self]:
         """Return this selector fitted for each of several numbers of features.
 
-        Where one fit holds the answers (`is_nested`) the last is that fit, and the others have the first of its
-        features in the order of the method, with the loss fitted on them by a ridge that the data choose, or by the
-        refit that is asked for. Else there is a fit for each.
+        If one fit contains all of them (`is_nested`), the last is that fit. The others have its first features in the
+        method's order, with the loss fitted on them, with a ridge chosen from the data or by the requested refit.
+        Otherwise there is a fit for each number.
 
         Parameters
         ----------
@@ -339,7 +338,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         sizes : sequence of int
             Ascending.
         tolerance : float
-            Of the fits of fewer features, see `MeanLoss.tolerance`.
+            Tolerance of the fits of fewer features, see `MeanLoss.tolerance`.
         """
         if not self.is_nested:
             return [self._of_size(size).fit_run(run.within(f"size-{size}")) for size in sizes]
@@ -355,14 +354,14 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         return [found.get(min(size, len(order)), largest) for size in sizes]
 
     def _of_size(self, size: int) -> Self:
-        """Return a selector like this one that selects so many features, where a number can be asked for."""
+        """Return a selector like this one that selects so many features, if it has such a parameter."""
         found = copy(self)
         if SIZE in self._parameter_owners:
             found.n_features_to_select = size  # type: ignore[attr-defined]
         return found
 
     def _with(self, columns: np.ndarray, fit: ClassFits) -> Self:
-        """Return this fitted selector with some of its columns selected, and another fit of these."""
+        """Return this fitted selector with only some of its columns, and with another fit of these."""
         found, scores = copy(self), self.scores_[columns]
         found._set_selection(columns, scores, fit.coef, fit.intercept)
         found.selected_, found.scores_, found.loss_ = columns, np.array(self.scores_), fit.loss
@@ -370,20 +369,21 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
 
     @property
     def _chooses_size(self) -> bool:
-        """Whether cross-validation is to say how many features."""
+        """Whether cross-validation chooses the number of features."""
         asked = getattr(self, SIZE, None)
         return isinstance(asked, Mapping) or bool(asked == CV)
 
     def _refuse_second_look(self, where: str) -> None:
-        """Refuse to choose the size, or to refit, where rows or columns come once."""
+        """Refuse the choice of the size, or a refit, when rows or columns can be read only once."""
         if self._refits:
-            problem = f"{self.refit!r} reads the selected columns of all rows again, {where} once"
+            problem = f"{self.refit!r} reads the selected columns of all rows again, but {where} only once"
             raise ConfigError(problem, "refit", "leave it out, or use fit")
         if self._chooses_size:
-            raise ConfigError(f"'cv' reads all rows several times, {where} once", SIZE, "give a number, or use fit")
+            problem = f"'cv' reads all rows several times, but {where} only once"
+            raise ConfigError(problem, SIZE, "set a number, or use fit")
 
     def _fit_chosen_size(self, run: Run) -> None:
-        """Select as many features as cross-validation says."""
+        """Select as many features as cross-validation chooses."""
         search, seed = SizeSearch.of(getattr(self, SIZE)), seed_of(self.random_state)
         rows = run.over(weighted_rows(run.matrix))
         largest = search.sizes_of(*rows.matrix.shape, self.n_included)[-1]
@@ -396,31 +396,31 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         told = found.told
         if self._refits:
             told["notes"].append(
-                f"refit ({self.refit}): coef is of a fit to the selected features alone, in each fold too"
+                f"refit ({self.refit}): coef comes from a fit to the selected features only, in each fold too"
             )
         self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **told)
 
     def stand_ins(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_stand_ins: int = 3) -> pd.DataFrame:
-        """Return which columns could take the selected ones' places, and what the loss would lose by it.
+        """Return the columns that could replace the selected ones, and how much the loss would rise.
 
-        Of bundles of columns that say nearly the same, one is selected, and with other rows it could be another: these
-        are its stand-ins. All columns are read once. With the squared loss the numbers are exact, with others those of
-        the parabola at the fit.
+        Of several columns with nearly the same information (a bundle), one is selected; with other rows it could be
+        another. These others are its stand-ins. All columns are read once. With the squared loss the numbers are exact,
+        with others they are from the quadratic approximation at the fit.
 
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
         n_stand_ins : int
-            Of each selected column, those that lose least.
+            Number of stand-ins per selected column, those with the smallest rise of the loss.
 
         Returns
         -------
         DataFrame
             A line for each pair, in the order of `selected_`: ``feature``, ``stand_in`` and ``index``, its column
-            number; their ``correlation``; ``loss_increase``, of the mean loss of a fit with the stand-in in the
-            feature's place; ``share_lost``, of what the feature contributes beside the others: 0 where the stand-in is
-            as good, below where it is better, 1 where leaving the feature out is no worse; ``bundle``, a number that
-            features share which are alike (correlation .9) or have a stand-in in common to which they are.
+            number; their ``correlation``; ``loss_increase``, the rise of the mean loss when the stand-in replaces the
+            feature; ``share_lost``, this rise as a share of what the feature contributes in addition to the others: 0
+            if the stand-in is equally good, negative if it is better, 1 if dropping the feature would be no worse;
+            ``bundle``, a number shared by features that are correlated (0.9 or more) or have such a stand-in in common.
 
         Raises
         ------
@@ -443,7 +443,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
 
         check_is_fitted(self)
         if self.made_ is not None:
-            raise ConfigError("no stand-ins of features that a map makes", "stand_ins", "fit without the map")
+            raise ConfigError("features made by a map have no stand-ins", "stand_ins", "fit without the map")
         columns = np.sort(self.selected_).astype(np.int64)
         with self._looked_at(X, y, sample_weight) as run:
             found = find_stand_ins(run, columns, self.loss_, n_stand_ins)
@@ -461,10 +461,10 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         return table[table["index"] >= 0].reset_index(drop=True)
 
     def signal_beyond(self, X: Any, y: Any = None, sample_weight: Any = None) -> SignalBeyond:
-        """Return how much all columns together explain beyond the selected ones: whether many weak ones carry signal.
+        """Return how much all columns together explain beyond the selected ones, as many weak effects would.
 
-        By a ridge on all columns (their Gram matrix, of many columns a random projection of them), cross-validated on
-        up to 2,000 rows; all columns of these are read once.
+        A ridge regression on all columns (by their Gram matrix, or with many columns by a random projection) is
+        cross-validated on up to 2,000 rows. All columns of these rows are read once.
 
         Parameters
         ----------
@@ -473,8 +473,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         Returns
         -------
         SignalBeyond
-            ``selected`` and ``beyond``, shares of the target's variance, with an interval; printed, it says what it
-            means.
+            ``selected`` and ``beyond``, as shares of the target's variance, with an interval; its text explains the
+            result.
 
         Raises
         ------
@@ -483,21 +483,21 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         """
         check_is_fitted(self)
         if self.made_ is not None:
-            raise ConfigError("not known of features that a map makes", "signal_beyond", "fit without the map")
+            raise ConfigError("is not available for features made by a map", "signal_beyond", "fit without the map")
         with self._looked_at(X, y, sample_weight) as run:
             columns, seed = np.sort(self.selected_).astype(np.int64), seed_of(self.random_state)
             return signal_beyond(run, columns, find_loss(self.loss_).is_classifier, seed)
 
     @contextmanager
     def _looked_at(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Run]:
-        """Give rows like those of the fit as a run."""
+        """Open rows like those of the fit, as a run."""
         loss, labels = self.loss_, getattr(self, "classes_", None)
         with self._opened(X, y, sample_weight, labels, is_first=False) as (matrix, _), self._run(matrix) as run:
             self.loss_ = loss
             yield run
 
     def _target_and_weight(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return target and weight of all rows as arrays of their own; of two classes, which it learns, -1 and +1."""
+        """Return copies of the target and weights of all rows; two classes are learnt here and coded as -1 and +1."""
         y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
         if find_loss(self.loss_).is_classifier:
@@ -506,14 +506,14 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         return np.array(y, dtype=np.float64), weight
 
     def _refitted(self, run: Run, columns: np.ndarray, ridge: float | None = 0.0) -> SelectedFit:
-        """Return the fit of the loss, of two classes at most, on some columns alone."""
+        """Return the fit of the loss, with at most two classes, on some columns only."""
         positive = float(self.classes_[1]) if find_loss(self.loss_).is_classifier else None
         return refit_selected(run, columns, MeanLoss(self.loss_, positive, ridge=ridge))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "coef_" in state:
-            state.setdefault("loss_", state.get("loss", type(self).loss))  # pickled when there was no "auto"
-            state.setdefault("_n_columns", state.get("n_features_in_"))  # nor an encoder
+            state.setdefault("loss_", state.get("loss", type(self).loss))  # pickled before there was "auto"
+            state.setdefault("_n_columns", state.get("n_features_in_"))  # or before there was an encoder
         super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
@@ -527,7 +527,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
             )
         if not all(classifies):
             tags.regressor_tags = RegressorTags()
-        if len({*classifies}) == 1:  # else the target says it
+        if len({*classifies}) == 1:  # otherwise the target decides
             tags.estimator_type = "classifier" if classifies[0] else "regressor"
         tags.target_tags.required = True
         tags.target_tags.positive_only = all(loss.target == "count" for loss in losses)

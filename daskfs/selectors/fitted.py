@@ -1,4 +1,4 @@
-"""What a fit leaves in a selector."""
+"""The attributes of a fitted selector."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from daskfs.sources.in_memory import is_table
 
 
 class Fitted:
-    """What a selector has after `fit`."""
+    """The attributes of a selector after `fit`."""
 
     method: ClassVar[str]
-    """Its name in pipelines, reports and `daskfs.methods`."""
+    """Name of the method in pipelines, reports and `daskfs.methods`."""
     score_kind: ClassVar[str] = "coefficient"
-    """What `scores_` are, by which the report explains them: a key of `daskfs.report.html.SCORE_KINDS`."""
+    """Kind of `scores_`, which the report explains: a key of `daskfs.report.html.SCORE_KINDS`."""
     history_kind: ClassVar[str] = ""
-    """What the result's history is of: a key of `daskfs.figures.HISTORIES`, or nothing that is drawn."""
+    """Kind of the result's history: a key of `daskfs.figures.HISTORIES`, or empty if there is no figure."""
     cuts_groups: ClassVar[str] = ""
-    """What the method draws that does not keep groups of rows whole, in words: "bootstrap samples"."""
+    """Random samples of the method that split groups of rows, in words: "bootstrap samples"."""
     loss: Any
-    """A parameter of most, of the others the one loss that they have."""
+    """A parameter of most methods; otherwise the method's only loss."""
     loss_: str
-    """The loss of the fit: with ``loss="auto"`` the one that the target called for."""
+    """The loss of the fit; with ``loss="auto"`` the one chosen for the target."""
     classes_: np.ndarray
     selected_: np.ndarray
     support_: np.ndarray
@@ -40,31 +40,36 @@ class Fitted:
     n_features_in_: int
     feature_names_in_: np.ndarray
     made_: MadeFeatures | None = None
-    """The selected features, by number, where a map makes them; None where they are columns of X. Then ``selected_``
-    are numbers of the map's columns, ``coef_`` and ``scores_`` of these alone, in this order, and ``support_`` says
-    which columns of X they are made of."""
+    """The selected features, by number, if a map makes them; None if they are columns of X.
+
+    With a map, ``selected_`` has numbers of the map's columns, ``coef_`` and ``scores_`` cover only these, in this
+    order, and ``support_`` says which columns of X they are made of.
+    """
     encoder_: Any = None
-    """What encodes the columns of tables, a `TableEncoder`; None where they are numbers. Then ``feature_names_in_`` are
-    the table's columns, and ``coef_`` and all that has an entry for each feature has it for what they become."""
+    """Encoder of a table's columns, a `TableEncoder`; None if columns are numeric.
+
+    With an encoder, ``feature_names_in_`` has the table's columns; ``coef_`` and other arrays over features have an
+    entry for each encoded feature.
+    """
     _store_encoder: Mapping[str, Any] | None = None
-    """Of a fit to a store of a table: what encoded its rows, as a document."""
+    """After a fit to a store of a table: the encoding of its rows, as a document."""
     _n_columns: int
-    """Columns of the matrix of the fit."""
+    """Number of columns of the matrix of the fit."""
     _table_notes: Sequence[str] = ()
-    """What a table's columns were taken for."""
+    """Notes on the inferred schema of a table."""
 
     @property
     def groups_are_cut_by(self) -> str:
-        """`cuts_groups` of this selector with its parameters; of one about another, that of the other."""
+        """`cuts_groups` for this selector with its parameters; a meta-selector returns that of its selector."""
         return self.cuts_groups
 
     def _set_selection(
         self, columns: np.ndarray, scores: np.ndarray, coef: np.ndarray, intercept: Any, others: float = 0.0
     ) -> None:
-        """Set which columns are selected, by their scores, and their coefficients on the scale of the data.
+        """Set the selected columns, by score, and their coefficients on the scale of the data.
 
-        `others` is the score of the columns that are not selected. Of several classes `coef` has a row for each, and
-        `intercept` a number.
+        `others` is the score of columns that are not selected. With several classes, `coef` has a row and `intercept` a
+        number for each.
         """
         self.made_ = None
         self.support_ = np.zeros(self._n_columns, dtype=bool)
@@ -76,7 +81,7 @@ class Fitted:
         self.selected_ = columns[np.lexsort((columns, -scores))]
 
     def _set_made(self, made: MadeFeatures, scores: np.ndarray, coef: np.ndarray, intercept: Any) -> None:
-        """Set which of a map's columns are selected, ascending in `made`, by their scores: see `_set_selection`."""
+        """Set the selected columns of a map, ascending in `made`, by score: see `_set_selection`."""
         order = np.lexsort((made.columns, -scores))
         self.made_, self.selected_ = made, made.columns[order]
         self.scores_, self.coef_ = scores[order], coef[..., order]
@@ -102,11 +107,11 @@ class Fitted:
         return self.support_
 
     def _encoder_for(self, X: Any) -> Any:
-        """Return what encodes X, as the table of the fit was or that of the fit's store; None where X has features."""
+        """Return the encoder for X, from the table of the fit or the fit's store; None if X has features already."""
         if self.encoder_ is not None or self._store_encoder is None or not is_table(X):
             return self.encoder_
         return raw_encoder(self._store_encoder, X)
 
     def _columns_of(self, X: Any, columns: np.ndarray, encoder: Any) -> np.ndarray:
-        """Return columns of a table that is encoded as that of the fit was."""
+        """Return features of a table, encoded like the table of the fit."""
         return encoded(encoder, X, columns, getattr(self, "feature_names_in_", None))

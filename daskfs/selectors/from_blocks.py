@@ -1,8 +1,8 @@
-"""`fit_blocks`: a fit of blocks that are given one after the other, of columns or of rows.
+"""`fit_blocks`: a fit to blocks of columns or rows, given one after the other.
 
-Blocks that can be read again, a list or promises of blocks, are a matrix (`daskfs.matrix.of_blocks`), and are fitted as
-any matrix is: as `fit` fits the same data. Blocks of an iterator pass by once. A selector that can, takes
-them so (`_fit_passing`); for the others they are written to temporary files as they come, which can be read again.
+Blocks that can be read again (a list, or delayed blocks) become a matrix (`daskfs.matrix.of_blocks`), and the fit is
+that of `fit` on the same data. Blocks of an iterator can be read only once. Some selectors process them as they arrive
+(`_fit_passing`); for the others they are written to temporary files, which can be read again.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from daskfs.selectors.inputs import refuse_non_finite_target
 
 
 class _TakesBlocks(BaseSelector):
-    """What fits of rows and of columns share."""
+    """Shared code of fits to blocks of rows and of columns."""
 
     _axis: ClassVar[Axis]
 
     @property
     def _passes_once(self) -> bool:
-        """Whether blocks that pass by once are learnt from as they come."""
+        """Whether blocks that can be read only once are processed as they arrive."""
         return False
 
     def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
-        """Select while blocks pass by."""
+        """Select while blocks arrive."""
         raise NotImplementedError
 
     @contextmanager
     def _again_and_again(
         self, blocks: Any, items: Sequence[Any] | None, passing: Iterator[Any], prefetch: int
     ) -> Iterator[tuple[Sequence[Any], list[Facts], Matrix | None]]:
-        """Give blocks that can be read again, what each is, and the matrix that they are known to be of."""
+        """Yield blocks that can be read again, the facts about each, and the matrix that they belong to, if known."""
         of = blocks.matrix if isinstance(blocks, MatrixBlocks) else None
         if items is None:
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
@@ -80,13 +80,13 @@ class _TakesBlocks(BaseSelector):
 
 
 def _named(given: Sequence[str] | None, found: list[str] | None, n_features: int) -> Names | None:
-    """Return the names that the user gives, or else those of the blocks; None where there are neither."""
+    """Return the names given by the user, or else those of the blocks; None if there are neither."""
     names = found if given is None else given
     return None if names is None else Names(n_features, as_names(names, n_features))
 
 
 class TakesColumnBlocks(_TakesBlocks):
-    """A selector that is also fitted to blocks of columns."""
+    """A selector that can also be fitted to blocks of columns."""
 
     _axis = "columns"
 
@@ -105,20 +105,20 @@ class TakesColumnBlocks(_TakesBlocks):
         Parameters
         ----------
         blocks : iterable
-            Of blocks of consecutive columns, all rows each: `ColumnBlock`, 2-d arrays, scipy.sparse matrices,
-            DataFrames; or of promises of such blocks: `dask.delayed` objects (computed on the client's workers where
-            there is a client, at most ``prefetch + 1`` at once), Dask collections, functions without arguments.
-            ``store.column_blocks(delayed=True)`` is such an iterable.
+            Blocks of consecutive columns, each with all rows: `ColumnBlock`, 2-d arrays, scipy.sparse matrices,
+            DataFrames. They may be delayed: `dask.delayed` objects (computed on the client's workers if there is a
+            client, at most ``prefetch + 1`` at once), Dask collections, or functions without arguments that return a
+            block. ``store.column_blocks(delayed=True)`` is such an iterable.
         y : array-like of shape (n_samples,)
-            The target; by default that of the store whose blocks these are.
+            The target. Default: that of the store, if the blocks come from a store.
         sample_weight : array-like of shape (n_samples,), optional
         names : sequence of str, optional
-            Of all columns; by default those of frames or of the store, else x0, x1, ...
+            Names of all columns. Default: those of frames or of the store, else x0, x1, ...
         n_features : int, optional
-            How many columns will come, where an iterator yields them and somebody knows: the ridge depends on it. By
-            default as many as the first block has.
+            Total number of columns, if an iterator yields the blocks and the number is known: the ridge depends on it.
+            Default: that of the first block.
         prefetch : int
-            Blocks that are fetched ahead, in a thread of their own; with 0 none.
+            Number of blocks that are prefetched in a thread; 0: none.
 
         Returns
         -------
@@ -127,17 +127,17 @@ class TakesColumnBlocks(_TakesBlocks):
         Raises
         ------
         DataError
-            A gap, a block out of order or of another number of rows; no target; values that are not finite.
+            A gap, a block out of order or with a different number of rows, no target, or values that are not finite.
 
         Notes
         -----
-        A list of blocks, of promises, an iterator over promises, and what a store's `column_blocks` returns can be read
-        again: the answer is that of `fit` on the same columns. Promises of an unknown number of columns
-        are computed once more, before the rest, to know it. Blocks of another iterator pass by once:
-        `OnlineSubstitution` presents them as they come, in one epoch, and knows nothing of columns that are gone
-        (``fit`` with ``n_epochs=1`` and the same `n_features` gives the same answer); with `feature_groups`, which
-        blocks may cut, and by `AsyncOnlineSubstitution`, whose workers exchange columns, they are written to temporary
-        files first. Memory: beside what `fit` takes, ``prefetch + 2`` blocks.
+        A list of blocks or delayed blocks, an iterator over delayed blocks, and the result of a store's `column_blocks`
+        can be read again: the fit is that of `fit` on the same columns. Delayed blocks of unknown width are computed
+        once more, in advance, to count their columns. Blocks of other iterators can be read only once.
+        `OnlineSubstitution` presents them as they arrive, in one epoch, and cannot return to earlier columns (``fit``
+        with ``n_epochs=1`` and the same `n_features` gives the same result). With `feature_groups`, which may span
+        blocks, and for `AsyncOnlineSubstitution`, whose workers exchange columns, they are written to temporary files
+        first. Memory: that of `fit`, and ``prefetch + 2`` blocks.
         """
         self.check_parameters()
         self._refuse_second_look("blocks come")
@@ -173,7 +173,7 @@ class TakesColumnBlocks(_TakesBlocks):
 
 
 class TakesRowBlocks(_TakesBlocks):
-    """A selector that is also fitted to blocks of rows."""
+    """A selector that can also be fitted to blocks of rows."""
 
     _axis = "rows"
 
@@ -191,18 +191,18 @@ class TakesRowBlocks(_TakesBlocks):
         Parameters
         ----------
         blocks : iterable
-            Of blocks of consecutive rows: `RowBlock`, tuples ``(X, y)`` or ``(X, y, weight)`` of a 2-d array,
-            scipy.sparse matrix or DataFrame and its target; or of promises of such blocks: `dask.delayed` objects
-            (computed where the work runs, one at a time in each task), functions without arguments.
+            Blocks of consecutive rows: `RowBlock`, or tuples ``(X, y)`` or ``(X, y, weight)`` where X is a 2-d array,
+            scipy.sparse matrix or DataFrame. They may be delayed: `dask.delayed` objects (computed where the tasks run,
+            one at a time in each task), or functions without arguments that return a block.
             ``store.row_blocks(delayed=True)`` is such an iterable.
         names : sequence of str, optional
-            Of the columns; by default those of frames or of the store, else x0, x1, ...
+            Names of the columns. Default: those of frames or of the store, else x0, x1, ...
         classes : array-like of shape (n_classes,), optional
-            All labels, where an iterator yields the blocks and the first need not have them all.
+            All class labels, if an iterator yields the blocks and some may be missing in the first ones.
         n_samples : int, optional
-            How many rows will come, where an iterator yields them and somebody knows.
+            Total number of rows, if an iterator yields the blocks and the number is known.
         prefetch : int
-            Blocks that are fetched ahead, in a thread of their own; with 0 none.
+            Number of blocks that are prefetched in a thread; 0: none.
 
         Returns
         -------
@@ -211,17 +211,18 @@ class TakesRowBlocks(_TakesBlocks):
         Raises
         ------
         DataError
-            A gap, a block out of order or of another number of columns, without its target; values that are not
+            A gap, a block out of order, with a different number of columns, or without its target; values that are not
             finite; a label that the first blocks did not have.
 
         Notes
         -----
-        A list of blocks, of promises, an iterator over promises, and what a store's `row_blocks` returns can be read
-        again: the answer is that of `fit` on the same rows (arrays in memory are permuted; promises, as a
-        store, are taken as they stand, with a warning). Promises of other blocks than a store's are computed once more,
-        before the rest, for their number of rows and their targets. Blocks of another iterator pass by once: `Mission`
-        learns from them as they come, without a refit, as `partial_fit` does; `Message`, which asks its subsets twice,
-        writes them to temporary files first, and its subsets are as many rows as are asked for, as they came.
+        A list of blocks or delayed blocks, an iterator over delayed blocks, and the result of a store's `row_blocks`
+        can be read again: the fit is that of `fit` on the same rows. (Arrays in memory are permuted; delayed blocks,
+        like a store, are used in their order, with a warning.) Delayed blocks that do not come from a store are
+        computed once more, in advance, for their number of rows and their targets. Blocks of other iterators can be
+        read only once. `Mission` learns from them as they arrive, without a refit, like `partial_fit`. `Message`, which
+        uses its subsets twice, writes them to temporary files first; its subsets are consecutive rows in the order of
+        arrival.
         """
         self.check_parameters()
         self._refuse_second_look("blocks come")
@@ -246,7 +247,7 @@ class TakesRowBlocks(_TakesBlocks):
             self._settle_loss(kind_of_target(matrix))
             target = matrix.read_target()
             if target is None:
-                raise DataError("expected a target, found none", "y", "give the store one")
+                raise DataError("expected a target, found none", "y", "ingest the store with a target")
             return target, matrix.read_weight(), None
         y = joined([block.y for block in facts], "target")
         if y is None:
@@ -265,5 +266,5 @@ class TakesRowBlocks(_TakesBlocks):
         n_samples: int | None,
         prefetch: int,
     ) -> None:
-        """Learn from row blocks as they come."""
+        """Learn from row blocks as they arrive."""
         raise NotImplementedError

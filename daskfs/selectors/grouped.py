@@ -1,4 +1,4 @@
-"""What selectors of whole groups of columns share: the parameter, a matrix's groups, and what a result says of them."""
+"""Shared code of selectors of groups of columns: the parameter, a matrix's groups, and the result's columns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from daskfs.selectors.shared.budget import DataShape
 
 
 class SelectsGroups(BaseSelector, kw_only=True):
-    """A selector that takes groups of columns whole or not at all.
+    """A selector that selects groups of columns together or not at all.
 
     Parameters
     ----------
     feature_groups : "schema", array of labels, list of arrays, or mapping, optional
-        Columns that are selected together or not at all: a label for each column, or for some in a pandas Series; a
-        list of groups, or a mapping of names to groups, of columns' numbers or names; "schema": the columns of the
-        table that was ingested (all dummies of a category, all parts of a date); ``{"file": ..., "column": ...}``, a
-        CSV table with the features' names in "name". Columns in no group are selected alone. By default each is.
-        Groups do not overlap; `FGM` takes groups that do, and trees of them.
+        Columns that are selected together or not at all. An array has a label for each column, a pandas Series for some
+        columns. A list has groups, and a mapping gives names to groups, of column numbers or names. "schema" groups by
+        the columns of the table that was ingested (all dummies of a category, all parts of a date). ``{"file": ...,
+        "column": ...}`` names a CSV table with the features' names in "name". Columns without a group are selected
+        alone. By default there are no groups. Groups must not overlap; only `FGM` supports overlapping groups, and
+        trees of groups.
     """
 
     feature_groups: GroupsGiven | None = None
@@ -41,11 +42,11 @@ class SelectsGroups(BaseSelector, kw_only=True):
         return super()._units_by if self.feature_groups is None else "feature_groups"
 
     def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
-        """Return the groups of a matrix's columns; None where each column is selected alone."""
+        """Return the groups of a matrix's columns; None without groups."""
         return self._groups(matrix.shape[1], matrix.names, matrix.table_columns)
 
     def _planned_groups(self, shape: DataShape) -> FeatureGroups | None:
-        """Return the same as far as is known before any data is: groups of names need these."""
+        """Return the groups as far as they are known before the data: groups of names need the names."""
         if shape.names is None and needs_names(self.feature_groups):
             return None
         return self._groups(shape.n_features, shape.names, shape.table_columns)
@@ -61,18 +62,18 @@ class SelectsGroups(BaseSelector, kw_only=True):
             raise ConfigError(
                 f"expected groups that do not overlap, found {name} in {own[0]!r} and {own[1]!r}",
                 "feature_groups",
-                "leave it in one of them; FGM takes groups that overlap, and trees of them",
+                "keep it in one of them; FGM supports overlapping groups, and trees of groups",
             )
         return groups
 
     def _set_groups(self, groups: FeatureGroups, selected: np.ndarray, scores: np.ndarray) -> dict[str, np.ndarray]:
-        """Set which groups are selected; return of each selected column the name and score of its strongest group.
+        """Set the selected groups; return the name and score of the strongest group of each selected column.
 
         Parameters
         ----------
         groups : FeatureGroups
         selected : ndarray of shape (n_selected_groups,), int64
-            Strongest first; `selected_` are their columns.
+            Strongest first; `selected_` has their columns.
         scores : ndarray of shape (n_selected_groups,)
         """
         self.groups_, self.group_scores_ = selected, scores

@@ -1,4 +1,4 @@
-"""What users hand to a selector, as a matrix; and Dask collections that stay lazy."""
+"""The users' data as a matrix; and Dask collections that stay lazy."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from daskfs.sources.in_memory import is_table
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection."""
+    """Return whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
 
 
 def is_matrix(X: Any) -> bool:
-    """Whether X is a feature store, rows of one, or anything else that reads its own blocks."""
+    """Return whether X is a feature store, rows of one, or anything else that reads its own blocks."""
     return isinstance(X, Matrix)
 
 
 def labels_of(y: np.ndarray) -> np.ndarray:
-    """Return the labels of a target, ascending; refuse one alone."""
+    """Return the labels of a target, ascending; raise if there is only one."""
     labels: np.ndarray = np.unique(y)
     if len(labels) < 2:
         only = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
@@ -38,7 +38,7 @@ def labels_of(y: np.ndarray) -> np.ndarray:
 
 
 def codes_of(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the place of each row's label among these; refuse others."""
+    """Return the position of each row's label among the labels; raise if it is not among them."""
     codes = np.minimum(np.searchsorted(labels, y), len(labels) - 1)
     unknown = np.flatnonzero(labels[codes] != y)
     if len(unknown):
@@ -67,7 +67,7 @@ def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -
     for j, dtype in enumerate(dtypes):
         if getattr(dtype, "kind", "O") not in "buif":
             name = X.columns[j] if hasattr(X, "columns") else "X"
-            raise DataError(f"expected numbers, found {dtype}", f"column {name!r}", "ingest it, which encodes text")
+            raise DataError(f"expected numbers, found {dtype}", f"column {name!r}", "ingest the data to encode text")
     is_single = all(isinstance(dtype, np.dtype) and np.can_cast(dtype, np.float32) for dtype in dtypes)
     store: Matrix = ingest(
         X, path, y=y, weight=sample_weight, dtype="float32" if is_single else "float64", random_state=seed
@@ -76,7 +76,7 @@ def ingested(X: Any, y: Any, sample_weight: Any, path: Path, seed: int | None) -
 
 
 def seed_of(random_state: Any) -> int | None:
-    """Return the seed that a selector's random_state gives."""
+    """Return the seed for a selector's random_state."""
     if random_state is None:
         return None
     if isinstance(random_state, Integral):
@@ -87,7 +87,7 @@ def seed_of(random_state: Any) -> int | None:
 
 
 def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray | None) -> Any:
-    """Return the chosen columns of a dask Array or DataFrame, as lazy as it came.
+    """Return the selected columns of a dask Array or DataFrame, without computing them.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray
     Raises
     ------
     DataError
-        Other columns than those of the fit.
+        The columns differ from those of the fit.
     """
     if not hasattr(X, "columns"):
         check_width(X.shape[1], n_features)
@@ -112,12 +112,12 @@ def lazy_columns(X: Any, columns: np.ndarray, n_features: int, names: np.ndarray
         return X[[X.columns[j] for j in columns]]
     missing = [names[j] for j in columns if names[j] not in found]
     if missing:
-        raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "pass it")
+        raise DataError(f"expected the column {missing[0]!r}, found none of this name", "X", "add the column")
     return X[[X.columns[found.index(names[j])] for j in columns]]
 
 
 def refuse_a_name_twice(X: Any) -> None:
-    """Refuse a table of which two columns have the same name: features are known by their names."""
+    """Refuse a table with duplicate column names: features are identified by their names."""
     if not is_table(X):
         return
     names = Counter(X.column_names if hasattr(X, "column_names") else X.columns)
@@ -127,15 +127,15 @@ def refuse_a_name_twice(X: Any) -> None:
 
 
 def check_width(found: int, expected: int) -> None:
-    """Refuse other features than those of the fit."""
+    """Refuse a number of features that differs from the fit."""
     if found != expected:
         raise DataError(f"X has {found} features, but {expected} were seen in fit", "X", "pass the same columns")
 
 
 def lazy_response(X: Any, predictor: LinearPredictor, response: Callable[[Any], Any]) -> Any:
-    """Return the response to the linear predictor of a lazy collection that holds the columns that this reads.
+    """Return the response to the linear predictor of a lazy collection that has exactly the predictor's columns.
 
-    A Series of a frame, where there is one number or label for each row; else an array.
+    The result is a Series for a frame if there is one number or label per row, otherwise an array.
     """
     example = response(np.zeros((1, *np.shape(predictor.intercept))) + predictor.intercept)
     if hasattr(X, "columns"):
@@ -163,7 +163,7 @@ def _respond_to_frame(frame: Any, predictor: LinearPredictor, response: Callable
 
 
 def lazy_made(X: Any, made: MadeFeatures, names: np.ndarray) -> Any:
-    """Return features made of a lazy collection that holds their parents, as lazy as it came."""
+    """Return features made from a lazy collection of their parents, without computing them."""
     if hasattr(X, "columns"):
         import pandas as pd
 
@@ -188,12 +188,12 @@ def dense_columns(X: Any, columns: np.ndarray) -> np.ndarray:
 
 
 def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str) -> np.ndarray:
-    """Return columns that a parameter names, by their numbers or names, as int64.
+    """Return the columns that a parameter gives by numbers or names, as int64.
 
     Raises
     ------
     DataError
-        There is no such column, or one is named twice.
+        A column does not exist, or is given twice.
     """
     values = [] if asked is None else list(np.asarray(asked, dtype=object).ravel())
     numbers = []
@@ -203,7 +203,7 @@ def columns_of(asked: Any, n_features: int, names: Names | None, parameter: str)
         if isinstance(value, str):
             if value not in known:
                 hint = "" if names is None or names.given is None else did_you_mean(value, names.given.tolist())
-                raise DataError(f"there is no column {value!r}{hint}", parameter, "give names or numbers of columns")
+                raise DataError(f"there is no column {value!r}{hint}", parameter, "use names or numbers of columns")
             numbers.append(known[value])
         elif not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) < n_features:
             raise DataError(
@@ -231,14 +231,14 @@ def refuse_too_many(always: np.ndarray, most: int) -> None:
 
 
 def refuse_left_out(always: np.ndarray, held: np.ndarray, names: Names) -> None:
-    """Refuse columns that are always included and yet not held.
+    """Refuse columns that should always be included and could not be.
 
     Raises
     ------
     DataError
-        With the first of them.
+        Names the first of them.
     """
     missing = always[~np.isin(always, held)]
     if len(missing):
         place = f"always_include, column {names[missing[0]]!r}"
-        raise DataError("is constant, or a combination of the columns before it", place, "drop it")
+        raise DataError("is constant, or a linear combination of the columns before it", place, "drop it")

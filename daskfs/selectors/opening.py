@@ -1,4 +1,4 @@
-"""What a user gives to a fit, as a matrix for whose target the loss is settled, and its run."""
+"""The first step of a fit: the user's data as a matrix, the loss settled by its target, and the run."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Opens(Predicts):
     random_state: Any
 
     def _setting(self, name: str) -> Any:
-        """Return where or how a fit runs: `client`, `memory_limit`, `schema` or `verbose`."""
+        """Return a setting for running a fit: `client`, `memory_limit`, `schema` or `verbose`."""
         return getattr(self, name)
 
     @contextmanager
     def _opened(
         self, X: Any, y: Any, sample_weight: Any, labels: np.ndarray | None = None, is_first: bool = True
     ) -> Iterator[tuple[Matrix, np.ndarray | None]]:
-        """Give the user's data as a matrix, for as long as it is needed.
+        """Yield the user's data as a matrix, for as long as it is needed.
 
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
         labels : ndarray of shape (n_classes,), optional
-            Labels of a classifier, where known already; else those of `y`.
+            Labels of a classifier, if already known; else those of `y`.
         is_first : bool
             Take the number and names of the features from X; if False, check them against the fitted ones.
 
@@ -67,20 +67,20 @@ class Opens(Predicts):
         matrix : Matrix
             A classifier's labels in memory are replaced by their numbers 0, 1, ...
         labels : ndarray of shape (n_classes,), or None
-            Which these numbers stand for, ascending.
+            The labels with these numbers, ascending.
 
         Raises
         ------
         DataError
-            A path; values that are not finite; a target given twice or not at all.
+            X is a path, values are not finite, or the target is given twice or not at all.
         """
         if isinstance(X, (str, PathLike)):
-            remedy = "open_store(path) opens a feature store; ingest(path, store, target=...) makes one of a file"
+            remedy = "use open_store(path) for a feature store, or ingest(path, store, target=...) for a file"
             raise DataError(f"expected data, found a path, {str(X)!r}", "X", remedy)
         X = read_once(X)
         if is_matrix(X):
             if y is not None or sample_weight is not None:
-                raise DataError("a store brings its own target and weights", "fit", "fit(store), without y or weights")
+                raise DataError("a store has its own target and weights", "fit", "use fit(store), without y or weights")
             if is_first:
                 self._settle_loss(kind_of_target(X))
             else:
@@ -91,7 +91,7 @@ class Opens(Predicts):
         if is_first:
             is_encoded = is_table(X) and (schema is not None or has_more_than_numbers(X))
         else:
-            is_encoded = self.encoder_ is not None  # as the table of the fit was
+            is_encoded = self.encoder_ is not None  # if the table of the fit was encoded
         if is_lazy(X):
             coded, labels = self._coded(y, labels, is_first)
             with tempfile.TemporaryDirectory(prefix="daskfs-") as folder:
@@ -116,7 +116,7 @@ class Opens(Predicts):
                 y,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
-                ensure_all_finite=False,  # ArrayMatrix names the column and the row
+                ensure_all_finite=False,  # ArrayMatrix reports the column and the row
                 ensure_min_samples=2,
                 y_numeric=not has_texts and self.loss not in (name for name in LOSSES if LOSSES[name].is_classifier),
                 reset=is_first,
@@ -141,18 +141,18 @@ class Opens(Predicts):
     def _coded(
         self, y: Any, labels: np.ndarray | None, is_first: bool, has_texts: bool | None = None
     ) -> tuple[Any, np.ndarray | None]:
-        """Settle the loss for a target, and return it with labels replaced by their numbers 0, 1, ..., and the labels.
+        """Settle the loss for a target; return the target, with labels replaced by their numbers, and the labels.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            Perhaps lazy: a classifier's is computed.
+            May be lazy; it is computed for a classifier.
         labels : ndarray of shape (n_classes,), optional
-            Where they are known already.
+            If they are already known.
         is_first : bool
             If False, the loss is that of the fit so far.
         has_texts : bool, optional
-            Whether it was given as texts or categories.
+            Whether the target was given as texts or categories.
         """
         if y is None:
             return None, labels
@@ -185,7 +185,7 @@ class Opens(Predicts):
         progress: Progress | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Run:
-        """Return the run of one fit, by default where ``client`` says."""
+        """Return the run of one fit, by default on ``client``."""
         limit = self._setting("memory_limit")
         limit = None if limit is None else parse_bytes(limit) - matrix.ahead_nbytes
         workers = workers_of(self._setting("client")) if workers is None else workers

@@ -1,4 +1,4 @@
-"""What a fitted selector makes of rows: the selected columns, the linear predictor, and what the loss makes of that."""
+"""Methods of fitted selectors: the selected columns, the linear predictor, and the predictions from it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from daskfs.selectors.tables import lazily_encoded
 
 
 class TransformsInMemory(Fitted, SelectorMixin):
-    """The selected columns of what is in memory, in the container that `set_output` asks for.
+    """Selects columns of data in memory, in the container that `set_output` requests.
 
-    scikit-learn wraps the `transform` of every class below `SelectorMixin` to make that container.
+    scikit-learn wraps the `transform` of every subclass of `SelectorMixin` to create that container.
     """
 
     def transform(self, X: Any) -> Any:
@@ -45,12 +45,12 @@ class TransformsInMemory(Fitted, SelectorMixin):
         return chosen if self.made_ is None else self.made_.of(chosen)
 
     def _transform(self, X: Any) -> Any:
-        """Return the selected features of an array, checked."""
+        """Return the selected features of an array that was checked."""
         return super()._transform(X) if self.made_ is None else self.made_.of(dense_columns(X, self.made_.parents))
 
 
 class Transforms(Fitted):
-    """Lets Dask collections and stores pass by `set_output`, which would load them into memory."""
+    """Keeps Dask collections and stores away from `set_output`, which would load them into memory."""
 
     def transform(self, X: Any) -> Any:
         """Return the selected columns.
@@ -62,7 +62,7 @@ class Transforms(Fitted):
         Returns
         -------
         array, sparse matrix, DataFrame or lazy Dask collection
-            Same kind as the input (`set_output` applies to what is in memory); a dense array for a store.
+            Same kind as the input (`set_output` applies to data in memory); a dense array for a store.
         """
         made = self.made_
         columns = self.get_support(indices=True)  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ class Transforms(Fitted):
         return super().transform(X)  # type: ignore[misc]
 
     def _lazy_columns(self, X: Any, columns: np.ndarray) -> Any:
-        """Return columns of a Dask collection, as lazy as it came; encoded where that of the fit was."""
+        """Return columns of a Dask collection without computing them; encoded if the table of the fit was."""
         if (encoder := self._encoder_for(X)) is not None:
             names = np.array(encoder.feature_names, dtype=object)[columns]
             return lazily_encoded(encoder, X, columns, names)
@@ -86,7 +86,7 @@ class Transforms(Fitted):
         Parameters
         ----------
         input_features : array-like of str, optional
-            Names of the columns of X, where they were not known in the fit.
+            Names of the columns of X, if they were not known in the fit.
 
         Returns
         -------
@@ -115,13 +115,13 @@ def _may_have_probabilities(selector: Predicts) -> bool:
 
 
 class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
-    """Has a loss, by name or by its target, and predicts by it from the selected features."""
+    """Has a loss, given or chosen for the target, and predicts with it from the selected features."""
 
-    _loss_note = ""  # what is to be said of the choice of the loss
+    _loss_note = ""  # a note on the choice of the loss
 
     @property
     def loss_choice(self) -> LossOf | None:
-        """The losses that can be asked for; None where the method has one."""
+        """The losses of the parameter; None if the method has only one loss."""
         parameter = parameters_of(type(self)).get("loss")
         if parameter is None:
             return None
@@ -129,7 +129,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
 
     @property
     def possible_losses(self) -> list[Loss]:
-        """The loss; before a fit with "auto" those that it may become."""
+        """The loss; before a fit with "auto", the losses that may be chosen."""
         name = self.loss if self.loss != AUTO else getattr(self, "loss_", AUTO)
         choice = self.loss_choice
         names = choice.by_default if name == AUTO and choice is not None else (name,)
@@ -141,10 +141,10 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         return LOSSES[self.loss_]
 
     def _check_loss(self, loss: Loss) -> None:
-        """Refuse other parameters with this loss; of ``loss="auto"`` asked once the target is known."""
+        """Refuse parameters that cannot be combined with this loss; with ``loss="auto"`` when the target is known."""
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
-        """Set ``loss_``: the loss that is named, or the one that the target calls for, with a word where it may err."""
+        """Set ``loss_`` to the given loss or the one for the target, with a note if that choice may be wrong."""
         self._loss_note, self.loss_, parameter = "", self.loss, self.loss_choice
         if parameter is None:
             return
@@ -162,7 +162,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
             self._loss_note = f"the target has {kind.n_classes} classes: the loss is {self.loss_}"
 
     def predict(self, X: Any) -> Any:
-        """Predict the target from the selected features: its mean, or the likeliest label.
+        """Predict the target from the selected features: its mean, or the most probable label.
 
         Parameters
         ----------
@@ -177,17 +177,17 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
 
     @property
     def response(self) -> Response:
-        """What `predict` makes of the linear predictor ``X @ coef_ + intercept_``."""
+        """The function that `predict` applies to the linear predictor ``X @ coef_ + intercept_``."""
         return mean_or_label(self.response_losses[0], getattr(self, "classes_", None))
 
     @property
     def response_losses(self) -> tuple[str, str]:
-        """The losses by which the linear predictor becomes a mean or a label, and probabilities."""
+        """The losses that define the mean or label, and the probabilities, as functions of the linear predictor."""
         return self.loss_, self.loss_
 
     @available_if(_may_classify)
     def decision_function(self, X: Any) -> Any:
-        """Return the linear predictor: with the logistic loss the logarithm of the odds of the second class.
+        """Return the linear predictor: with the logistic loss, the log-odds of the second class.
 
         Parameters
         ----------
@@ -218,11 +218,11 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
 
     @property
     def _probabilities(self) -> Response:
-        """What `predict_proba` makes of the linear predictor."""
+        """The function that `predict_proba` applies to the linear predictor."""
         return probabilities(self.response_losses[1], len(self.classes_))
 
     def predictor(self) -> LinearPredictor:
-        """Return what makes the linear predictor ``X @ coef_ + intercept_`` of blocks of the columns that it names."""
+        """Return the object that computes ``X @ coef_ + intercept_`` from blocks of the columns that it lists."""
         columns = np.flatnonzero(self.support_)
         if self.made_ is None:
             return LinearPredictor(columns, self.coef_[..., columns].T, self.intercept_)
@@ -230,7 +230,7 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         return LinearPredictor(columns, coef, self.intercept_, self.made_)
 
     def _respond(self, X: Any, response: Response) -> Any:
-        """Return a response to the linear predictor of every row; lazily where X is lazy."""
+        """Return a response to the linear predictor of every row; lazily if X is lazy."""
         predictor = self.predictor()
         columns = predictor.columns
         if is_lazy(X):
@@ -244,13 +244,13 @@ class Predicts(Transforms, Parameters, TransformsInMemory, BaseEstimator):
         return response(np.asarray(predictor(X[:, columns])))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of the target's variance explained, R²; of a classifier, the share of labels that are right.
+        """Return R², the share of the target's variance that is explained, or the accuracy of a classifier.
 
         Parameters
         ----------
         X : as in `fit`
         y : array-like of shape (n_samples,)
-            None with a store that carries its target.
+            None with a store that has a target.
         sample_weight : array-like of shape (n_samples,), optional
         """
         if y is None and is_matrix(X):

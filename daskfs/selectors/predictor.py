@@ -1,7 +1,7 @@
 """The linear predictor of a fitted selector, from the columns that it reads.
 
-A row's predictor depends on that row alone, and not on the block that it stands in: products are added up within the
-row, in an order that the number of columns says, where BLAS goes by the shape of the block.
+The result for a row depends only on that row, not on its block: products are summed within the row, in an order that
+depends on the number of columns. BLAS would depend on the shape of the block.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from daskfs.feature_maps.base import MadeFeatures
 
 _PIECE_NBYTES = 1 << 18
-"""Of products that are added up together: they stay in the cache."""
+"""Bytes of products that are summed together, small enough for the cache."""
 
 
 class LinearPredictor(NamedTuple):
-    """Makes ``X @ coef + intercept`` of blocks of rows."""
+    """Computes ``X @ coef + intercept`` for blocks of rows."""
 
     columns: np.ndarray
-    """Columns of X that a block has, ascending, int64."""
+    """Columns of X in a block, ascending, int64."""
     coef: np.ndarray
-    """Shape (n_columns,), of several classes (n_columns, n_classes): of these, or of what is made of them."""
+    """Coefficients of these columns, or of the features made of them; shape (n_columns,) or (n_columns, n_classes)."""
     intercept: Any
-    """A number, or of several classes an array."""
+    """A number, or with several classes an array."""
     made: MadeFeatures | None = None
-    """What is made of the columns; None: they are taken as they are."""
+    """The features made of the columns; None: the columns themselves."""
 
     def __call__(self, X: Any) -> Any:
         """Return the linear predictor of some rows.
@@ -38,19 +38,19 @@ class LinearPredictor(NamedTuple):
         return self.without_intercept(X) + self.intercept
 
     def without_intercept(self, X: Any) -> Any:
-        """Return ``X @ coef`` of some rows."""
+        """Return ``X @ coef`` for some rows."""
         if self.made is None and hasattr(X, "toarray"):
             return X @ self.coef
         X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
         return _sums_of_rows(X if self.made is None else self.made.of(X), self.coef)
 
     def of_entries(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, n_rows: int) -> np.ndarray:
-        """Return ``X @ coef`` of rows by their entries, those of a row added in their order.
+        """Return ``X @ coef`` for rows given by their entries; the entries of a row are summed in order.
 
         Parameters
         ----------
         rows, columns : ndarray of shape (n_entries,), int64
-            Of the block, and of those that the predictor reads.
+            Rows of the block, and positions among the predictor's columns.
         values : ndarray of shape (n_entries,), float64
         n_rows : int
         """
@@ -63,8 +63,8 @@ class LinearPredictor(NamedTuple):
 
 
 def _sums_of_rows(X: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """Return ``X @ coef``, each row summed by itself."""
-    by_class = np.atleast_2d(coef.T)  # of no column, too
+    """Return ``X @ coef``, with each row summed separately."""
+    by_class = np.atleast_2d(coef.T)  # also without columns
     found = np.zeros((len(X), len(by_class)))
     step = max(1, _PIECE_NBYTES // (8 * max(1, len(coef))))
     room = np.empty((min(step, len(X)), len(coef)))

@@ -1,6 +1,6 @@
-"""The result of a fit, and what its user must be told; and the refit that gives it other coefficients.
+"""The result of a fit, its warnings, and the refit that replaces the coefficients.
 
-A refit is of the selected features alone, by ordinary least squares, a ridge or an elastic net.
+A refit uses only the selected features, with ordinary least squares, a ridge or an elastic net.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from daskfs.selectors.shared.remarks import remarks_on
 from daskfs.selectors.shared.run import Run
 
 SILENT: Any = None
-"""In the place of the result of one of many fits."""
-NORMS = "the table's coefficients are their norms over the classes; coef_ has those of each class"
+"""Stands in for the result when a fit is one of many."""
+NORMS = "coefficients in the table are norms over the classes; coef_ has those of each class"
 
 INCLUDED = "always_include"
 PENALTIES: dict[str, dict[str, Any]] = {
@@ -35,16 +35,16 @@ PENALTIES: dict[str, dict[str, Any]] = {
     "ridge": {"ridge": None},
     "elastic": {"ridge": None, "has_l1": True},
 }
-"""How the penalty of a refit is chosen, for `fit_each_class`: none, from the data, or beside it one of the sizes."""
+"""Penalty of each refit, for `fit_each_class`: none, a ridge chosen from the data, or this and an l1 penalty."""
 
 
 class Results(Predicts):
-    """Makes the result of a fit, and of the refit that is asked for."""
+    """Makes the result of a fit, and runs the requested refit."""
 
     refit: Any
 
     is_silent: ClassVar[bool] = False
-    """Whether this is one of many fits, which make no result and warn of nothing."""
+    """Whether this fit is one of many, and so makes no result and no warnings."""
 
     def _result_of(
         self,
@@ -61,37 +61,37 @@ class Results(Predicts):
         names: Any = None,
         history_kind: str = "",
     ) -> SelectionResult:
-        """Return the result of a fit whose attributes are set, and warn of what its user must see.
+        """Return the result of a fit whose attributes are set, and emit its warnings.
 
         Parameters
         ----------
         run : Run
-            With the matrix that was selected on, and what it took.
+            With the matrix that was selected on, and the costs.
         notes : sequence of str
-            Those that are a `Caution` become warnings; that too little was selected is added here.
+            Those that are a `Caution` become warnings. A note is added if too few features were selected.
         history : mapping of str to ndarray, optional
-            Its columns.
+            Columns of the history.
         chosen : mapping, optional
-            Parameters that the method chose.
+            Values of parameters that the method chose.
         coef : ndarray of shape (n_selected,), optional
-            Coefficients in the table; by default `coef_`, for several classes the norms.
+            Coefficients in the table; by default `coef_`, or with several classes the norms.
         columns : mapping of str to ndarray or Series of shape (n_selected,), optional
             Further columns of the table.
         memory : mapping, optional
             ``promised_nbytes`` and ``held_nbytes``, see `SelectionResult`.
         n_samples : int, optional
-            Where there were more rows than those of the matrix.
+            Number of rows, if there were more than those of the matrix.
         scores : ndarray of shape (n_selected,), optional
             Scores in the table; by default those of `scores_`.
         names : object, optional
-            Whose item j is the name of feature j, where they are not the matrix's.
+            Item j is the name of feature j, if names differ from the matrix's.
         history_kind : str
-            Where it is another than the method's.
+            Kind of the history, if it differs from the method's.
 
         Raises
         ------
         StoreError
-            Another store has taken the place of the one that was read.
+            The store was replaced by another one during the fit.
         """
         run.matrix.verify_unchanged()
         if self.is_silent:
@@ -105,7 +105,7 @@ class Results(Predicts):
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
         if self.groups_are_cut_by and run.matrix.rows_together is not None:
-            told = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows whole")
+            told = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
             notes = [*(note for note in notes if note != told), told]
         notes = [
             *self._shortfall(),
@@ -146,7 +146,7 @@ class Results(Predicts):
         )
 
     def resolved_parameters(self) -> dict[str, Any]:
-        """Return the parameters as a result has them: with the loss of the fit, without where it runs."""
+        """Return the parameters for a result: with the loss of the fit, without settings for where it runs."""
         found = {name: getattr(self, name) for name in sorted(self._parameter_owners)}
         if "loss" in found:
             found["loss"] = self.loss_
@@ -154,7 +154,7 @@ class Results(Predicts):
 
     @property
     def _n_asked(self) -> int | None:
-        """How many features were asked for; None where the method decides."""
+        """Requested number of features; None if the method decides."""
         asked = getattr(self, "n_features_to_select", None)
         return asked if isinstance(asked, int) else None
 
@@ -168,12 +168,12 @@ class Results(Predicts):
 
     @property
     def n_included(self) -> int:
-        """How many columns are named that are always included."""
+        """Number of columns that are given as always included."""
         asked = getattr(self, INCLUDED) if INCLUDED in self._parameter_owners else None
         return 0 if asked is None else int(np.asarray(asked, dtype=object).size)
 
     def included_columns(self, matrix: Matrix) -> np.ndarray:
-        """Return the columns of a matrix that are always included, with their groups: no refit penalizes them."""
+        """Return the columns that are always included, with their groups; no refit penalises them."""
         if not self.n_included:
             return np.empty(0, np.int64)
         columns = columns_of(getattr(self, INCLUDED), matrix.shape[1], matrix.names, INCLUDED)
@@ -184,21 +184,21 @@ class Results(Predicts):
         return np.unique(np.concatenate(held))
 
     def _groups_of(self, matrix: Matrix) -> FeatureGroups | None:
-        """Return the groups of a matrix's columns; None where each column is selected alone."""
+        """Return the groups of a matrix's columns; None without groups."""
         return None
 
     @property
     def _refits(self) -> bool:
-        """Whether the coefficients are to be those of a refit that all selectors have."""
+        """Whether one of the refits that all selectors support was requested."""
         return self.refit in PENALTIES
 
     def with_refit(self, run: Run, by: str, ridge: float | None = None) -> tuple[Self, ClassFits]:
-        """Return this fitted selector with another fit of its selected features, and that fit.
+        """Return this fitted selector with a refit of its selected features, and that fit.
 
         Parameters
         ----------
         run : Run
-            Over the rows that it was fitted to.
+            Over the rows of the fit.
         by : {"ols", "ridge", "elastic"}
         ridge : float, optional
             By default as `by` says.
@@ -218,7 +218,7 @@ class Results(Predicts):
         return fitted, found
 
     def _take_refit(self, run: Run) -> None:
-        """Take the coefficients of the refit, if one is asked for; the result keeps the method's own beside them."""
+        """Replace the coefficients by those of the requested refit; the result keeps the method's own as well."""
         if not self._refits or not len(self.selected_):
             return
         fitted, found = self.with_refit(run, self.refit)
@@ -237,11 +237,11 @@ class Results(Predicts):
         result.parameters["refit"] = self.refit
         errors = [name for name in ("std_error", "lower", "upper") if name in table]
         if errors:
-            result.notes.append(f"{', '.join(errors)}: of the method's own coefficients, own_coef")
+            result.notes.append(f"{', '.join(errors)}: for the method's own coefficients (own_coef)")
 
 
 def refit_budget(n_columns: int, shape: DataShape, limits: Limits) -> Budget:
-    """Return what the client holds of a refit of so many features."""
+    """Return the client's memory for a refit of this many features."""
     n_columns = min(n_columns, shape.n_features)
     room = DEFAULT_BLOCK_NBYTES if limits.task_nbytes is None else limits.task_nbytes // 2
     kept = min(shape.n_samples * n_columns * shape.itemsize, room, DEFAULT_BLOCK_NBYTES)
@@ -249,18 +249,18 @@ def refit_budget(n_columns: int, shape: DataShape, limits: Limits) -> Budget:
 
 
 def refit_notes(by: str, found: ClassFits, column: str = "coef") -> list[str]:
-    """Return in words what the refit in a column of the table was, and what is wrong with it."""
+    """Return notes that describe the refit in a column of the table, and its problems."""
     ridges = ", ".join(f"{fit.ridge:.3g}" for fit in found.fits)
     said = {"ols": "without a penalty", "ridge": f"with a ridge of {ridges}"}
     if by == "elastic":
         sizes = ", ".join(f"{fit.l1:.3g}" for fit in found.fits)
         n_zero = int((np.atleast_2d(found.coef) == 0.0).all(axis=0).sum())
-        said[by] = f"with a ridge of {ridges} and an l1 penalty, of least loss on rows held out, of "
-        said[by] += f"{sizes}; {n_zero:,} of {found.coef.shape[-1]:,} coefficients are 0"
-    notes = [f"refit ({by}): {column} is of the {found.loss} loss on the selected features alone, {said[by]}"]
+        said[by] = f"with a ridge of {ridges} and an l1 penalty of {sizes}, chosen by the held-out loss; "
+        said[by] += f"{n_zero:,} of {found.coef.shape[-1]:,} coefficients are 0"
+    notes = [f"refit ({by}): {column} is a fit of the {found.loss} loss on the selected features only, {said[by]}"]
     if found.is_separable:
         notes.append(Caution("refit: the classes are linearly separable; a weak ridge bounds the coefficients"))
     n_dependent = max(fit.n_dependent for fit in found.fits)
     if n_dependent:
-        notes.append(f"refit: {n_dependent:,} selected column(s) depend on others")
+        notes.append(f"refit: {n_dependent:,} selected column(s) are linear combinations of others")
     return notes

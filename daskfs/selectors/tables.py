@@ -1,7 +1,7 @@
-"""Tables given to a selector whose columns are not all numbers: judged as files are, encoded, and later ones alike.
+"""Tables with other than numeric columns: schema inference, encoding, and the same encoding for later tables.
 
-`begun` makes the matrix of a fit; what it has learnt of the columns is a `TableEncoder`, by which `encoded`, and
-`lazily_encoded` of Dask, make features of the tables that come to `transform` and `predict`.
+`begun` makes the matrix of a fit. What it learns about the columns is a `TableEncoder`, with which `encoded` (for Dask
+`lazily_encoded`) makes features of the tables that are passed to `transform` and `predict`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BLOCK_NBYTES = 2**23
 def sources_of(
     X: Any, y: Any, schema: Any, coded: Any, method: str, weight: Any = None
 ) -> tuple[TableSource, list[str]]:
-    """Return a table as a source with its target, and what was decided where nobody declared it.
+    """Return a table as a source with its target, and notes on the inferred schema.
 
     Parameters
     ----------
     X : data frame or Arrow table
     y : array-like of shape (n_samples,)
-        As it was given, by which columns are judged.
+        The target as given, for schema inference.
     schema : path, mapping, TableSchema, "judge" or None
-        The last two: columns are judged.
+        With "judge" or None the schema is inferred.
     coded : array-like of shape (n_samples,)
         The target as numbers.
     method : str
-        Of the selector, for the warning of what should be looked at.
+        Name of the selector, for the warning on columns that need attention.
     weight : array-like of shape (n_samples,), optional
     """
     from daskfs.sources.dataframe import target_name
@@ -66,7 +66,7 @@ def _names_of(X: Any) -> list[str]:
 
 
 def _of_features(schema: TableSchema, header: Iterable[str], target: str) -> TableSchema:
-    """Return a schema of which targets and weights need not be among the columns."""
+    """Return a schema in which targets and weights need not be among the columns."""
     known = {*header}
     columns = {
         name: column if name in known else column.model_copy(update={"required": False})
@@ -79,7 +79,7 @@ def _of_features(schema: TableSchema, header: Iterable[str], target: str) -> Tab
 def begun(
     X: Any, y: Any, sample_weight: Any, schema: Any, coded: np.ndarray, method: str
 ) -> tuple[ArrayMatrix, list[str]]:
-    """Return a table in memory as the matrix of a fit, with its encoder, and what was decided.
+    """Return a table in memory as the matrix of a fit, with its encoder, and notes on the inferred schema.
 
     Parameters
     ----------
@@ -88,15 +88,15 @@ def begun(
     Raises
     ------
     SchemaError, SourceError, DataError
-        A column that cannot be used; values that cannot be encoded, with their row.
+        A column cannot be used, or values cannot be encoded (with their row).
     """
     from daskfs.sources.table_encoder import TableEncoder
 
     n_samples = len(coded)
-    # The target that the source carries is the number of the row: rows with missing values may be dropped.
+    # The source has row numbers as its target, because rows with missing values may be dropped.
     source, notes = sources_of(X, y, schema, np.arange(n_samples), method)
     if len(np.asarray(coded)) != (found := source.estimate_n_samples()):
-        raise DataError(f"expected {found} targets as the rows of X, found {n_samples}", "y")
+        raise DataError(f"expected {found} targets, one per row of X, found {n_samples}", "y")
     names = source.feature_names
     values, rows = np.empty((n_samples, len(names))), []
     for block in source.row_blocks(max(64, _BLOCK_NBYTES // (8 * len(names))), np.float64):
@@ -114,7 +114,7 @@ def begun(
 def ingested_table(
     X: Any, coded: Any, sample_weight: Any, schema: Any, y: Any, method: str, path: Path, seed: int | None
 ) -> tuple[Matrix, list[str]]:
-    """Return a Dask data frame as a store at a path, with its encoder, and what was decided; see `sources_of`."""
+    """Return a Dask data frame as a store at a path, with its encoder, and notes; see `sources_of`."""
     from daskfs.sources.ingest import ingest
     from daskfs.sources.table_encoder import TableEncoder
 
@@ -125,12 +125,12 @@ def ingested_table(
 
 
 def raw_encoder(document: Mapping[str, Any], X: Any) -> TableEncoder | None:
-    """Return what encodes a table as the rows of a store were; None where that was no table, or X has its features.
+    """Return the encoder of a store's rows for a table; None if the store had no table, or X has its features.
 
     Parameters
     ----------
     document : mapping
-        Of a store: `Matrix.encoder`.
+        Encoding of a store: `Matrix.encoder`.
     X : data frame or Arrow table
     """
     if document.get("kind") != "table":
@@ -152,23 +152,23 @@ def _tables(source: TableSource) -> np.ndarray:
 
 
 def encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: Any = None) -> np.ndarray:
-    """Return features of a table's rows, encoded as those of the fit were.
+    """Return features of a table's rows, encoded as in the fit.
 
     Parameters
     ----------
     encoder : TableEncoder
     X : data frame or Arrow table, or an array that has its columns
     features : ndarray of int64
-        Numbers of the features wanted.
+        Numbers of the requested features.
     names : sequence of str, optional
-        Of the columns, where X is an array.
+        Names of the columns, if X is an array.
 
     Raises
     ------
     SchemaError
-        A column that is needed is not there.
+        A required column is missing.
     SourceError
-        A value that cannot be encoded, with its row.
+        A value cannot be encoded; the error names its row.
     """
     from daskfs.sources.applied_table import AppliedTable
     from daskfs.sources.registry import as_source
@@ -195,13 +195,13 @@ def _as_frame(X: Any, names: Any) -> Any:
 
     values = np.asarray(X, dtype=object)
     if values.ndim != 2 or values.shape[1] != len(names):
-        expected = f"expected a table of the {len(names)} columns of the fit"
+        expected = f"expected a table with the {len(names)} columns of the fit"
         raise DataError(f"{expected}, found shape {values.shape}", "X", "pass a data frame")
     return pd.DataFrame(values, columns=list(names)).infer_objects()
 
 
 def lazily_encoded(encoder: TableEncoder, X: Any, features: np.ndarray, names: np.ndarray) -> Any:
-    """Return features of a Dask data frame, as lazy as it came, as columns of these names."""
+    """Return features of a Dask data frame, without computing them, as columns with these names."""
     import pandas as pd
 
     meta = pd.DataFrame(np.empty((0, len(names))), columns=names)

@@ -134,7 +134,7 @@ class LostWhenDone:
             answer = getattr(self.address, name)(*arguments).result()
             if name == "progress":
                 LostWhenDone.is_done = bool(answer["is_finished"])
-            if name == "conclusion" and self.is_done:
+            if name == "final_state" and self.is_done:
                 LostWhenDone.is_lost = True
             return SimpleNamespace(result=lambda timeout=None: answer)
 

@@ -175,7 +175,7 @@ def test_workers_that_never_come_cost_no_class_a_feature(monkeypatch):
     for seed in range(4):
         X, labels, selected = planted(seed, 3)
         selector = AsyncOnlineSubstitution(8, n_workers=5, block_columns=16).fit(X, labels)
-        assert any("presented once more at the end" in note for note in selector.result_.notes)
+        assert any("presented again at the end" in note for note in selector.result_.notes)
         np.testing.assert_array_equal(np.sort(selector.selected_), selected)
 
 

@@ -15,8 +15,8 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import (
+    FINAL_STATE_COPIES,
     NO_COLUMNS,
-    WITNESSES,
     CentralNode,
     Contribution,
     NodeState,
@@ -517,11 +517,13 @@ def test_all_columns_are_leased_once_whatever_is_read_at_once(seed):
 
 def test_the_result_is_told_to_the_first_that_asks_and_to_a_few_in_any_case():
     node = make_node(n_epochs=1)
-    assert node.testimony(0) is None  # nothing is done yet
+    assert node.final_state_for(0) is None  # nothing is done yet
     told = node.register(0, N_FEATURES)
     node.step(told.sequence + 1, Proposal(Share(0, NO_COLUMNS, np.zeros(0)), None, 0))
-    first = node.testimony(WITNESSES)
+    first = node.final_state_for(FINAL_STATE_COPIES)
     assert first.counts == node.progress()
     np.testing.assert_array_equal(first.standing.prediction, node.state().prediction)
-    assert node.testimony(WITNESSES) is None
-    assert [node.testimony(worker) is None for worker in range(WITNESSES)] == [False] * WITNESSES
+    assert node.final_state_for(FINAL_STATE_COPIES) is None
+    assert [node.final_state_for(worker) is None for worker in range(FINAL_STATE_COPIES)] == [
+        False
+    ] * FINAL_STATE_COPIES

@@ -320,8 +320,8 @@ def test_a_model_that_reverts_decides_again_as_before(model, rule):
 
 def test_the_papers_step_is_shorter_where_a_prediction_is_shared():
     reached = []
-    for stretch in (0.0, 3.0):
-        driven, members = begun(StepsModel, Rule("paper", stretch=stretch))
+    for rho in (0.0, 3.0):
+        driven, members = begun(StepsModel, Rule("paper", rho=rho))
         driven.set_linear(np.zeros(3))
         before = driven.coef.copy()
         drive(driven, members, columns(77), target("squared"))

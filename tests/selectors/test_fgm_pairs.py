@@ -247,7 +247,7 @@ def test_a_plan_says_how_many_features_there_are_and_what_a_pass_costs():
     plan = daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 3 << 30, n_entries=29_000_000)
     assert "10,534,052,295,000 squares and products of 4,590,000 columns" in plan.text
     assert "products of entries per pass" in plan.text
-    assert "one for the scores that the columns have alone" in plan.text
+    assert "one for the scores of the original columns" in plan.text
     with pytest.raises(PlanError):
         daskfs.FGM(20, feature_map="pairs").plan(1_000_000, 4_590_000, "float32", 100 << 20, n_entries=29_000_000)
 

@@ -19,7 +19,7 @@ from daskfs.selectors.shared.signal_beyond import signal_beyond
 from tests.refusals import refused
 
 N_FAMILIES, SIZE, P = 60, 5, 40
-CUT = "do not keep the split's groups of rows whole"
+CUT = "do not keep the split's groups of rows together"
 
 
 @pytest.fixture(scope="module")

@@ -177,7 +177,7 @@ def test_what_a_likelihood_gains_by_a_group_is_near_the_difference_of_deviances(
 def test_groups_that_overlap_and_trees_are_refused_with_the_selector_that_takes_them(groups):
     X, z, _, rng = planted(0)
     with pytest.raises(
-        ConfigError, match=r"do not overlap, found column [01] in .*FGM takes groups that overlap, and trees"
+        ConfigError, match=r"do not overlap, found column [01] in .*FGM supports overlapping groups, and trees"
     ):
         daskfs.Message(loss="squared", feature_groups=groups).fit(X, z + rng.standard_normal(2000))
 
@@ -221,9 +221,7 @@ def test_a_constant_column_of_a_group_goes_with_it_and_a_constant_group_nowhere(
 def test_groups_larger_than_the_largest_model_are_told_of():
     X, z, _, rng = planted(3, n=900, n_true=1)
     labels = np.repeat([0, 1, 2, 3], [5, 5, 100, 40])
-    with pytest.warns(
-        SelectionWarning, match=r"1 group\(s\) have more columns than the 50 of a subset's largest model"
-    ):
+    with pytest.warns(SelectionWarning, match=r"1 group\(s\) have more columns than a subset's largest model .50."):
         daskfs.Message(n_subsets=3, loss="squared", feature_groups=labels, max_features=50).fit(
             X, z + rng.standard_normal(900)
         )

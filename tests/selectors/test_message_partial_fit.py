@@ -114,7 +114,7 @@ def test_a_pickled_selector_is_small_and_says_where_it_needs_rows_it_left_behind
     pickled = pickle.dumps(selector)
     assert len(pickled) < X.nbytes / 4
     selector.partial_fit(X, y)
-    with pytest.warns(UserWarning, match="the rows of earlier calls are gone"):
+    with pytest.warns(UserWarning, match="the rows of earlier calls were not kept"):
         again = pickle.loads(pickled).partial_fit(X, y)
     assert again.n_subsets_ == 6
     assert any("3 of 6 subsets" in note and "left out of the average" in note for note in again.result_.notes)
@@ -132,7 +132,7 @@ def test_a_fit_keeps_no_arrays_and_says_so_where_they_are_needed(problem, loss):
     if loss == "squared":
         assert selector.partial_fit(problem[0], y).n_subsets_ == 6
     else:
-        with pytest.warns(UserWarning, match="begin with partial_fit"):
+        with pytest.warns(UserWarning, match="call partial_fit instead of fit"):
             selector.partial_fit(problem[0], y)
         assert_close(selector.coef_, Message(n_subsets=3, loss=loss, average="mean").fit(*given).coef_)
 
@@ -179,7 +179,7 @@ def test_subsets_that_cannot_be_refitted_are_left_out_and_counted(monkeypatch):
     selector.partial_fit(ArrayMatrix(X[800:], y[800:], shuffled=True))
     np.testing.assert_array_equal(np.flatnonzero(selector.support_), [0, 1])
     np.testing.assert_allclose(selector.coef_[:2], [2.0, 1.0], atol=0.02)
-    assert "2 of 5 subsets have not met all selected features" in selector.result_.notes[0]
+    assert "2 of 5 subsets are left out of the average" in selector.result_.notes[0]
 
 
 def test_a_store_is_read_again_where_that_is_needed(tmp_path):

@@ -56,7 +56,7 @@ def test_a_weak_feature_that_subsets_miss_on_their_paths_is_kept_when_they_are_a
     assert 0.1 < voted.scores_[WEAK] <= 0.5
     assert set(looked.selected_) == {2, 5, WEAK}
     np.testing.assert_array_equal(looked.scores_, voted.scores_)
-    assert any("1 kept by a second vote" in note for note in looked.result_.notes)
+    assert any("a second vote kept 1" in note for note in looked.result_.notes)
     alone = Message(n_subsets=M, loss=loss, gic_penalty=0.1, max_features=3).fit(X[:, [2, 5, WEAK]], y)
     np.testing.assert_allclose(looked.coef_[..., [2, 5, WEAK]], alone.coef_, rtol=1e-9)
 
@@ -183,7 +183,7 @@ def test_the_fits_of_the_second_vote_are_not_taken_for_those_of_the_model(loss):
     matrix = _in_order(X, np.asarray(y, float))
     plain, kept, resumed = (Message(n_subsets=M, loss=loss) for _ in range(3))
     plain.fit_matrix(matrix)
-    assert any("more than chance gives" in note for note in plain.result_.notes)
+    assert any("more votes than chance gives" in note for note in plain.result_.notes)
     memory = Memory()
     for selector in (kept, resumed):
         selector.fit_matrix(matrix, checkpoint=memory)

@@ -281,7 +281,7 @@ def test_capacity_is_judged_before_and_after(sparse):
     small, large = (Mission(20, "logistic", n_buckets=b).fit(X, y).result_ for b in (16, 1 << 14))
     assert any("TOO SMALL, set n_buckets=" in note for note in small.notes)
     assert not any("TOO SMALL" in note for note in large.notes)
-    assert any("after the run" in note and "would do" in note for note in small.notes)
+    assert any("after the run" in note and "would be enough" in note for note in small.notes)
     assert any("0 of" in note for note in large.notes if "after the run" in note)
 
 

@@ -96,8 +96,8 @@ def test_the_default_number_of_features_follows_the_rows_and_is_said():
     X = rng.standard_normal((60, 1500))
     selector = Mission().fit(X, X[:, 0] + 0.1 * rng.standard_normal(60))
     assert len(selector.selected_) == 30
-    assert any("30 features: half as many as there are rows" in note for note in selector.result_.notes)
-    with pytest.warns(SelectionWarning, match="100 features of 60 rows"):
+    assert any("30 features by default: half the number of rows" in note for note in selector.result_.notes)
+    with pytest.warns(SelectionWarning, match="100 features for 60 rows"):
         assert len(Mission(100).fit(X, X[:, 0]).selected_) == 100
 
 

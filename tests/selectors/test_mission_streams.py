@@ -124,8 +124,8 @@ def test_a_table_of_names_is_bounded_by_the_active_features():
 
 def test_two_names_of_one_id_are_said():
     selector = make().fit_source(Words(6000))
-    assert not any("one id" in note for note in selector.result_.notes)
-    with pytest.warns(SelectionWarning, match=r"different features with one id.*'w10' and 'evil'"):
+    assert not any("the same id" in note for note in selector.result_.notes)
+    with pytest.warns(SelectionWarning, match=r"different features with the same id.*'w10' and 'evil'"):
         selector.partial_fit(Words(500, seed=2, other_name="evil"))
     assert "w10" in set(selector.result_.table["name"])
 

@@ -264,7 +264,7 @@ def test_the_order_is_the_users(order):
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
         ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),
-        ({"rule": "paper", "engine": "lazy"}, "cannot wait"),
+        ({"rule": "paper", "engine": "lazy"}, "updates all coefficients at every column"),
         ({"rule": "paper", "sufficient_decrease": 2.0}, "sufficient_decrease: expected a number from 0 to 1"),
         ({"order": [1, 1]}, "duplicate column 1"),
         ({"always_include": [90]}, "numbers of columns from 0 to 89"),
@@ -336,10 +336,10 @@ def test_rows_that_ran_out_are_said_and_constant_columns_are_not_blamed():
     X, y, _, _ = short(1, n=30)
     with pytest.warns(SelectionWarning) as caught:
         selector = OnlineSubstitution(50, ridge=0.0).fit(X, y)
-    assert any("rows ran out: 29 features can fit any target of 30 rows" in str(one.message) for one in caught)
+    assert any("too few rows: 29 features can fit any target of 30 rows" in str(one.message) for one in caught)
     assert not any("constant" in note for note in selector.result_.notes)
     notes = OnlineSubstitution(50).fit(X, y).result_.notes
-    assert any("the rows ran out: 50 features" in note for note in notes)
+    assert any("too few rows: 50 features" in note for note in notes)
 
 
 def test_constant_columns_are_blamed_where_they_are_the_cause():

@@ -327,4 +327,4 @@ def test_where_no_group_fits_nothing_is_selected():
         found = OnlineSubstitution(3, **options).fit(X, target_of(y, loss))
         assert not len(found.selected_)
         assert not len(found.groups_)
-        assert "12 groups have more columns than are asked for" in " ".join(found.result_.notes)
+        assert "12 groups have more columns than may be selected" in " ".join(found.result_.notes)

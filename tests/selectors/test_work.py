@@ -13,7 +13,7 @@ from daskfs.matrix.stretches import Stretches
 from daskfs.pipeline.cost import MEASURED, SHARED
 from daskfs.selectors.mission.reading import Cuts, pieces_of
 from daskfs.selectors.mission.rounds import PassOrder
-from daskfs.selectors.shared.work import Grid, added, n_met, of_newton, of_refit
+from daskfs.selectors.shared.work import Grid, added, n_tiles_touched, of_newton, of_refit
 from daskfs.store.tile_reader import TileReader
 from tests.tolerances import assert_same_answer, tolerance_of
 
@@ -70,7 +70,7 @@ def test_a_plan_counts_the_tiles_that_a_fit_decodes(selector, number, stores, de
     selector.fit(store)
     # A plan does not know in how many tiles beside each other the columns of the refit lie: all else is exact.
     n_met_by_selected = len(np.unique(selector.selected_ // store.tile_shape[1]))
-    monkeypatch.setattr(Grid, "met_by", lambda grid, k: n_met_by_selected if k < 60 else grid.n_across)
+    monkeypatch.setattr(Grid, "tiles_touched_by", lambda grid, k: n_met_by_selected if k < 60 else grid.n_across)
     work = selector.plan(N, P, "float32", None, tile_shape=store.tile_shape, has_statistics=True).work
     counted = added(work.by_tasks, work.in_client)["values read"]
     assert counted == decoded["X"] * np.prod(store.tile_shape)
@@ -97,19 +97,19 @@ def test_tiles_that_blocks_meet_are_those_that_are_found_one_by_one(seed):
         pieces = [(a, min(a + width, start + (within or length), length)) for start in cuts
                   for a in range(start, min(start + (within or length), length), width)]  # fmt: skip
         met = sum((stop - 1) // tile - start // tile + 1 for start, stop in pieces)
-        assert n_met(length, width, tile, within) == met
+        assert n_tiles_touched(length, width, tile, within) == met
 
 
 def test_more_pieces_than_can_be_looked_at_are_counted_all_the_same():
-    assert n_met(10**9, 1, 2048, 4096) == pytest.approx(10**9, rel=1e-3)
+    assert n_tiles_touched(10**9, 1, 2048, 4096) == pytest.approx(10**9, rel=1e-3)
 
 
 def test_columns_that_may_be_any_lie_in_as_many_tiles_as_drawn_ones():
     grid = Grid(100, 1000, 10, 50)
     rng = np.random.default_rng(0)
     found = [len(np.unique(rng.choice(1000, 12) // 50)) for _ in range(4000)]
-    assert grid.met_by(12) == pytest.approx(np.mean(found), rel=0.01)
-    assert Grid(100, 30, 10, 50).met_by(3) == 1.0
+    assert grid.tiles_touched_by(12) == pytest.approx(np.mean(found), rel=0.01)
+    assert Grid(100, 30, 10, 50).tiles_touched_by(3) == 1.0
 
 
 def test_a_refit_of_columns_that_no_client_keeps_is_the_workers():

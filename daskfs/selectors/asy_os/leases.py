@@ -1,9 +1,10 @@
-"""Who may look at which columns: leases of runs of columns, epoch by epoch. Integers only.
+"""Leases of runs of columns to workers, epoch by epoch. Integers only.
 
-The columns are cut into units. A unit is free, or leased to one worker, or done in this epoch; a lease is a run of
-neighbouring units. An epoch begins when all units of the one before are done. A worker gets units that another one had
-in the epoch before, as long as there are any: a feature that one worker could not place may suit another. Where units
-are parts of what is read at once, a worker gets those of what it has read, and then such as nobody else has.
+The columns are cut into units. In each epoch a unit is free, leased to one worker, or done; a lease is a run of
+neighbouring units. An epoch begins when all units of the previous one are done. A worker gets units that another worker
+had in the previous epoch, while there are any: a feature for which one worker had no place may suit another. If units
+are parts of what is read at once, a worker first gets units of what it has already read, then units of what no other
+worker has read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from daskfs.selectors.shared.record import Record
 
 NOBODY = -1
 UNIT_NBYTES = 64
-"""Of a unit: what is held of it (21 bytes), what looking for the next one takes, and its state on the way elsewhere."""
+"""Bytes per unit: its state (21 bytes), work arrays of the search for the next one, and a copy of the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class LeasesState(Record):
-    """What a checkpoint keeps; leases are not among it."""
+    """The state for a checkpoint, without leases."""
 
     epoch: int
     is_done: np.ndarray
@@ -49,10 +50,10 @@ class ColumnLeases:
         Columns of a unit.
     n_epochs : int
     exchanges : bool
-        Whether an epoch gives units to another worker than the one before; else to the same one, as far as it comes
-        for them.
+        Whether units go to a different worker than in the previous epoch; otherwise to the same one if it asks for
+        them.
     stretches : Stretches, optional
-        Of whole units; None: what is leased is what is read.
+        Groups of whole units that are read at once; None: a lease is read at once.
     """
 
     def __init__(
@@ -63,15 +64,15 @@ class ColumnLeases:
         self.epoch = 0
         self.is_done = np.zeros(n_units, bool)
         self.holder = np.full(n_units, NOBODY, np.int32)
-        """Who has the unit leased."""
+        """The worker that has leased the unit."""
         self.owner = np.full(n_units, NOBODY, np.int32)
-        """Who did the unit last, in this epoch where it is done."""
+        """The worker that finished the unit last; in this epoch if it is done."""
         self.before = np.full(n_units, NOBODY, np.int32)
-        """Who did the unit in the epoch before."""
+        """The worker that finished the unit in the previous epoch."""
         self._stretch = np.arange(n_units) if stretches is None else stretches.numbers(np.arange(n_units) * unit)
         self._is_cut = stretches is not None
         self._last: dict[int, int] = {}
-        """The stretch that a worker was in last."""
+        """The last stretch of each worker."""
 
     @property
     def epoch_is_over(self) -> bool:
@@ -80,11 +81,11 @@ class ColumnLeases:
 
     @property
     def n_done(self) -> int:
-        """Units done, over all epochs."""
+        """Number of units done, over all epochs."""
         return self.epoch * len(self.is_done) + int(self.is_done.sum())
 
     def take(self, worker: int, n_columns: int) -> Lease | None:
-        """Lease about `n_columns` columns to a worker; None where no unit is free."""
+        """Lease about `n_columns` columns to a worker; return None if no unit is free."""
         free = ~self.is_done & (self.holder == NOBODY)
         if not free.any():
             return None
@@ -103,7 +104,7 @@ class ColumnLeases:
         return Lease(self.epoch, first * self.unit, min(last * self.unit, self.n_features))
 
     def _near(self, worker: int, eligible: np.ndarray) -> np.ndarray:
-        """Return the units of the worker's stretch, else those of one that no other is in, as far as there are any."""
+        """Return the eligible units of the worker's stretch, or else of a stretch without another worker."""
         own = np.flatnonzero(eligible & (self._stretch == self._last.get(worker, -1)))
         if not len(own):
             taken = [stretch for t, stretch in self._last.items() if t != worker]
@@ -115,12 +116,12 @@ class ColumnLeases:
         return near
 
     def finish(self, worker: int, lease: Lease) -> None:
-        """Say that a worker has presented the columns of its lease."""
+        """Record that a worker has presented the columns of its lease."""
         units = self._units(lease)
         self.is_done[units], self.owner[units], self.holder[units] = True, worker, NOBODY
 
     def give_back(self, worker: int) -> None:
-        """Take all leases from a worker: they are free again."""
+        """Free all leases of a worker."""
         self.holder[self.holder == worker] = NOBODY
 
     def next_epoch(self) -> None:
@@ -135,11 +136,11 @@ class ColumnLeases:
         return slice(lease.start // self.unit, -(-lease.stop // self.unit))
 
     def state(self) -> LeasesState:
-        """Return which units are done, and by whom."""
+        """Return which units are done, and by which workers."""
         return LeasesState(self.epoch, self.is_done.copy(), self.owner.copy(), self.before.copy())
 
     def restore(self, state: LeasesState) -> None:
-        """Go on from what `state` returned: what was leased is free."""
+        """Restore a state; leased units become free."""
         self.epoch = state.epoch
         self.is_done[:], self.owner[:], self.before[:] = state.is_done, state.owner, state.before
         self.holder[:] = NOBODY

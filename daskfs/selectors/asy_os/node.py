@@ -6,24 +6,26 @@
     4.     u_C = u_C + Δu(t)
     6. until the workers stop pushing
 
-Algorithm 2 of Yang, Fujimaki, Kusumura and Liu (KDD 2016; see `daskfs.selectors.asy_os.selector`), with what
-the paper leaves to the reader: columns are leased, the staleness is bounded, and a push with which the objective rises
-is refused. The node has u_C and y, so that this check, inequality (15) with c = 0, costs no message.
+Algorithm 2 of Yang, Fujimaki, Kusumura and Liu (KDD 2016; see `daskfs.selectors.asy_os.selector`), with details that
+the paper leaves open: columns are leased, the staleness is bounded, and a push that raises the objective is refused.
+The node has u_C and y, so this check, inequality (15) with c = 0, needs no message.
 
-What holds after every call, whatever calls came before, were repeated, were lost or came late:
+The following invariants hold after every call, whatever calls came before, were repeated, were lost or came late:
 
-* u_C is the intercept plus the sum of the workers' contributions, Σ_t X_S(t) w_S(t); with several classes of each, and
-  the objective is the sum of theirs;
-* a column is held by one worker at most, and by no worker more columns than its capacity;
-* a version is given once: it counts the changes of u_C;
-* nothing is accepted that was computed from a u_C more than `tau_max` versions old;
-* a step counts once: (worker, sequence number) says whether it was seen.
+* u_C is the intercept plus the sum of the workers' contributions, Σ_t X_S(t) w_S(t). With several classes this holds
+  for each class, and the objective is the sum over classes.
+* A column is held by at most one worker, and a worker holds at most as many columns as its capacity.
+* A version number is used once: it counts the changes of u_C.
+* No push is accepted that was computed from a u_C more than `tau_max` versions old.
+* A step counts once: (worker, sequence number) identifies it.
 
-A worker registers and is given a sequence number; whoever still uses an earlier one is superseded: it is told to
-register again, and finds there what it holds. At the end of an epoch each contribution is asked for anew and u_C is
-their sum, so that rounding does not pile up; of a worker that is gone another one is asked to compute it.
+A worker registers and receives a sequence number. A worker that still uses an earlier number is superseded: it is told
+to register again, and then learns what it holds. At the end of an epoch each contribution is recomputed on request, and
+u_C becomes their sum, so that rounding errors do not accumulate; the contribution of a lost worker is computed by
+another.
 
-Placed where Dask runs (as an actor): methods only, and nothing that it returns is ever changed afterwards.
+The node is placed where Dask runs (as an actor), so it has only methods, and never changes anything that it has
+returned.
 """
 
 from __future__ import annotations
@@ -39,72 +41,74 @@ from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.shared.record import Record
 
 TICKET = 1 << 32
-"""Sequence numbers of one registration."""
+"""Sequence numbers per registration."""
 ROUNDING = 1e-12
-"""Part of the objective without features by which it may rise: less is rounding."""
-WITNESSES = 3
-"""Workers that take the result along in any case."""
+"""Rises of the objective below this share of its value without features count as rounding."""
+FINAL_STATE_COPIES = 3
+"""Number of workers that always receive the final state."""
 TRACE_LINES = 8192
 TRACE = ("seconds", "version", "worker", "epoch", "staleness", "accepted", "n_members", "objective")
 NO_COLUMNS = np.zeros(0, np.int64)
 
 
-# What the central node and its workers say to each other
+# Messages between the central node and its workers
 
 
 @dataclass(frozen=True, slots=True)
 class Share(Record):
-    """What one worker holds: columns, and their coefficients standardised as the workers see columns."""
+    """The columns that one worker holds, and their coefficients, standardised as the workers see columns."""
 
     worker: int
     columns: np.ndarray
     coef: np.ndarray
-    """Of shape (n_columns,), with more than two classes (n_columns, n_classes)."""
+    """Shape (n_columns,), with more than two classes (n_columns, n_classes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a worker makes of the columns of its lease."""
+    """A worker's answer for the columns of its lease."""
 
     share: Share
-    """What it would hold then."""
+    """What it would hold afterwards."""
     delta: np.ndarray | None
-    """By how much its contribution would change, of shape (n_samples,), with more than two classes (n_classes,
-    n_samples). None: nothing changes, the lease is done."""
+    """Change of its contribution; None: no change, and the lease is done.
+
+    Shape (n_samples,), with more than two classes (n_classes, n_samples).
+    """
     version: int
-    """Of the u_C that it was computed from."""
+    """Version of the u_C that it was computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """X_S(t) w_S(t) of a share, computed anew from its columns."""
+    """X_S(t) w_S(t) of a share, recomputed from its columns."""
 
     worker: int
-    """Whose share it is."""
+    """The worker of the share."""
     epoch: int
     prediction: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a worker is told."""
+    """The node's answer to a worker."""
 
     verdict: str
-    """"accepted", "refused" or "superseded"."""
+    """One of "accepted", "refused" and "superseded"."""
     orders: str
-    """"work" (on the first lease), "wait", "contribute", "register" or "finished"."""
+    """One of "work" (on the first lease), "wait", "contribute", "register" and "finished"."""
     version: int
     prediction: np.ndarray | None
-    """u_C of this version, with the orders to work, unless the step it answers was computed from this version."""
+    """u_C of this version, with orders to work; None if the answered step was computed from this version."""
     leases: tuple[Lease, ...] = ()
     held: np.ndarray = field(default_factory=lambda: NO_COLUMNS)
-    """Columns of the leases that others hold."""
+    """Columns of the leases that other workers hold."""
     share: Share | None = None
-    """Whose contribution is asked for."""
+    """The share whose contribution is requested."""
     epoch: int = 0
 
     def after(self, before: Reply) -> Reply:
-        """Return the reply with the u_C that the worker has already, where it was not sent again."""
+        """Return the reply with the u_C that the worker already has, if it was not sent again."""
         if self.prediction is None and self.version == before.version and self.leases:
             return replace(self, prediction=before.prediction)
         return self
@@ -112,21 +116,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a worker that begins, or begins again, is told."""
+    """The node's answer to a worker that registers."""
 
     sequence: int
-    """Of its last step; the next one is one more."""
+    """Number of its last step; the next step has the following number."""
     share: Share
     capacity: int
     reply: Reply
 
 
-# What the node says of itself
+# The state of the node
 
 
 @dataclass(slots=True)
 class NodeCounters(Record):
-    """What became of the steps."""
+    """Counts of the results of steps."""
 
     accepted: int = 0
     unchanged: int = 0
@@ -135,12 +139,12 @@ class NodeCounters(Record):
     improper: int = 0
     repeated: int = 0
     worst_staleness: int = 0
-    """Of what was accepted."""
+    """Largest staleness of accepted steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState(Record):
-    """What a checkpoint keeps, from which, with the contributions of what is held, another node goes on."""
+    """The state for a checkpoint. Another node continues from it and the contributions of the shares."""
 
     shares: tuple[Share, ...]
     sequence: np.ndarray
@@ -149,7 +153,7 @@ class NodeState(Record):
     has_changed: bool
     is_finished: bool
     intercept: np.ndarray
-    """Of shape (1,), with more than two classes (n_classes, 1)."""
+    """Shape (1,), with more than two classes (n_classes, 1)."""
     counters: NodeCounters
     trace: np.ndarray
     trace_every: int
@@ -157,7 +161,7 @@ class NodeState(Record):
 
 
 class Standing(NamedTuple):
-    """Where the selection stands."""
+    """The present point of the selection."""
 
     version: int
     value: float
@@ -166,8 +170,8 @@ class Standing(NamedTuple):
     """u_C."""
 
 
-class Conclusion(NamedTuple):
-    """What the node knows when all is done."""
+class FinalState(NamedTuple):
+    """The final state of the node."""
 
     counts: dict[str, float]
     trace: np.ndarray
@@ -178,7 +182,7 @@ class Conclusion(NamedTuple):
 
 
 class CentralNode:
-    """u_C and who may do what.
+    """u_C, and the rights of the workers.
 
     Parameters
     ----------
@@ -187,19 +191,19 @@ class CentralNode:
     n_workers : int
         The paper's q.
     capacity : int
-        Columns that each worker may hold.
+        Largest number of columns that each worker may hold.
     tau_max : int
-        Versions that u_C may have moved on since a worker read it.
+        Largest number of versions by which u_C may have changed since a worker read it.
     checks : bool
-        Whether a push is refused with which the objective rises.
+        Whether a push that raises the objective is refused.
     n_ahead : int
-        Leases that a worker has at once: with two it reads one while it works on the other.
+        Number of leases that a worker has at once: with two it reads one while it works on the other.
     timeout_s : float
-        Seconds that a worker waits for another one's columns before they are taken from that one.
+        Seconds that a worker waits for another one's columns before these are taken away from that one.
     clock : callable, optional
         Returns seconds, for the trace.
     always : tuple of int
-        Columns that are never given up by whoever holds them.
+        Columns that their worker never drops.
     """
 
     def __init__(
@@ -226,12 +230,12 @@ class CentralNode:
         self._penalty = dict.fromkeys(range(n_workers), 0.0)
         self._always = frozenset(always)
         self._owner: dict[int, int] = {}
-        """Who holds a column."""
+        """The worker that holds each column."""
         self._sequence = dict.fromkeys(range(n_workers), 0)
         self._verdict = dict.fromkeys(range(n_workers), "accepted")
         self._held_leases: dict[int, list[Lease]] = {t: [] for t in range(n_workers)}
         self._absent: set[int] = set(range(n_workers))
-        self._has_changed = self._is_finished = self._has_testified = False
+        self._has_changed = self._is_finished = self._has_reported = False
         self._awaited: set[int] = set()
         self._sum: np.ndarray | None = None
         self._trace: list[tuple[float, ...]] = []
@@ -240,7 +244,7 @@ class CentralNode:
         self._counters, self._drift = NodeCounters(), 0.0
 
     def register(self, worker: int, wanted: int = 1) -> Registration:
-        """Take a worker in, or in again: what it had leased is free, what it held is still its own."""
+        """Register a worker, possibly again: its leases become free, and its columns remain its own."""
         self._supersede(worker)
         self._absent.discard(worker)
         self._lease(worker, wanted)
@@ -248,24 +252,24 @@ class CentralNode:
         return Registration(self._sequence[worker], share, self._capacity, self._reply(worker, "accepted"))
 
     def step(self, sequence: int, proposal: Proposal, wanted: int = 1) -> Reply:
-        """Take what a worker makes of the columns of its first lease; one call for each block.
+        """Process a worker's answer for the columns of its first lease; one call per block.
 
         Parameters
         ----------
         sequence : int
-            One more than that of the worker's last step; a repetition has the same.
+            One more than in the worker's last step; a repetition has the same number.
         proposal : Proposal
         wanted : int
-            Columns of the next lease.
+            Number of columns of the next lease.
 
         Returns
         -------
         Reply
-            Refused: the worker's contribution is what it was, the lease is still its own; it may try again with the
+            If refused, the worker's contribution is unchanged and the lease is still its own; it may try again with the
             new u_C.
         """
         worker = proposal.share.worker
-        if sequence == self._sequence[worker] and sequence % TICKET:  # seen already
+        if sequence == self._sequence[worker] and sequence % TICKET:  # a repetition
             self._counters.repeated += 1
             return self._reply(worker, self._verdict[worker], proposal.version)
         held = self._held_leases[worker]
@@ -286,12 +290,12 @@ class CentralNode:
         return self._reply(worker, self._verdict[worker], proposal.version)
 
     def wait(self, worker: int, sequence: int, waited_s: float, wanted: int = 1) -> Reply:
-        """Ask again for something to do.
+        """Ask again for work.
 
         Parameters
         ----------
         waited_s : float
-            For how long the worker has waited by now; after `timeout_s` it gets what others had leased.
+            How long the worker has waited so far; after `timeout_s` it receives what others had leased.
         """
         if sequence != self._sequence[worker]:
             return Reply("superseded", "register", self._version, None)
@@ -305,7 +309,7 @@ class CentralNode:
         return self._reply(worker, "accepted")
 
     def contribute(self, worker: int, sequence: int, contribution: Contribution) -> Reply:
-        """Take a contribution, computed anew from the columns, for the rebuilding of u_C at an epoch's end."""
+        """Take a recomputed contribution, for the new sum u_C at the end of an epoch."""
         if sequence != self._sequence[worker]:
             return Reply("superseded", "register", self._version, None)
         prediction, is_of_now = contribution.prediction, contribution.epoch == self._leases.epoch
@@ -318,14 +322,14 @@ class CentralNode:
         return self._reply(worker, "accepted")
 
     def stop(self) -> None:
-        """Tell everybody that all is done, whatever is left."""
+        """Finish the run for all workers, whatever is left."""
         for worker in range(self._n_workers):
             self._supersede(worker)
         self._is_finished = True
         self._awaited = set()
 
     def progress(self) -> dict[str, float]:
-        """Return how far the run is: units of columns done, of how many, the objective, and what happened so far."""
+        """Return the progress (units of columns done, of how many), the objective, and the counters."""
         leases = self._leases
         numbers = {"n_done": leases.n_done, "n_units": len(leases.is_done), "n_epochs": leases.n_epochs}
         numbers |= {"epoch": leases.epoch, "version": self._version, "is_finished": self._is_finished}
@@ -334,7 +338,7 @@ class CentralNode:
         return {name: float(value) for name, value in (numbers | measured).items()}
 
     def checkpoint(self) -> NodeState:
-        """Return a small record from which, with the contributions of what is held, another node goes on."""
+        """Return a small record from which another node can continue, given the contributions of the shares."""
         return NodeState(
             shares=tuple(self.shares()),
             sequence=np.array([self._sequence[t] for t in range(self._n_workers)]),
@@ -350,15 +354,15 @@ class CentralNode:
         )
 
     def restore(self, state: NodeState, contribution: np.ndarray) -> None:
-        """Go on from a checkpoint.
+        """Restore a checkpoint.
 
         Parameters
         ----------
         state : NodeState
         contribution : ndarray of the shape of u_C
-            Sum of what the columns in it contribute.
+            Sum of the contributions of its shares.
         """
-        for t in range(self._n_workers):  # or a column that another one holds now would be lost
+        for t in range(self._n_workers):  # otherwise a column that another worker holds now would be lost
             self._give(Share(t, NO_COLUMNS, self._objective.no_coef))
         self._leases.restore(state.leases)
         for t, (share, sequence) in enumerate(zip(state.shares, state.sequence.tolist(), strict=True)):
@@ -376,44 +380,44 @@ class CentralNode:
         self._end_epoch()
 
     def shares(self) -> list[Share]:
-        """Return what every worker holds."""
+        """Return the shares of all workers."""
         return [self._shares[t] for t in range(self._n_workers)]
 
     def state(self) -> Standing:
         """Return version, objective, intercept and u_C."""
         return Standing(self._version, self._value, self._objective.intercept, self._prediction)
 
-    def conclusion(self) -> Conclusion:
-        """Return all that the run is after."""
+    def final_state(self) -> FinalState:
+        """Return the final state for the client."""
         seen, n_at_work = self.seen_by_one(), self.n_at_work()
-        return Conclusion(self.progress(), self.trace(), seen, n_at_work, self.state(), tuple(self.shares()))
+        return FinalState(self.progress(), self.trace(), seen, n_at_work, self.state(), tuple(self.shares()))
 
-    def testimony(self, worker: int) -> Conclusion | None:
-        """Return the conclusion for a worker to take along, where all is done: to the first that asks, and to a few.
+    def final_state_for(self, worker: int) -> FinalState | None:
+        """Return the final state to a worker if the run is finished: to the first that asks, and to a few more.
 
-        The worker on which the node lives may leave before anybody else asks.
+        The worker on which the node lives may leave before anyone else asks.
         """
-        if not self._is_finished or (worker >= WITNESSES and self._has_testified):
+        if not self._is_finished or (worker >= FINAL_STATE_COPIES and self._has_reported):
             return None
-        self._has_testified = True
-        return self.conclusion()
+        self._has_reported = True
+        return self.final_state()
 
     def seen_by_one(self) -> np.ndarray:
-        """Return which units one worker had in both of the last epochs, bool of shape (n_units,)."""
+        """Return which units the same worker had in both of the last two epochs, bool of shape (n_units,)."""
         owner: np.ndarray = self._leases.owner
         return (owner >= 0) & (owner == self._leases.before)
 
     def n_at_work(self) -> int:
-        """Return how many workers were given columns in the last two epochs."""
+        """Return the number of workers that had columns in the last two epochs."""
         given = np.union1d(self._leases.owner, self._leases.before)
         return int((given >= 0).sum())
 
     def trace(self) -> np.ndarray:
-        """Return one line for each step (or every 2nd, 4th, ... of a long run), with the columns `TRACE`."""
+        """Return the trace, with columns `TRACE`: one line per step (in a long run per 2nd, 4th, ... step)."""
         return np.array(self._trace).reshape(-1, len(TRACE))
 
     def _fault(self, proposal: Proposal, staleness: int, lease: Lease) -> str | None:
-        """Let a proposal change the state, or say what is wrong with it."""
+        """Apply a proposal; return None, or the reason why it was refused."""
         delta, share = proposal.delta, proposal.share
         if delta is None:
             return None
@@ -422,7 +426,7 @@ class CentralNode:
         if not 0 <= staleness <= self._tau_max:
             return "stale"
         penalty = self._objective.penalty(share.coef)
-        trial = self._prediction + delta  # never in place: a reply may still be on its way out
+        trial = self._prediction + delta  # never in place: a reply may still be on its way
         others = sum(self._penalty[t] for t in self._penalty if t != share.worker)
         value, trial, intercept = self._objective.with_best_intercept(trial, others + penalty)
         if self._checks and not value <= self._value + ROUNDING * self._null_value:
@@ -435,7 +439,7 @@ class CentralNode:
         return None
 
     def _is_proper(self, share: Share, lease: Lease) -> bool:
-        """Whether a worker may hold these: no more than it has room for, none twice, new ones from its lease alone."""
+        """Return whether a share is allowed: within capacity, no duplicates, new columns only from the lease."""
         wanted = share.columns.tolist()
         if len(wanted) > self._capacity or len(set(wanted)) < len(wanted):
             return False
@@ -450,7 +454,7 @@ class CentralNode:
         return all(owner in (None, share.worker) for owner in owners) and bool(np.isfinite(share.coef).all())
 
     def _give(self, share: Share) -> None:
-        """Let a worker hold a share, and nothing else."""
+        """Set the share of a worker."""
         before, now = set(self._shares[share.worker].columns.tolist()), set(share.columns.tolist())
         for j in before - now:
             del self._owner[j]
@@ -460,7 +464,7 @@ class CentralNode:
         self._penalty[share.worker] = self._objective.penalty(share.coef)
 
     def _held_in(self, worker: int, leases: tuple[Lease, ...]) -> np.ndarray:
-        """Return the columns of leases that others hold."""
+        """Return the columns of leases that other workers hold."""
         found: list[int] = []
         for lease in leases:
             if lease.stop - lease.start < len(self._owner):
@@ -470,7 +474,7 @@ class CentralNode:
         return np.array(found, np.int64) if found else NO_COLUMNS
 
     def _supersede(self, worker: int) -> None:
-        """Give the worker's next registration numbers of its own, and its leases back."""
+        """Start a new range of sequence numbers for the worker's next registration, and free its leases."""
         self._sequence[worker] = (self._sequence[worker] // TICKET + 1) * TICKET
         self._leases.give_back(worker)
         self._held_leases[worker] = []
@@ -484,7 +488,7 @@ class CentralNode:
             held.append(lease)
 
     def _end_epoch(self) -> None:
-        """Where every column was presented, ask for all contributions."""
+        """If every column was presented, request all contributions."""
         if self._leases.epoch_is_over and not self._is_finished and not self._awaited:
             self._awaited = {t for t, share in self._shares.items() if len(share.columns)}
             self._sum = None
@@ -492,7 +496,7 @@ class CentralNode:
                 self._rebuild()
 
     def _rebuild(self) -> None:
-        """u_C = Σ_t X_S(t) w_S(t), and the next epoch."""
+        """Set u_C = Σ_t X_S(t) w_S(t), and begin the next epoch."""
         total = np.zeros_like(self._prediction) if self._sum is None else self._sum
         trial = total + self._objective.intercept
         self._drift = max(self._drift, float(np.abs(trial - self._prediction).max()))
@@ -506,7 +510,7 @@ class CentralNode:
             self._is_finished = True
 
     def _reply(self, worker: int, verdict: str, known: int | None = None) -> Reply:
-        """Tell a worker what to do next; it has the u_C of the version that is known."""
+        """Return the next orders for a worker; `known` is the version of the u_C that it has."""
         leases, share = tuple(self._held_leases[worker]), None
         if leases:
             orders = "work"

@@ -2,7 +2,7 @@
 
 f = Σ_i a_i ℓ(u_i, y_i) / Σ_i a_i + ½ λ₂ Σ_k v_k²,   a the weights, v the coefficients of standardised columns
 
-Several classes have a prediction, an intercept and coefficients each, one against the rest; f is the sum of theirs.
+With several classes, each has its own prediction, intercept and coefficients, one against the rest; f is their sum.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ MAX_HALVINGS = 20
 class SharedObjective:
     """A loss, its target and weights, and the intercept.
 
-    What has the shape of `y` is one prediction, or with several classes one for each.
+    An array of the shape of `y` is one prediction, or with several classes one for each.
 
     Parameters
     ----------
     loss : str
     y : ndarray of shape (n_samples,), with more than two classes (n_classes, n_samples), float64
-        Classes as -1 and +1; with the squared loss centred, where columns are.
+        Classes as -1 and +1; with the squared loss, centred if the columns are.
     weight : ndarray of shape (n_samples,), or (0,)
-        Empty: all rows count the same.
+        Empty: all rows have equal weight.
     ridge : float
         λ₂.
     threshold : float
-        Of the loss, where it has one.
+        Threshold of the loss, if it has one.
     fits_intercept : bool
-        Whether an intercept moves with the prediction; not with a target that is centred.
+        Whether an intercept is fitted with the prediction; False for a centred target.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SharedObjective:
         self.threshold, self.fits_intercept = threshold, fits_intercept and not self.loss.is_quadratic
         self.total = float(weight.sum()) if len(weight) else float(y.shape[-1])
         self.intercept = self._no_intercept()
-        """Of shape (1,), with several classes (n_classes, 1)."""
+        """Shape (1,), with several classes (n_classes, 1)."""
         self._bits = np.zeros(SPAN, np.int64)
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
@@ -78,9 +78,9 @@ class SharedObjective:
         return float(np.sum(self._means(losses))) + penalty
 
     def derivatives(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ℓ' and ℓ'' of every row, of the shape of the prediction."""
+        """Return ℓ' and ℓ'' of every row, in the shape of the prediction."""
         derivative, curvature = np.empty(prediction.shape), np.empty(prediction.shape)
-        at, found = (prediction.ravel(), self.y.ravel()), (derivative.ravel(), curvature.ravel())  # the same memory
+        at, found = (prediction.ravel(), self.y.ravel()), (derivative.ravel(), curvature.ravel())  # these share memory
         loss_derivatives(self.loss.code, self.threshold, *at, *found, self._bits)
         return derivative, curvature
 
@@ -90,7 +90,7 @@ class SharedObjective:
         prediction = np.zeros(self.y.shape)
         value = self.value(prediction)
         least_gain = 1e-12 * abs(value)
-        for _ in range(MAX_STEPS):  # rows of one class have no best intercept: their f falls for ever
+        for _ in range(MAX_STEPS):  # with rows of only one class there is no best intercept: f decreases without end
             lower, moved, intercept = self.with_best_intercept(prediction, 0.0)
             if not lower < value - least_gain:
                 break
@@ -98,9 +98,9 @@ class SharedObjective:
         return prediction, value
 
     def with_best_intercept(self, prediction: np.ndarray, penalty: float) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return f after one Newton step of the intercept from a prediction, that prediction and the intercept.
+        """Return f after one Newton step of the intercept from a prediction, the new prediction and the intercept.
 
-        Where f would rise, of half the step, a quarter, ...; the prediction that is given stays as it is.
+        The step is halved until f does not rise; the given prediction is not changed.
         """
         value = self.value(prediction, penalty)
         if not self.fits_intercept or not math.isfinite(value):
@@ -119,7 +119,7 @@ class SharedObjective:
         return value, prediction, self.intercept
 
     def _means(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of each prediction's numbers, of the intercept's shape."""
+        """Return the weighted mean of each prediction's numbers, in the shape of the intercept."""
         weighted = numbers * self.weight if len(self.weight) else numbers
         means: np.ndarray = weighted.sum(axis=-1, keepdims=True) / self.total
         return means

@@ -1,4 +1,4 @@
-"""What asynchronous online substitution reads and holds: integers in, integers out."""
+"""The reads and the memory of asynchronous online substitution: integers in, integers out."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from daskfs.selectors.shared.budget import RESULT_COLUMN_NBYTES, TILES_NBYTES, B
 from daskfs.selectors.shared.work import Work, added, of_loss, of_refit
 
 EPOCH_BLOCKS = 20
-"""Blocks of each worker in an epoch, at least: a block sees nothing of what the others do meanwhile."""
+"""Smallest number of blocks of a worker per epoch: during a block it does not see the others' changes."""
 WORKER_VECTORS, NODE_VECTORS = 12, 12
-"""Of n_samples float64, in a worker and in the central node."""
+"""Number of float64 vectors of length n_samples in a worker and in the central node."""
 WIDEST, READ_NBYTES = 4096, 16 << 20
-"""Columns of a block at most, and what is read at once where workers take turns in this process."""
+"""Largest number of columns of a block; bytes read at once if workers take turns in this process."""
 PIECE_COLUMNS = 128
-"""Columns of a block whose products with the members are made at once."""
+"""Columns of a block whose products with the members are computed together."""
 READ_COLUMNS = 512
-"""Columns of that, at most."""
+"""Largest number of columns of such a read."""
 N_REFITS = 2
-"""Of the columns held, and of the selected ones."""
+"""Number of refits: on the columns held, and on the selected ones."""
 N_BUFFERS = 3
-"""Blocks of a worker: in use, being read, and as they are stored."""
+"""Blocks of a worker: in use, being read, and in the stored form."""
 
 
 def capacity_of(n_selected: int, n_workers: int, slots: float, n_always: int = 0) -> int:
-    """Return how many columns each worker may hold: s of one worker, a share of `slots` times s of several.
+    """Return how many columns each worker may hold: s if there is one worker, else its share of `slots` times s.
 
-    Places for the columns that are always included, which are spread over the workers, come on top: else those who hold
-    them would have less room for others.
+    Places for the columns that are always included, which are spread over the workers, are added; otherwise the workers
+    that hold them would have less room for others.
 
     Examples
     --------
@@ -43,15 +43,15 @@ def capacity_of(n_selected: int, n_workers: int, slots: float, n_always: int = 0
     return min(n_selected, math.ceil(slots * n_selected / n_workers) + -(-n_always // n_workers))
 
 
-def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
-    """Return ρ of Theorem 2, which asks for a step below 0.5 / L_F (1 + ρ).
+def rho_of(n_workers: int, n_features: int, n_selected: int, m: float, c: float, tau_max: int) -> float:
+    """Return ρ of Theorem 2, which requires a step below 0.5 / L_F (1 + ρ).
 
-    ρ = (1/2m²q + 1/2(p - s)) τ² / c is the theorem's term where L_f is L_F: L_f bounds the gradient over the whole X,
-    which a stream does not know. τ is the staleness that the central node allows.
+    ρ = (1/2m²q + 1/2(p - s)) τ² / c is the theorem's term with L_f = L_F: L_f bounds the gradient over the whole X,
+    which is unknown in a stream. τ is the staleness that the central node allows.
 
     Examples
     --------
-    >>> stretch_of(20, 6000, 100, 5.0, 0.5, 20)
+    >>> rho_of(20, 6000, 100, 5.0, 0.5, 20)
     0.8677966101694915
     """
     rest = max(1, n_features - n_selected)
@@ -60,7 +60,7 @@ def stretch_of(n_workers: int, n_features: int, n_selected: int, m: float, c: fl
 
 @dataclass(frozen=True, slots=True)
 class AsyncShape:
-    """What a plan needs to know."""
+    """The facts that a plan is computed from."""
 
     n_samples: int
     n_features: int
@@ -69,7 +69,7 @@ class AsyncShape:
     capacity: int
     """Columns of each worker."""
     itemsize: int
-    """Of the columns as they are held."""
+    """Bytes per value of columns in memory."""
     n_epochs: int
     tile_columns: int
     block_columns: int | None
@@ -77,21 +77,21 @@ class AsyncShape:
     """Whether all workers are in this process."""
     stored_itemsize: int = 4
     tiles_nbytes: int = TILES_NBYTES
-    """What the reader holds beside the blocks."""
+    """Memory of the reader in addition to the blocks."""
     data: DataShape | None = None
     loss: str = "squared"
     n_problems: int = 1
-    """More than two classes are as many problems that share the columns."""
+    """Number of problems that share the columns: the number of classes if more than two."""
     n_always: int = 0
-    """Columns that are always included."""
+    """Number of columns that are always included."""
 
     @property
     def column_nbytes(self) -> int:
-        """Of one column in memory."""
+        """Bytes of one column in memory."""
         return self.n_samples * self.itemsize
 
     def worker(self, width: int) -> Budget:
-        """Return what a worker holds that looks at blocks of so many columns."""
+        """Return the memory of a worker with blocks of `width` columns."""
         k, b, n_problems = self.capacity, width, self.n_problems
         with_a_block = 6 * b * k + 2 * min(b, 512) * b
         if n_problems > 1:
@@ -107,11 +107,11 @@ class AsyncShape:
         )
 
     def vectors(self, n_vectors: int) -> int:
-        """Return what so many vectors over the rows take, of each prediction."""
+        """Return the bytes of this many vectors over the rows, for each prediction."""
         return n_vectors * self.n_problems * 8 * self.n_samples
 
     def task(self, width: int, read: int = 0, unit: int = 0) -> Budget:
-        """Return the peak of one process beside itself: with its blocks, and the node, which lives in one of them.
+        """Return the peak memory of one process above its baseline; the node may live in it.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class AsyncShape:
         read : int
             Columns that are read at once.
         unit : int
-            Columns that are leased together at least; 0: a block.
+            Smallest number of columns that are leased together; 0: a block.
         """
         whole = self.worker(width).times(self.n_workers if self.in_turn else 1)
         least = min(READ_NBYTES, self.n_features * self.column_nbytes) if self.in_turn else 0
@@ -129,13 +129,13 @@ class AsyncShape:
         return whole.add("the central node", self.vectors(NODE_VECTORS)).add("tiles", self.tiles_nbytes)
 
     def process(self, width: int, read: int = 0, unit: int = 0) -> Budget:
-        """Return the peak of one process: where workers take turns in the client, with what that takes."""
+        """Return the peak memory of one process; if workers take turns in the client, with the client's memory."""
         task = self.task(width, read, unit)
         return task + self.client if self.in_turn else task
 
     @property
     def client(self) -> Budget:
-        """What the last choice among the columns held and the refit take, where the client is."""
+        """Memory in the client for the last choice among the columns held, and for the refit."""
         held = self.n_workers * self.capacity
         refit = min(held * self.column_nbytes, MAX_READ_NBYTES) + REFIT_NBYTES
         choice = Budget().add("refit", refit)
@@ -147,14 +147,14 @@ class AsyncShape:
 
     @property
     def _first_fit(self) -> Budget:
-        """What the columns take that are always included, as they are fitted before the workers begin."""
+        """Memory of the first fit on the columns that are always included, before the workers begin."""
         if not self.n_always:
             return Budget()
         return replace(self, n_workers=1, capacity=self.n_always, in_turn=True).task(self.n_always)
 
     @property
     def _last_round(self) -> Budget:
-        """What a single worker takes to which columns are presented again, where others have left places empty."""
+        """Memory of a single worker to which all columns are presented again, if others left places empty."""
         if self.n_workers == 1:
             return Budget()
         width = self.block_columns or min(self.widest, self.tile_columns)
@@ -162,35 +162,35 @@ class AsyncShape:
 
     @property
     def widest(self) -> int:
-        """Columns of a block so that each worker has `EPOCH_BLOCKS` of them."""
+        """Largest number of columns of a block with which each worker has `EPOCH_BLOCKS` blocks."""
         return min(WIDEST, max(1, self.n_features // (EPOCH_BLOCKS * self.n_workers)))
 
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How wide blocks are."""
+    """The widths of blocks."""
 
     unit: int
-    """Columns that are leased together at least."""
+    """Smallest number of columns that are leased together."""
     narrowest: int
     widest: int
     tile: int
     part: int
-    """Columns of a tile, and those of them that are read at once, in whole units."""
+    """Columns of a tile, and how many of them are read at once, in whole units."""
     process: Budget
-    """Peak memory of one process, beside itself."""
+    """Peak memory of one process, above its baseline."""
 
 
 def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
-    """Return how wide blocks are: whole tiles or whole parts of them, as the memory allows.
+    """Return the widths of blocks: whole tiles or whole parts of them, as the memory allows.
 
-    Where workers take turns in this process the width does not depend on the tiles or the memory, for the answer
-    depends on it.
+    If workers take turns in this process, the width does not depend on tiles or memory, because the result depends on
+    the width.
 
     Raises
     ------
     PlanError
-        Not even the narrowest block fits in the limit; with what would.
+        Not even the narrowest block fits in the limit. The error says what would fit.
     """
     fixed = shape.block_columns
     if fixed is None and shape.in_turn:
@@ -199,7 +199,7 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
         unit = narrowest = widest = min(fixed, shape.n_features)
     else:
         tile = max(1, min(shape.tile_columns, shape.n_features))
-        units = [_part_of_tile(tile, 2 * shape.widest)]  # each part of a tile costs a reading of the whole
+        units = [_part_of_tile(tile, 2 * shape.widest)]  # each part of a tile needs a read of the whole tile
         widest = max(units[0], shape.widest)
         while units[-1] > 1:
             units.append(_part_of_tile(units[-1], units[-1] // 2))
@@ -216,7 +216,7 @@ def choose_widths(shape: AsyncShape, memory_limit: int | None) -> Widths:
 
 
 def _read_at_once(shape: AsyncShape, unit: int, widest: int, memory_limit: int | None) -> tuple[int, int]:
-    """Return how many columns a tile has and how many of them are read at once, in whole units: all, where they fit."""
+    """Return the number of columns of a tile, and how many are read at once, in whole units: all if they fit."""
     n_units = max(1, min(shape.tile_columns, shape.n_features) // unit)
     parts = (-(-n_units // k) for k in range(1, n_units))
     for n in dict.fromkeys(parts):
@@ -227,7 +227,7 @@ def _read_at_once(shape: AsyncShape, unit: int, widest: int, memory_limit: int |
 
 
 def _part_of_tile(tile: int, most: int) -> int:
-    """Return the largest divisor of a tile's columns that is no more than `most`."""
+    """Return the largest divisor of a tile's columns that is at most `most`."""
     n_parts = -(-tile // max(1, most))
     while tile % n_parts:
         n_parts += 1
@@ -235,7 +235,7 @@ def _part_of_tile(tile: int, most: int) -> int:
 
 
 def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
-    """Return what asynchronous online substitution will read and hold.
+    """Return what asynchronous online substitution will read and hold in memory.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
     widths = choose_widths(shape, memory_limit)
     pass_nbytes = shape.n_samples * shape.n_features * shape.stored_itemsize
     blocks = f"{widths.widest}" if widths.narrowest == widths.widest else f"{widths.narrowest} to {widths.widest}"
-    where = "taking turns in this process" if shape.in_turn else "beside a central node"
+    where = "taking turns in this process" if shape.in_turn else "with a central node"
     return SelectorPlan(
         n_tasks=1 if shape.in_turn else shape.n_workers + 1,
         n_passes=shape.n_epochs,
@@ -256,23 +256,23 @@ def plan_async(shape: AsyncShape, memory_limit: int | None) -> SelectorPlan:
             f"async_online_substitution: {shape.n_workers} workers {where}, {shape.capacity} columns each, "
             f"{shape.capacity * shape.column_nbytes:,} bytes; up to {shape.n_epochs} passes in blocks of {blocks}"
         ),
-        in_client="all of it: its workers take turns" if shape.in_turn else "",
+        in_client="everything: the workers take turns in this process" if shape.in_turn else "",
         work=_work(shape, widths),
     )
 
 
 def read_columns_in_turn(widest: int, column_nbytes: int, part: int) -> int:
-    """Return how many columns are read at once where workers take turns at them: whole blocks, some MiB or a tile."""
+    """Return how many columns are read at once if workers take turns: whole blocks, some MiB or a tile."""
     width = max(widest, READ_COLUMNS - READ_COLUMNS % widest)
     return max(min(width, max(1, READ_NBYTES // column_nbytes // widest) * widest), part - part % widest)
 
 
 def _work(shape: AsyncShape, widths: Widths) -> Work | None:
-    """Return what is computed: each worker looks at its share of the columns, beside those that it holds.
+    """Return the work: each worker tests its share of the columns against those that it holds.
 
-    Where fewer columns than a tile has are read at once, each tile is read several times. Each block ends with new
-    predictions of all rows, from the columns held and at the central node. In the end the columns held are fitted,
-    those kept of them, and these once more. Nobody has measured several classes.
+    If fewer columns than a tile has are read at once, each tile is read several times. Each block ends with new
+    predictions for all rows, from the columns held and at the central node. At the end the columns held are fitted,
+    then those kept of them, and these once more. Several classes have not been measured.
     """
     if shape.data is None or shape.data.n_entries is not None or shape.n_problems > 1:
         return None

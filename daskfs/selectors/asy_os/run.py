@@ -1,7 +1,7 @@
-"""The run of asynchronous online substitution: in turn in this process, or on a cluster with the node as an actor.
+"""A run of asynchronous online substitution: in turn in this process, or on a cluster with the node as an actor.
 
-On a cluster the node may be lost with the worker process that it lives in. Workers notice at their next call and return
-what they hold; another node is made from the last checkpoint and these, and the workers begin again.
+On a cluster the node can be lost with the worker process that it lives in. Workers notice this at their next call and
+return what they hold. A new node is created from the last checkpoint and these, and the workers start again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
 from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
-from daskfs.selectors.asy_os.node import NO_COLUMNS, Conclusion, NodeState, Reply, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, FinalState, NodeState, Reply, Share
 from daskfs.selectors.asy_os.plan import read_columns_in_turn
 from daskfs.selectors.asy_os.session import Spent, WorkerSession, work_in_turn
 from daskfs.selectors.asy_os.task import (
@@ -34,18 +34,18 @@ from daskfs.selectors.online_substitution.columns import Columns, read_columns
 from daskfs.selectors.shared.run import Run
 
 STEP = "select"
-"""As the progress and the checkpoint of a run name it."""
+"""Name of the step in the progress report and the checkpoint."""
 SEEN_BY_ONE = 0.05
-"""Part of the columns that may have met one worker only."""
+"""Share of the columns that may have been seen by only one worker."""
 POLL_S, CHECKPOINT_S, PATIENCE_S = 0.1, 1.0, 60.0
 ALWAYS_STEPS = 3
-"""Fits of the columns that are always included, each to the prediction that the one before has left."""
+"""Number of fits of the columns that are always included, each to the prediction left by the one before."""
 MOST_NODES = 30
-"""Nodes that are made, one after the other, before a run is given up."""
+"""Number of nodes created in turn before a run fails."""
 
 
 class AsyncRun:
-    """A selection round a central node, and what it leaves."""
+    """A selection with a central node, and its results."""
 
     def __init__(self, run: Run, settings: AsyncSettings) -> None:
         self.run, self.matrix, self.settings = run.over(run.matrix, by="columns"), run.matrix, settings
@@ -54,9 +54,9 @@ class AsyncRun:
         self.counts: dict[str, float] = {}
         self.trace = np.zeros((0, 0))
         self.seen_by_one = np.zeros(1, bool)
-        """Units of columns that one worker had in both of the last epochs."""
+        """Units of columns that the same worker had in both of the last two epochs."""
         self.n_at_work = 0
-        """Workers that had columns in them."""
+        """Number of workers that had columns in these epochs."""
         self.prediction = np.zeros(0)
         self.intercept = np.zeros(1)
         self.spent: list[Spent] = []
@@ -65,7 +65,7 @@ class AsyncRun:
         self._advance: Callable[..., None]
 
     def in_turn(self, is_synchronous: bool) -> None:
-        """Run with all workers in this thread: deterministic."""
+        """Run with all workers in this thread, which is deterministic."""
         with self._reported():
             state = self.run.load(STEP, NodeState) or self._with_always()
             node, settings = ActorsHere().place(PlacedNode, self.matrix, self.settings), self.settings
@@ -79,7 +79,8 @@ class AsyncRun:
             def advance() -> None:
                 self._show(node)
                 found = self.counts["epoch"]
-                if found > epoch[0]:  # between epochs nobody is at work: what is held says all, as if it resumed here
+                # between epochs no worker is busy, so the shares are the whole state, as after a resume
+                if found > epoch[0]:
                     epoch[0] = found
                     state = node.checkpoint().result()
                     self.run.save(STEP, state)
@@ -90,10 +91,10 @@ class AsyncRun:
             read = _ColumnsOfLeases(self.matrix, settings, worker.objective.weight)
             work_in_turn(sessions, read, is_synchronous, settings.widest, advance)
             self.spent = [session.spent for session in sessions]
-            self._conclude(node)
+            self._take_final_state(node)
 
     def on_cluster(self) -> None:
-        """Run with the node as an actor and each worker as a task that lasts."""
+        """Run with the node as an actor and each worker as a long-running task."""
         with self._reported():
             state = self.run.load(STEP, NodeState) or self._with_always()
             for _ in range(MOST_NODES):
@@ -113,29 +114,29 @@ class AsyncRun:
                 try:
                     outcomes, kept, is_lost = self._watch(node, placed, tasks)
                     self.spent += [outcome.spent for outcome in outcomes]
-                    if (not is_lost and self._is_concluded(node)) or self.is_finished:
+                    if (not is_lost and self._has_final_state(node)) or self.is_finished:
                         return
                 finally:
                     self.actors.release(placed)
                 self.n_nodes_lost += 1
                 state = with_outcomes(kept or state, outcomes)
         raise RunError(
-            f"the central node was lost {MOST_NODES} times", STEP, "look at the workers' memory, and resume the run"
+            f"the central node was lost {MOST_NODES} times", STEP, "check the workers' memory, and resume the run"
         )
 
     def _with_always(self) -> NodeState | None:
-        """Return where a run begins with columns that are always included: fitted, and spread over the workers.
+        """Return the initial state with the columns that are always included: fitted, and spread over the workers.
 
         Raises
         ------
         DataError
-            One is constant, or a combination of those before it.
+            A column is constant, or a linear combination of those before it.
         """
         settings, always = self.settings, np.array(self.settings.always, dtype=np.int64)
         if not len(always):
             return None
-        told = settings.worker(self.matrix)
-        worker = SubstitutionWorker(replace(told, rule=replace(told.rule, name="exchange")), len(always))
+        for_workers = settings.worker(self.matrix)
+        worker = SubstitutionWorker(replace(for_workers, rule=replace(for_workers.rule, name="exchange")), len(always))
         objective = worker.objective
         prediction, _ = objective.without_features()
         share = Share(0, NO_COLUMNS, objective.no_coef)
@@ -163,28 +164,27 @@ class AsyncRun:
                 yield
             finally:
                 self.actors.close()
-        for part in ("calls", "computing", "reading"):  # of all workers together
+        for part in ("calls", "computing", "reading"):  # summed over the workers
             self.run.seconds[f"workers-{part}"] = sum(getattr(spent, f"{part}_s") for spent in self.spent)
         self.run.nbytes["pushed"] = sum(spent.sent_nbytes for spent in self.spent)
         self.run.nbytes["n_calls"] = sum(spent.n_calls for spent in self.spent)
 
     @property
     def is_lopsided(self) -> bool:
-        """Whether many columns met one worker only, since others were killed, late, or not started at all."""
+        """Whether many columns were seen by only one worker, because others were lost, late, or not started at all."""
         is_meant = self.settings.exchanges and self.settings.n_workers > 1
         return bool(is_meant and self.seen_by_one.mean() > SEEN_BY_ONE)
 
     def is_short_of_places(self, n_wanted: int) -> bool:
-        """Whether so many workers were late, or not started at all, that most of the places to spare were missing."""
+        """Return whether late or missing workers left more than half of the spare places missing."""
         places = self.settings.capacity * np.array([self.n_at_work, self.settings.n_workers])
         found, meant = places - n_wanted
         return bool(found < meant / 2)
 
     def present_again(self, kept: np.ndarray, n_wanted: int) -> tuple[np.ndarray, str]:
-        """Return columns to select: those that are kept, or better ones, as many as are wanted; and why, where new.
-
-        Where places were left empty, or were too few, a single worker takes over what is kept, and all columns are
-        presented to it once more; or those that met one worker only, where they are many.
+        """Return the columns to select: those that are kept, or better ones; and why, if there are new ones.
+        If places were left empty or were too few, a single worker takes over what is kept, and all columns are
+        presented to it once more; if many columns were seen by only one worker, only those are.
         """
         held, unit = len(kept), self.settings.unit
         is_short = held < n_wanted or self.is_short_of_places(n_wanted)
@@ -209,15 +209,15 @@ class AsyncRun:
         while session.lease is not None and (is_for_all or session.n_held < n_wanted):
             session.push(session.propose(read(session.lease)), unit)
         if self.is_lopsided:
-            why = "many had met one worker only"
+            why = "many columns had been seen by only one worker"
         elif is_for_all:
-            why = f"{self.n_at_work} of {self.settings.n_workers} workers did all the work"
+            why = f"only {self.n_at_work} of {self.settings.n_workers} workers took part"
         else:
-            why = "workers had places left"
+            why = "workers had empty places"
         return node.shares().result()[0].columns, why
 
     def _watch(self, node: Any, placed: Any, tasks: LastingTasks) -> tuple[list[Outcome], NodeState | None, bool]:
-        """Wait for the tasks' end; meanwhile show progress and keep checkpoints."""
+        """Wait for the tasks to end; meanwhile show progress and save checkpoints."""
         outcomes: list[Outcome] = []
         kept: NodeState | None = None
         is_lost, kept_at = False, 0.0
@@ -227,22 +227,22 @@ class AsyncRun:
                 ended = [outcome for _, outcome in tasks.finished(POLL_S)]
                 outcomes += ended
                 for outcome in ended:
-                    if outcome.conclusion is not None:  # the node may be gone: its worker had nothing left to do
-                        self._take(outcome.conclusion)
+                    if outcome.final_state is not None:  # the node may be gone: its worker had nothing left to do
+                        self._take(outcome.final_state)
                         self.is_finished = True
                 if is_lost and self.is_finished:
                     break
                 if is_lost:
                     patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
                     if time.monotonic() > patient_until:
-                        break  # tasks that hang end with their workers
+                        break  # hanging tasks end with their workers
                     continue
                 try:
                     self._show(node)
                     if (
                         self.counts["is_finished"] and not self.is_finished
-                    ):  # workers may leave when all is done, the node's too
-                        self._conclude(node)
+                    ):  # when all is done workers may leave, also the one with the node
+                        self._take_final_state(node)
                         self.is_finished = True
                     if time.monotonic() - kept_at > CHECKPOINT_S:
                         kept = node.checkpoint().result()
@@ -250,7 +250,7 @@ class AsyncRun:
                         self.run.save(STEP, kept)
                 except (OSError, RuntimeError):  # lost, or too busy to answer
                     is_lost = not self.actors.holds(placed)
-        except BaseException:  # an error of the data's, Ctrl-C: nobody is left at work
+        except BaseException:  # an error in the data, or Ctrl-C: leave no worker running
             with suppress(OSError, RuntimeError):
                 node.stop().result(timeout=PATIENCE_S)
             raise
@@ -269,34 +269,34 @@ class AsyncRun:
             self.run.learn("epoch", at, counts["objective"], lambda: _columns_of(node.shares().result()))
         self.counts = counts
 
-    def _is_concluded(self, node: Any) -> bool:
+    def _has_final_state(self, node: Any) -> bool:
         try:
-            self._conclude(node)
+            self._take_final_state(node)
         except (OSError, RuntimeError):  # lost at the last moment
             return False
         return bool(self.counts["is_finished"])
 
-    def _conclude(self, node: Any) -> None:
-        """Take what the node knows."""
-        self._take(node.conclusion().result())
+    def _take_final_state(self, node: Any) -> None:
+        """Take the final state from the node."""
+        self._take(node.final_state().result())
 
-    def _take(self, found: Conclusion) -> None:
+    def _take(self, found: FinalState) -> None:
         self.counts, self.trace, self.shares = found.counts, found.trace, list(found.shares)
         self.seen_by_one, self.n_at_work = found.seen_by_one, found.n_at_work
         _, _, self.intercept, self.prediction = found.standing
 
     def _contribution_here(self, shares: Sequence[Share]) -> np.ndarray:
-        """Return the sum of what shares contribute."""
+        """Return the sum of the contributions of shares."""
         worker = self.settings.worker(self.matrix)
         return self._sum(contribution_of(self.matrix, worker, share) for share in shares if len(share.columns))
 
     def _contribution_on_workers(self, shares: Sequence[Share]) -> np.ndarray:
-        """Return the sum of what shares contribute, computed where the workers are."""
+        """Return the sum of the contributions of shares, computed on the workers."""
         given = [share for share in shares if len(share.columns)]
         return self._sum(self.run.map("contribution", contribution_where_it_is_read, given, self.settings))
 
     def _sum(self, contributions: Iterable[np.ndarray]) -> np.ndarray:
-        total = np.zeros(self.matrix.shape[0])  # of each prediction
+        total = np.zeros(self.matrix.shape[0])  # for each prediction
         for contribution in contributions:
             total = total + contribution
         return total
@@ -308,7 +308,7 @@ def _columns_of(shares: Sequence[Share]) -> np.ndarray:
 
 
 class _ColumnsOfLeases:
-    """Columns in this process: read many at a time, kept while workers take turns at them."""
+    """Reads columns in this process, many at a time, and keeps them while workers take turns."""
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray) -> None:
         self._matrix, self._settings, self._weight = matrix, settings, weight
@@ -329,9 +329,9 @@ class _ColumnsOfLeases:
 
 
 def with_outcomes(state: NodeState | None, outcomes: Sequence[Outcome]) -> NodeState | None:
-    """Put what workers returned into a checkpoint, where it is newer; a column stays with whoever was heard of last.
+    """Update a checkpoint with what workers returned, if newer; a column stays with the worker heard of last.
 
-    Without a checkpoint the run begins anew.
+    Without a checkpoint the run starts again.
     """
     if state is None:
         return None

@@ -1,4 +1,4 @@
-"""Asynchronous online substitution (Asy-OS): workers choose features out of their own columns, round a central node.
+"""Asynchronous online substitution (Asy-OS): workers select features among their own columns, with a central node.
 
     Input: target y, q workers, number of features s
     Central node                                  Worker t, with at most s / q features S(t)
@@ -20,20 +20,21 @@ Substitution Algorithm and Its Asynchronous Parallel Variation", KDD 2016, and o
 
 Differs from the paper
 ----------------------
-* A worker takes a block of features for each message, the wider the longer a message takes beside its work. With
-  ``block_columns=1`` it is the box, letter by letter.
-* Candidates are decided on by the rule ``exchange`` of `daskfs.OnlineSubstitution`; ``rule="paper"`` is lines 6 to 9,
-  with 0.99 of the limit that Theorem 2 sets to steps for the staleness that is allowed, ``rule="os"`` the same with
-  steps that need no tuning. L_F and L_f are one bound, over the columns that are held: a stream does not know all of X.
+* A worker processes a block of features per message; the longer a message takes compared with the work, the wider the
+  block. With ``block_columns=1`` it is the algorithm above, literally.
+* The rule ``exchange`` of `daskfs.OnlineSubstitution` decides on candidates. ``rule="paper"`` is lines 6 to 9, with
+  steps of 0.99 of the limit that Theorem 2 sets for the allowed staleness; ``rule="os"`` is the same with steps that
+  need no tuning. One bound, over the columns that are held, serves as L_F and L_f: a stream does not know all of X.
 * The central node checks that the objective does not rise, inequality (15) with c = 0, which the paper omits "in
-  practice": it has u_C and y, so that it costs no message. A refused worker fits its features to the new u_C and pushes
-  again; refused twice, it goes back. Without the check correlated features diverge (``check=False`` to see it).
-* Assumption 2, that u_C changes at most `tau_max` times while a worker uses it, is kept by the central node.
-* Features are not spread evenly: workers hold `slots` times s features together, see in each epoch columns that another
-  worker had in the one before, and the least valuable are dropped at the end, the loss being fitted on those that are
-  left. ``slots=1, other_worker=False`` is the paper.
-* u_C is rebuilt from the sum of the contributions at the end of each epoch.
-* Several classes are as many problems, one against the rest, with a u_C each and shared columns: gains, removal costs
+  practice". The node has u_C and y, so the check needs no message. A refused worker fits its features to the new u_C
+  and pushes again; if it is refused twice, it restores its former state. Without the check the method diverges on
+  correlated features (try ``check=False``).
+* The central node enforces Assumption 2: u_C changes at most `tau_max` times while a worker uses it.
+* Workers together hold `slots` times s features. In each epoch they see columns that another worker had in the previous
+  one. At the end the features with the smallest removal costs are dropped, and the loss is fitted on the rest.
+  ``slots=1, other_worker=False`` is as in the paper.
+* u_C is recomputed as the sum of the contributions at the end of each epoch.
+* Several classes are fitted one against the rest, each with its own u_C and with shared columns. Gains, removal costs
   and the objective that must not rise are summed over the classes.
 * Workers, the node, or both may be lost: see `daskfs.selectors.asy_os.run`.
 """
@@ -49,7 +50,7 @@ from annotated_types import Ge
 
 from daskfs.parameters import Columns, Count, NotNegative
 from daskfs.selectors.asy_os.node import TRACE
-from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, stretch_of
+from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths, plan_async, rho_of
 from daskfs.selectors.asy_os.run import AsyncRun
 from daskfs.selectors.asy_os.task import AsyncSettings
 from daskfs.selectors.base import SEPARATED
@@ -64,75 +65,78 @@ from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
 RIDGE_SHARE = 0.1
-"""Of the ridge with which `OnlineSubstitution` begins: no worker sees all members, whose fit says when to lower it.
-So much costs nothing on the planted designs, and is most of the gain where rows are few."""
+"""Share of the ridge with which `OnlineSubstitution` begins.
+
+No worker sees all members, whose fit would say when to lower the ridge. This share does no harm in simulations with
+known effects, and gives most of the benefit with few rows.
+"""
 
 
 class AsyncOnlineSubstitution(SubstitutionSelector):
-    """Select features with several workers that need not wait for each other.
+    """Select features with several workers that do not wait for each other.
 
     Parameters
     ----------
     n_workers : int, optional
-        The paper's q; by default one for each thread of the cluster.
+        Number of workers, q in the paper. Default: the number of threads of the cluster.
     schedule : {"asynchronous", "simulated", "synchronous"}
-        "asynchronous": on the cluster, each worker at its own pace. "simulated": in this process, one after the other;
-        each sees u_C as it was q - 1 updates ago, its own update included: deterministic, for any q. "synchronous": in
-        this process, in rounds; all read u_C, work, and push. Without a cluster "asynchronous" is "simulated" with
-        wider blocks.
+        How workers run. asynchronous: on the cluster, each worker at its own pace. simulated: in this process, one
+        worker after the other; each sees u_C as it was q - 1 updates ago, its own update included. This is
+        deterministic, for any q. synchronous: in this process, in rounds; all workers read u_C, work, and push. Without
+        a cluster "asynchronous" is "simulated" with wider blocks.
     slots : float
-        Columns that all workers hold together, in parts of s. One worker holds s.
+        Number of columns that all workers hold together, as a multiple of s. A single worker holds s.
     other_worker : bool
-        Whether a column is seen by another worker in each epoch, as far as there are others.
+        Whether a column goes to a different worker in each epoch, if there are several.
     check : bool
-        Whether the central node refuses what raises the objective.
+        Whether the central node refuses pushes that raise the objective.
     tau_max : int, optional
-        Versions of u_C that may pass while a worker uses one; by default 2 q with "asynchronous", and q - 1, the most
-        that happens, with the others. The step of ``rule="paper"`` shrinks with its square.
+        Largest number of versions by which u_C may change while a worker uses it. Default: 2 q with "asynchronous", and
+        otherwise q - 1, the largest possible. The step of ``rule="paper"`` shrinks with its square.
     block_columns : int, optional
-        Columns for each message. By default measured on a cluster: as many as keep messages below a tenth of the time,
-        but never so many that a worker has fewer than 20 blocks in an epoch, which with few or short columns comes
-        first (see Notes); 1 with "simulated"; up to 64 in this process.
+        Columns per message. Default: on a cluster, measured so that messages take less than a tenth of the time, but
+        never so many that a worker has fewer than 20 blocks per epoch; this limit dominates with few or short columns
+        (see Notes). 1 with "simulated"; up to 64 in this process.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else; they count among `n_features_to_select`. They are
-        fitted first, and spread over the workers.
+        Numbers or names of columns that are always selected. They count in `n_features_to_select`. They are fitted
+        first, and spread over the workers.
     timeout_s : float
-        Seconds that a worker with nothing to do waits for one that does not answer before it takes its columns over.
+        Seconds that an idle worker waits for one that does not answer before it takes over its columns.
     random_state : int, RandomState or None
-        Seed of the order of rows in a temporary store; it has no effect on the selection.
+        Seed for the order of rows in a temporary store; has no effect on the selection.
     memory_limit : int or str, optional
-        Memory budget of one process in addition to its baseline.
+        Memory limit of one process, in addition to its baseline.
     client : distributed.Client, optional
-        Where the workers run; None: here.
+        Cluster on which the workers run; None: this process.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, those always included and then the rest by what dropping them would cost.
+        Selected columns: those always included first, then by removal cost, largest first.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
-        On the scale of the data, 0 where not selected.
+        Coefficients on the scale of the data, 0 for columns not selected.
     intercept_ : float, with more than two classes ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        With a loss of classes.
+        Class labels, for classification.
     scores_ : ndarray of shape (n_features,)
-        What the mean loss would rise by if the column were dropped; NaN where not selected.
+        Removal cost: how much the mean loss would rise if the column were dropped; NaN for columns not selected.
     n_workers_ : int
     result_ : SelectionResult
-        Its history is the central node's trace, one line for each push: seconds (0 in this process), version of u_C,
-        worker, epoch, staleness, whether it was accepted, columns held, objective.
+        Its history is the central node's trace, one line per push: seconds (0 in this process), version of u_C, worker,
+        epoch, staleness, whether it was accepted, columns held, objective.
 
     Notes
     -----
     Each worker holds ``slots`` s / q columns, those of a block and of the next, and a dozen vectors of n numbers; the
-    central node a dozen vectors; more than two classes have each a dozen of their own. A message has n float64 numbers,
-    with more than two classes n of each, in each direction, none where nothing has changed.
+    central node holds a dozen vectors. With more than two classes these vectors are needed for each class. A message
+    has n float64 numbers in each direction (with more than two classes n for each), or none if nothing has changed.
 
-    A call takes a millisecond and more: of the time of two workers it was .77 at n = 1,000 and .38 at 10,000 (8,192
-    columns), and .16 at 100,000. Below 10⁵ rows `daskfs.OnlineSubstitution` is the faster one on one machine
-    (``benchmarks/async_online_substitution.py speed``). On correlated columns several workers see less of each other
-    than one does of itself: expect some hundredths less recall than the sequential selector with as many epochs
-    (``benchmarks/async_online_substitution_figures.py stability``).
+    A call takes a millisecond or more: with two workers, calls took 77 % of the time at n = 1,000, 38 % at 10,000
+    (8,192 columns), and 16 % at 100,000. Below 10⁵ rows `daskfs.OnlineSubstitution` is faster on one machine
+    (``benchmarks/async_online_substitution.py speed``). On correlated columns, several workers know less about each
+    other's features than a single worker does: recall is then some hundredths lower than with the sequential selector
+    with the same number of epochs (``benchmarks/async_online_substitution_figures.py stability``).
 
     Examples
     --------
@@ -194,7 +198,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         )
 
     def _union(self, run: Run, workers: AsyncRun, n_selected: int, losses: Sequence[MeanLoss]) -> tuple[Kept, int, str]:
-        """Return the union of all S(t), of which the least valuable are dropped, how many came in late, and why."""
+        """Return the union of all S(t) without the features of least removal cost, how many came in late, and why."""
         held, always = np.concatenate([share.columns for share in workers.shares]), workers.settings.always
         kept = eliminate(run, held, n_selected, losses, always)
         again, why = workers.present_again(kept.columns, n_selected)
@@ -234,11 +238,11 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     def _settings(self, shape: AsyncShape, target: Target, dtype: np.dtype, limit: int | None) -> AsyncSettings:
         n_workers, loss, widths = shape.n_workers, target.loss, choose_widths(shape, limit)
         tau_max = self._tau_max(n_workers)
-        stretch = stretch_of(
+        rho = rho_of(
             n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, tau_max
         )
         total = float(target.weight.sum()) if len(target.weight) else float(target.n_samples)
-        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), stretch)
+        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), rho)
         if rule.least is not None:
             rule = replace(rule, ridge=max(rule.least, RIDGE_SHARE * rule.ridge), least=None)
         return AsyncSettings(
@@ -265,39 +269,39 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
         )  # fmt: skip
 
     def _tau_max(self, n_workers: int) -> int:
-        """Return the staleness that the central node allows: where workers take turns, what happens anyway."""
+        """Return the staleness that the central node allows; if workers take turns, that which occurs anyway."""
         if self.tau_max is not None:
             return int(self.tau_max)
         return 2 * n_workers if self.schedule == "asynchronous" else n_workers - 1
 
     def _notes(self, workers: AsyncRun, shape: AsyncShape, late: tuple[int, str], fit: ClassFits) -> list[str]:
-        """Return what the reader of the result must know of how it went."""
+        """Return the notes on the course of the selection."""
         n_new, why = late
         counts, notes = workers.counts, []
         if shape.in_turn and self.schedule == "asynchronous":
-            notes.append("there is no cluster: the workers took turns in this process, which is deterministic")
+            notes.append("without a cluster, the workers took turns in this process, which is deterministic")
         held, n_selected = sum(len(share.columns) for share in workers.shares), len(self.selected_)
         n_dropped = held + n_new - n_selected
         together = f"held {held} columns together" if shape.n_workers > 1 else f"held {held} columns"
-        dropped = f"; the {n_dropped} whose removal cost least were dropped at the end" if n_dropped > 0 else ""
+        dropped = f"; the {n_dropped} with the least removal cost were dropped at the end" if n_dropped > 0 else ""
         notes.append(f"{shape.n_workers} worker{'s' * (shape.n_workers > 1)} {together}{dropped}")
         if workers.settings.always:
             notes.append(f"{len(workers.settings.always)} of them were always included")
         if n_new:
-            notes.append(f"{n_new} features came in when columns were presented once more at the end, for {why}")
+            notes.append(f"{n_new} features were selected when columns were presented again at the end, because {why}")
         if n_selected < shape.n_selected:
             notes.append(
                 f"{n_selected} features were selected, not {shape.n_selected}: the other columns are constant, or "
-                "combinations of these"
+                "linear combinations of these"
             )
         refused = counts["rising"] + counts["stale"] + counts["improper"]
         notes.append(
-            f"{counts['accepted']:,.0f} pushes were accepted and {refused:,.0f} refused: {counts['rising']:,.0f} with "
-            f"which the objective would have risen, {counts['stale']:,.0f} of a prediction that was too old; "
+            f"{counts['accepted']:,.0f} pushes were accepted and {refused:,.0f} refused: {counts['rising']:,.0f} would "
+            f"have raised the objective, {counts['stale']:,.0f} were computed from a prediction that was too old; "
             f"the oldest accepted was {counts['worst_staleness']:,.0f} versions old"
         )
         if workers.n_nodes_lost:
-            notes.append(f"the central node was lost and made anew {workers.n_nodes_lost} times")
+            notes.append(f"the central node was lost and replaced {workers.n_nodes_lost} times")
         if fit.is_separable:
             notes.append(SEPARATED)
         return notes

@@ -1,7 +1,7 @@
-"""One worker's conversation with the central node: register, then one call for each block of columns.
+"""One worker's exchange with the central node: registration, then one call for each block of columns.
 
-Calls may be repeated and answers lost: a step that was sent has a sequence number and is sent again unchanged. A worker
-that is told that another one has taken its place registers again, and becomes what the node says it is.
+Calls may be repeated and answers lost: a step has a sequence number and is sent again unchanged. A worker that is
+superseded registers again, and takes the state that the node has for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from daskfs.selectors.online_substitution.columns import Columns
 
 @dataclass
 class Spent:
-    """Where a worker's time went, in seconds, and how much it did."""
+    """A worker's time by purpose, in seconds, and the amount of its work."""
 
     calls_s: float = 0.0
     computing_s: float = 0.0
@@ -29,18 +29,18 @@ class Spent:
     n_columns: int = 0
     sent_nbytes: int = 0
     recent: list[float] = field(default_factory=list)
-    """Of the last calls."""
+    """Seconds of the last calls."""
 
 
 class WorkerSession:
-    """A worker and what the central node has told it.
+    """A worker, and the last reply of the central node.
 
     Parameters
     ----------
     node : object
         The placed `CentralNode`: methods return objects with ``result()``.
     number : int
-        Of the worker.
+        Number of the worker.
     matrix : Matrix
     settings : WorkerSettings
     """
@@ -54,7 +54,7 @@ class WorkerSession:
         self.begin(1)
 
     def begin(self, wanted: int) -> None:
-        """Register, and become what the node says."""
+        """Register, and take the state that the node has for this worker."""
         registration: Registration = self._call("register", self.number, wanted)
         if self._worker is None or self._worker.capacity != registration.capacity:
             self._worker = SubstitutionWorker(self.settings, registration.capacity)
@@ -71,11 +71,11 @@ class WorkerSession:
 
     @property
     def lease(self) -> Lease | None:
-        """What to work on now."""
+        """The lease to work on now."""
         return self.reply.leases[0] if self.reply.leases else None
 
     def propose(self, columns: Columns) -> Proposal:
-        """Let the columns of the lease in that pay, against u_C as it was told last."""
+        """Let columns of the lease enter that pay, given the last u_C received."""
         started = time.perf_counter()
         self._is_open = True
         proposal = self.worker.present(columns, self.reply)
@@ -84,9 +84,9 @@ class WorkerSession:
         return proposal
 
     def push(self, proposal: Proposal, wanted: int = 1, following: Columns | None = None) -> None:
-        """Hand a proposal to the node: again with the new u_C where it is refused, and then not at all.
+        """Send a proposal to the node; if refused, send it again for the new u_C; if refused again, give it up.
 
-        The columns of the following lease are multiplied with the members while the node thinks.
+        The columns of the following lease are multiplied with the members while the node computes.
         """
         reply = self._step(proposal, wanted, following)
         if reply.verdict == "refused" and reply.prediction is not None:
@@ -107,7 +107,7 @@ class WorkerSession:
                 self.begin(wanted)
 
     def contribute(self) -> None:
-        """Compute the contribution that the node asks for: the worker's own, or that of one that is gone."""
+        """Compute the contribution that the node requests: the worker's own, or that of a lost worker."""
         share = self.reply.share
         if share is None:
             raise ValueError("expected a share with the orders to contribute, found none")
@@ -119,18 +119,18 @@ class WorkerSession:
         self._take(self._call("contribute", self.number, self._sequence, answer), 1)
 
     def wait(self, waited_s: float, wanted: int = 1) -> None:
-        """Ask for something to do."""
+        """Ask for work."""
         self._take(self._call("wait", self.number, self._sequence, waited_s, wanted), wanted)
 
     def undo(self) -> None:
-        """Go back to what the node has accepted last, after it was lost."""
+        """Restore what the node accepted last, after the node was lost."""
         if self._is_open:
             self.worker.settle(False)
             self._is_open = False
 
     @property
     def n_held(self) -> int:
-        """Columns that the worker holds, the proposal included that it has not pushed."""
+        """Number of columns that the worker holds, including a proposal that it has not pushed."""
         return self.worker.members.n_members
 
     def holds(self) -> tuple[int, Share]:
@@ -172,7 +172,7 @@ def work_in_turn(
     wanted: int,
     advance: Callable[[], None],
 ) -> None:
-    """Let workers take turns in this thread until the node says that all is done.
+    """Let workers take turns in this thread until the node is finished.
 
     Parameters
     ----------
@@ -180,12 +180,12 @@ def work_in_turn(
     read : callable
         Returns the columns of a lease.
     is_synchronous : bool
-        All read u_C, then all work, then all push. Else each works with the u_C that came back with its own last push:
-        with q workers it is that of q - 1 updates ago, the worker's own push included.
+        Whether all read u_C, then all work, then all push. Otherwise each works with the u_C returned by its own last
+        push: with q workers this is the u_C of q - 1 updates ago, its own push included.
     wanted : int
         Columns of a block.
     advance : callable
-        Called after each turn of all.
+        Called after each round of turns.
     """
     while any(session.reply.orders != "finished" for session in sessions):
         proposals: list[tuple[WorkerSession, Proposal]] = []

@@ -1,7 +1,7 @@
-"""Where a worker of asynchronous online substitution runs: as a task that lasts, with the central node as an actor.
+"""The worker of asynchronous online substitution as a long-running task, with the central node as an actor.
 
-Imported by workers, hence light. What travels is an address of the data and small settings: target and weights are read
-where they are needed.
+Workers import this file, so it is light. Only an address of the data and small settings are sent: target and weights
+are read where they are needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
-from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, Conclusion, Share
+from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, FinalState, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
@@ -28,47 +28,47 @@ from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.shared.targets import signs_of
 
 CALLS_SHARE = 0.1
-"""Of a worker's time, at most, spent on calls: blocks are so wide that it is."""
+"""Largest share of a worker's time for calls; the width of blocks is chosen accordingly."""
 WAIT_S = 0.01
 FIRST_COLUMNS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncSettings:
-    """All that a run of asynchronous online substitution depends on, beside the data."""
+    """All settings of a run of asynchronous online substitution, without the data."""
 
     loss: str
     classes: tuple[float, ...] | None
-    """The target's values that are classes, ascending: two stand for -1 and +1; None for a target of numbers."""
+    """The class labels, ascending: two are coded as -1 and +1; None for regression."""
     location: float
-    """Taken off the target."""
+    """Mean that was subtracted from the target."""
     threshold: float
     fits_intercept: bool
     rule: Rule
     columns: ColumnSettings
     dtype: str
-    """Of the columns as they are held."""
+    """Dtype of columns in memory."""
     n_workers: int
     capacity: int
     tau_max: int
     n_epochs: int
     unit: int
-    """Columns that are leased together at least."""
+    """Smallest number of columns that are leased together."""
     narrowest: int
     widest: int
-    """Columns of a block; the same: the width is given."""
+    """Limits of the columns of a block; if equal, the width is fixed."""
     tile: int
     part: int
-    """Columns of a tile, and those of them that are read at once, both in whole units."""
+    """Columns of a tile, and how many of them are read at once, both in whole units."""
     in_turn: bool
-    """Whether all workers are in one process: what is read is theirs together."""
+    """Whether all workers are in one process and share what is read."""
     exchanges: bool
     timeout_s: float = 30.0
     always: tuple[int, ...] = ()
-    """Columns that are selected whatever else: whoever holds them never drops them."""
+    """Columns that are always selected: their worker never drops them."""
 
     def objective(self, matrix: Matrix) -> SharedObjective:
-        """Read target and weights."""
+        """Return the objective, with target and weights read from the matrix."""
         y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
         if self.classes is None:
             y = y - self.location
@@ -80,21 +80,21 @@ class AsyncSettings:
         return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
 
     def worker(self, matrix: Matrix) -> WorkerSettings:
-        """Return what a worker needs beside the data."""
+        """Return the settings of a worker."""
         return WorkerSettings(self.objective(matrix), self.rule, self.columns, np.dtype(self.dtype), self.always)
 
     def leases(self, n_features: int) -> ColumnLeases:
-        """Return the leases of a run that begins."""
+        """Return the initial leases of a run."""
         return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges, self.stretches)
 
     @property
     def stretches(self) -> Stretches | None:
-        """What a worker reads at once, where that is more than a unit."""
+        """What a worker reads at once, if that is more than a unit."""
         return None if self.in_turn or self.part <= self.unit else Stretches(self.tile, self.part)
 
 
 class PlacedNode(CentralNode):
-    """The central node, made where it is placed.
+    """The central node, created where it is placed.
 
     Parameters
     ----------
@@ -115,43 +115,43 @@ class PlacedNode(CentralNode):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a worker's task returns."""
+    """The result of a worker's task."""
 
     is_lost: bool
-    """Whether the central node answered no more."""
+    """Whether the central node stopped answering."""
     sequence: int
     share: Share
     spent: Spent
-    conclusion: Conclusion | None = None
-    """What the central node found, where all is done and this worker is to tell."""
+    final_state: FinalState | None = None
+    """Final state of the central node, if all is done and this worker is to report it."""
 
 
 def work_until_finished(matrix: Matrix, address: ActorAddress, settings: AsyncSettings, number: int) -> Outcome:
-    """Be a worker until the central node says that all is done, or answers no more.
+    """Run a worker until the central node is finished, or stops answering.
 
     Parameters
     ----------
     matrix : Matrix
         Read here.
     address : ActorAddress
-        Of the placed `CentralNode`.
+        Address of the placed `CentralNode`.
     settings : AsyncSettings
     number : int
-        Of the worker.
+        Number of the worker.
     """
     try:
         session = WorkerSession(address, number, matrix, settings.worker(matrix))
     except ActorLost:
         return Outcome(True, -1, Share(number, NO_COLUMNS, np.zeros(0)), Spent())
-    is_lost, conclusion = False, None
+    is_lost, final_state = False, None
     with ThreadPoolExecutor(1, thread_name_prefix="daskfs-read") as pool:
         try:
             _work(session, settings, _ReadAhead(matrix, settings, session.settings.objective.weight, pool))
-            conclusion = address.testimony(number).result()
+            final_state = address.final_state_for(number).result()
         except ActorLost:
             is_lost = True
             session.undo()
-    return Outcome(is_lost, *session.holds(), session.spent, conclusion)
+    return Outcome(is_lost, *session.holds(), session.spent, final_state)
 
 
 def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) -> None:
@@ -171,16 +171,16 @@ def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) ->
         columns = ahead.get(lease, session.reply.leases[1:])
         session.spent.reading_s += time.perf_counter() - started
         proposal = session.propose(columns)
-        del columns  # or its buffer counts as in use
+        del columns  # otherwise its buffer counts as in use
         session.push(proposal, block_width(session.spent, settings), ahead.read(session.reply.leases[1:]))
 
 
 def block_width(spent: Spent, settings: AsyncSettings) -> int:
-    """Return how many columns the next lease should have, from the calls and the computing measured so far.
+    """Return the number of columns of the next lease, from the time of calls and of computing so far.
 
     Examples
     --------
-    A call takes 2 ms, a column 0.1 ms: 200 columns keep calls under a tenth of the time.
+    If a call takes 2 ms and a column 0.1 ms, 200 columns keep calls under a tenth of the time.
     """
     if settings.narrowest == settings.widest or not spent.n_columns:
         return min(max(FIRST_COLUMNS, settings.narrowest), settings.widest)
@@ -191,12 +191,12 @@ def block_width(spent: Spent, settings: AsyncSettings) -> int:
 
 
 def contribution_where_it_is_read(matrix: Matrix, settings: AsyncSettings, share: Share) -> np.ndarray:
-    """Return what a share contributes to u_C, as a task."""
+    """Return the contribution of a share to u_C, as a task."""
     return contribution_of(matrix, settings.worker(matrix), share)
 
 
 class _ReadAhead:
-    """Reads the columns of the next lease while those of one are worked on, with what is read at once with them."""
+    """Reads the columns of the next lease while the present one is used, together with what is read at once."""
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
@@ -205,16 +205,16 @@ class _ReadAhead:
         self._reads: dict[tuple[int, int], Future[Columns]] = {}
 
     def get(self, lease: Lease, following: tuple[Lease, ...]) -> Columns:
-        """Return the columns of a lease, and begin to read those of the following ones."""
+        """Return the columns of a lease, and start to read those of the following leases."""
         wanted = dict.fromkeys(self._read_with(one) for one in (lease, *following))
         before, self._reads = self._reads, {}
         kept = {span: before[span] for span in wanted if span in before}
-        before.clear()  # or the buffers of what is left behind count as in use
+        before.clear()  # otherwise the buffers of dropped reads count as in use
         self._reads = {span: kept.get(span) or self._pool.submit(self._read, *span) for span in wanted}
         return self._part(lease)
 
     def read(self, leases: tuple[Lease, ...]) -> Columns | None:
-        """Return the columns of the first of these leases, where they are here already."""
+        """Return the columns of the first of these leases if they have been read already."""
         coming = self._reads.get(self._read_with(leases[0])) if leases else None
         return self._part(leases[0]) if coming is not None and coming.done() else None
 

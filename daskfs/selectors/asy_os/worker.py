@@ -1,5 +1,6 @@
-"""What a worker of asynchronous online substitution makes of a block of columns. Imported by workers, hence light.
+"""The worker of asynchronous online substitution, which processes blocks of columns.
 
+Workers import this file, so it is light.
     3. receive features x_j from the pool
     4. read u_C from the central node
     5. u(t) = X_S(t) w_S(t)
@@ -9,16 +10,17 @@
     9. where |S(t)| > s / q: drop the smallest weight
     13. push Δu(t) = X_S(t) w_S(t) - u(t)
 
-Algorithm 3 of Yang, Fujimaki, Kusumura and Liu (KDD 2016), a block of features at a time. The quadratic models of
-`daskfs.selectors.online_substitution.engines` decide on the candidates: here the model is the quadratic approximation
-of the loss at u_C, with what the other workers hold fixed:
+Algorithm 3 of Yang, Fujimaki, Kusumura and Liu (KDD 2016), one block of features at a time. The quadratic models of
+`daskfs.selectors.online_substitution.engines` decide on the candidates. Here the model is the quadratic approximation
+of the loss at u_C, with the contributions of the other workers fixed:
 
     ½ vᵀ M v - cᵀ v,   M = Zᵀ D Z + λ₂,   c = Zᵀ (D u(t) - ∂L/∂u_C),   D = ∂²L/∂u_C²
 
-of the worker's own columns Z and the candidates. With the squared loss it is the loss itself. With others D is that of
-an earlier u_C: it is renewed after as many candidates as there are members, when it costs no more than they did.
+for the worker's own columns Z and the candidates. With the squared loss it is the loss itself. With other losses, D is
+that of an earlier u_C: it is recomputed after as many candidates as there are members, when the cost is no larger than
+theirs.
 
-Several classes have such a model each, of the same columns: gains and removal costs are summed over them.
+With several classes each has such a model, with the same columns: gains and removal costs are summed over the classes.
 """
 
 from __future__ import annotations
@@ -41,29 +43,29 @@ from daskfs.selectors.online_substitution.engines.squared import quadratic_model
 from daskfs.selectors.online_substitution.members import Members
 
 RENEW_AFTER = 32
-"""Candidates, at least, after which the loss's curvature is taken anew."""
+"""Smallest number of candidates after which the curvature of the loss is recomputed."""
 MAX_CORRECTIONS, MAX_HALVINGS = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What all workers need, beside the data."""
+    """Settings of all workers, without the data."""
 
     objective: SharedObjective
     rule: Rule
     columns: ColumnSettings
     dtype: np.dtype
-    """Of the columns as they are held."""
+    """Dtype of columns in memory."""
     always: tuple[int, ...] = ()
-    """Columns that are never dropped; of a share they come first."""
+    """Columns that are never dropped; they come first in a share."""
 
 
 class Foreseen(NamedTuple):
-    """Products of columns with the members, computed before they are presented."""
+    """Products of columns with the members, computed before the columns are presented."""
 
     ids: np.ndarray
     n_entered: int
-    """How many columns had entered then: later ones are not among the members that were multiplied."""
+    """Number of columns that had entered by then; the products lack members that entered later."""
     cross: np.ndarray
 
 
@@ -76,22 +78,22 @@ class SubstitutionWorker:
         shape, n_problems = objective.y.shape, len(np.atleast_2d(objective.y))
         self.members = Members(capacity, shape[-1], settings.dtype)
         self.models = [quadratic_model(self.members, settings.rule) for _ in range(n_problems)]
-        """One for each prediction, as the products are."""
+        """One model for each prediction, as for the products."""
         self.products = [CurvedProducts(objective.weight, objective.total)] * n_problems
         self._width = BatchWidth(widest=PIECE_COLUMNS)
         self._contribution = np.zeros(shape)
         self._after = np.zeros(shape)
         self._response = np.zeros(shape)
-        self._since = np.inf  # candidates since the curvature was taken
+        self._since = np.inf  # candidates since the curvature was computed
         self._number = 0
         self._kept: list[dict[str, np.ndarray]] = []
         self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         self._entered_before = 0
         self._before = Share(0, NO_COLUMNS, objective.no_coef)
-        """What was held before a batch."""
+        """The share before a batch."""
 
     def take_back(self, matrix: Matrix, share: Share) -> None:
-        """Become the worker that holds a share: its columns are read again."""
+        """Take over a share: its columns are read again."""
         self.members.n_members, self._number = 0, share.worker
         self._foreseen = Foreseen(NO_COLUMNS, 0, np.zeros((0, 0)))
         if len(share.columns):
@@ -105,47 +107,47 @@ class SubstitutionWorker:
             self._renew(None)
 
     def contribution(self) -> np.ndarray:
-        """Return X_S(t) w_S(t), computed anew."""
+        """Return X_S(t) w_S(t), recomputed."""
         self._contribution = self._predict(np.zeros_like(self._contribution))
         return self._contribution
 
     def _predict(self, out: np.ndarray) -> np.ndarray:
-        """Write what the members contribute."""
+        """Write the contribution of the members."""
         for model, row in zip(self.models, np.atleast_2d(out), strict=True):
             self.members.predict(model.coef, 0.0, row)
         return out
 
     @property
     def _coef(self) -> np.ndarray:
-        """Of the members, as a share has them."""
+        """Coefficients of the members, in the form of a share."""
         k = self.members.n_members
         coef = np.array([model.coef[:k] for model in self.models]).T.reshape(k, *self.objective.no_coef.shape[1:])
         return np.ascontiguousarray(coef)
 
-    def present(self, columns: Columns, told: Reply) -> Proposal:
-        """Let columns in that pay, against the u_C that is told, this worker's contribution included."""
+    def present(self, columns: Columns, reply: Reply) -> Proposal:
+        """Let columns enter that pay, given the u_C of the reply, which includes this worker's contribution."""
         self._keep()
-        self._look(told)
+        self._look(reply)
         self._optimise()
         start, foreseen = 0, self._foreseen if np.array_equal(self._foreseen.ids, columns.ids) else None
-        while start < len(columns):  # a lease is wide for the calls' sake; pieces gallop as the engines' batches do
+        while start < len(columns):  # a lease is wide to save calls; pieces grow as the engines' batches do
             some = slice(start, start + self._width.width)
             piece, cross = columns.take(some), None if foreseen is None else foreseen.cross[some]
             start += len(piece)
-            self._width.after(self._walk(piece, told.held, self._with_members(piece, cross)))
+            self._width.after(self._walk(piece, reply.held, self._with_members(piece, cross)))
         self._since += len(columns)
-        return self._proposal(told)
+        return self._proposal(reply)
 
     def foresee(self, columns: Columns) -> None:
-        """Compute the products of the members with columns that are likely to be presented next."""
-        if self.objective.loss.is_quadratic:  # else the products change with u_C
+        """Compute the products of the members with the columns that will probably be presented next."""
+        if self.objective.loss.is_quadratic:  # with other losses the products change with u_C
             cross = self.products[0].between(columns.rows, self.members.held)
             self._foreseen = Foreseen(columns.ids, self.members.n_entered, cross)
 
     def _with_members(self, columns: Columns, foreseen: np.ndarray | None) -> np.ndarray:
         """Return the products of columns with the members, of shape (n_problems, B, capacity).
 
-        Only of those that were not foreseen anew.
+        Only products that were not computed in advance are computed here.
         """
         members, products, k = self.members, self.products, self.members.n_members
         cross = np.zeros((len(products), len(columns), members.capacity))
@@ -160,7 +162,7 @@ class SubstitutionWorker:
         return cross
 
     def _walk(self, columns: Columns, held: np.ndarray, cross: np.ndarray) -> int:
-        """Let those in that pay, one after the other; return how many."""
+        """Let columns enter that pay, one after the other; return how many."""
         members, products = self.members, self.products
         usable = members.usable(columns)
         if len(held):
@@ -175,14 +177,14 @@ class SubstitutionWorker:
         columns = replace(columns, square=squares[0])
         return self.models[0].walk(columns, cross[0], linear[0], usable, products[0])
 
-    def reconsider(self, told: Reply) -> Proposal:
-        """Fit the columns chosen last to a new u_C, which this worker's contribution is part of as it was."""
-        self._look(told)
+    def reconsider(self, reply: Reply) -> Proposal:
+        """Fit the columns chosen last to a new u_C, which contains this worker's former contribution."""
+        self._look(reply)
         self._optimise(to_minimum=True)
-        return self._proposal(told)
+        return self._proposal(reply)
 
     def settle(self, is_accepted: bool) -> None:
-        """Go on from what was proposed, or from what was before."""
+        """Continue from the proposal, or from the state before it."""
         if is_accepted:
             self._contribution, self._after = self._after, self._contribution
         else:
@@ -192,9 +194,9 @@ class SubstitutionWorker:
         """Return the columns held, and their coefficients."""
         return Share(self._number, self.members.ids[: self.members.n_members].copy(), self._coef)
 
-    def _look(self, told: Reply) -> None:
-        """Take the loss's derivative at u_C and, where it is due, its curvature."""
-        objective, prediction = self.objective, _prediction_of(told)
+    def _look(self, reply: Reply) -> None:
+        """Compute the loss's derivative at u_C and, if it is due, its curvature."""
+        objective, prediction = self.objective, _prediction_of(reply)
         if objective.loss.is_quadratic:
             np.subtract(objective.y, prediction, out=self._response)
             self._response += self._contribution
@@ -208,7 +210,7 @@ class SubstitutionWorker:
         self._respond(self._contribution, derivative)
 
     def _respond(self, contribution: np.ndarray, derivative: np.ndarray) -> None:
-        """Set the working response D u(t) - ∂L/∂u_C, after the intercept's best answer."""
+        """Set the working response D u(t) - ∂L/∂u_C, with the intercept profiled out."""
         objective, self._response = self.objective, np.empty_like(contribution)
         derivative = derivative * objective.weight if len(objective.weight) else derivative
         of_each = (np.atleast_2d(numbers) for numbers in (self._response, contribution, derivative))
@@ -219,34 +221,34 @@ class SubstitutionWorker:
         self._response /= objective.total
 
     def _renew(self, curvature: np.ndarray | None) -> None:
-        """Compute the members' products with the loss's present curvature."""
+        """Compute the members' products with the present curvature of the loss."""
         objective, members = self.objective, self.members
         if curvature is not None:
             weights = np.atleast_2d(curvature * objective.weight if len(objective.weight) else curvature)
             centres = [float(one.sum()) if objective.fits_intercept else 0.0 for one in weights]
             of_each = zip(weights, centres, strict=True)
             self.products = [CurvedProducts(one, objective.total, centre) for one, centre in of_each]
-        left, right = members.held, members.held  # two views: both halves are summed, as ever
+        left, right = members.held, members.held  # two views, so that both halves are summed, as elsewhere
         for model, products in zip(self.models, self.products, strict=True):
             model.set_products(products.between(left, right))
         self._since = 0.0
 
     def _optimise(self, to_minimum: bool = False) -> None:
-        """Set the linear term, and the coefficients where the rule keeps them optimal."""
+        """Set the linear term, and the coefficients if the rule keeps them optimal."""
         for model, response in zip(self.models, np.atleast_2d(self._response), strict=True):
             model.set_linear(row_products(self.members.held, response, NO_WEIGHT), to_minimum)
 
-    def _proposal(self, told: Reply) -> Proposal:
+    def _proposal(self, reply: Reply) -> Proposal:
         self._predict(self._after)
         is_checked = self.settings.rule.checks and not self.objective.loss.is_quadratic
-        if is_checked and not self._corrected(_prediction_of(told)):
+        if is_checked and not self._corrected(_prediction_of(reply)):
             self._revert()
             self._predict(self._after)
         delta = self._after - self._contribution
-        return Proposal(self.holds(), delta if delta.any() else None, told.version)
+        return Proposal(self.holds(), delta if delta.any() else None, reply.version)
 
     def _corrected(self, prediction: np.ndarray) -> bool:
-        """Take Newton steps on the true loss where the approximation's minimum raised it; tell whether it fell."""
+        """Take Newton steps on the true loss if the approximation's minimum raised it; return whether it fell."""
         objective, k = self.objective, self.members.n_members
         before = objective.value(prediction, objective.penalty(self._before.coef))
         for _ in range(MAX_CORRECTIONS):
@@ -272,7 +274,7 @@ class SubstitutionWorker:
         return self.objective.value(prediction + (self._after - self._contribution), penalty)
 
     def _keep(self) -> None:
-        """Remember what is held, for `settle`."""
+        """Save the present state for `settle`."""
         self.members.keep()
         self._entered_before = self.members.n_entered
         self._kept, self._before = [model.kept() for model in self.models], self.holds()
@@ -287,14 +289,14 @@ class SubstitutionWorker:
             self._since = np.inf
 
 
-def _prediction_of(told: Reply) -> np.ndarray:
-    if told.prediction is None:
+def _prediction_of(reply: Reply) -> np.ndarray:
+    if reply.prediction is None:
         raise ValueError("expected u_C with the orders to work, found none")
-    return told.prediction
+    return reply.prediction
 
 
 def contribution_of(matrix: Matrix, settings: WorkerSettings, share: Share) -> np.ndarray:
-    """Return what a share contributes to u_C: its columns are read."""
+    """Return the contribution of a share to u_C; its columns are read."""
     worker = SubstitutionWorker(settings, max(1, len(share.columns)))
     worker.take_back(matrix, share)
     return worker.contribution()
@@ -302,9 +304,9 @@ def contribution_of(matrix: Matrix, settings: WorkerSettings, share: Share) -> n
 
 @dataclass(frozen=True, slots=True)
 class CurvedProducts:
-    """Products of columns of floating point, weighted by the loss's curvature; see `Products`.
+    """Products of floating-point columns, weighted by the loss's curvature; see `Products`.
 
-    With an intercept they are centred by it too, which is the intercept's best answer.
+    With an intercept they are also centred by it, which profiles out the intercept.
     """
 
     weight: np.ndarray
@@ -312,10 +314,10 @@ class CurvedProducts:
     total: float
     """Sum of the samples' weights."""
     centre: float = 0.0
-    """Sum of D, by which columns are centred; 0: columns are centred already, or are not to be."""
+    """Sum of D, for centring; 0: columns are already centred, or are not to be."""
 
     def between(self, left: np.ndarray, right: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
-        """Return the products of the rows of two arrays, of shape (A, B); those of `which` alone."""
+        """Return the products of the rows of two arrays, of shape (A, B); only those of `which`, if given."""
         return curved_products(left, right, self.weight, self.total, self.centre, which=which)
 
     def within(self, columns: Columns) -> np.ndarray:

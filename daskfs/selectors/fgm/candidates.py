@@ -1,12 +1,12 @@
-"""What FGM selects from: units of one or several columns, scored where the data are, read when they are taken.
+"""The units that FGM selects from, of one or several columns: scored where the data are, read when they are selected.
 
-    StoredColumns      a unit is a column of the matrix: a task returns its best, and of those that groups may take
-                       the values, which passed by anyway
-    StoredGroups       a unit is a group of them: tasks return the scores of columns, of which the sums are made here
-    ImplicitColumns    a unit is what a feature map says: the matrix of its columns scores itself, round after round
+    StoredColumns      a unit is a column of the matrix: tasks return their best columns, and the values of those that
+                       the next group probably takes, since they have just been decoded
+    StoredGroups       a unit is a group of columns: tasks return the scores of columns, the client sums them by group
+    ImplicitColumns    a unit is defined by a feature map: the matrix of its columns scores itself, in rounds
 
-The passes ask for the best units, their columns, and that the restricted problem be given these; what a unit is they do
-not know. Plain columns are the first case, so that they pay nothing for the others.
+The passes ask for the best units, for their columns, and for these columns to be added to the restricted problem; they
+do not know what a unit is.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from daskfs.selectors.fgm.tasks import (
 from daskfs.selectors.shared.run import Run
 
 GroupScore: TypeAlias = Literal["excess", "sum", "mean"]
-"""By what groups are compared."""
+"""How the scores of groups are computed."""
 
 
 class Found(NamedTuple):
-    """What a worst-case analysis found."""
+    """Result of a worst-case analysis."""
 
     units: np.ndarray
     """Shape (<= n_wanted,), int64, by falling score, ties by number."""
     scores: np.ndarray
-    """Theirs, ``Σ_c ‖X̃_uᵀ v_c‖²``."""
+    """Scores of the units, ``Σ_c ‖X̃_uᵀ v_c‖²``."""
     quadratic: float
     """The sum of the B largest scores: the squared dual norm of the k-support norm, k = B."""
 
 
 class Included(NamedTuple):
-    """Columns that are in the model whatever is selected, without a penalty."""
+    """Columns that are always in the model, without a penalty."""
 
     columns: np.ndarray = np.empty(0, np.int64)
     units: np.ndarray = np.empty(0, np.int64)
-    """Of each column the unit that brings it."""
+    """The unit of each column."""
 
     def taken_from(self, units: Units) -> Units:
-        """Return the units that are left to select from."""
+        """Return the remaining units, which can be selected."""
         return units.without(len(self.columns), len(np.unique(self.units)))
 
 
@@ -75,36 +75,36 @@ class Candidates(ABC):
     Parameters
     ----------
     run : Run
-        Over the matrix whose columns they are.
+        Over the matrix that has the columns.
     cut : Cut
     """
 
     kind: ClassVar[str] = "features"
-    """What users call a unit."""
+    """The users' word for a unit."""
     makes_several = False
-    """Whether a unit is several columns that are made of one, on a scale that they share."""
+    """Whether a unit has several columns made from one column, with a common scale."""
     included = NOTHING
-    """What is no candidate, for it is in the model from the start."""
+    """Columns that are in the model from the start, and so are no candidates."""
 
     def __init__(self, run: Run, cut: Cut) -> None:
         self.run, self.cut = run, cut
         self.n_passes = 0
-        """Worst-case analyses so far."""
+        """Number of worst-case analyses so far."""
 
     @property
     @abstractmethod
     def units(self) -> Units:
-        """How many there are, of how many columns."""
+        """Number of units, and of columns of units."""
 
     @property
     def n_units(self) -> int:
-        """How many there are."""
+        """Number of units."""
         return self.units.n_units
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Typical variance of the columns as the scores see them."""
+        """Typical variance of the columns as they are scored."""
 
     @abstractmethod
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
@@ -122,16 +122,16 @@ class Candidates(ABC):
         """
 
     def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of some units, one unit after the other, and of each column its unit."""
+        """Return the columns of some units, one unit after the other, and the unit of each column."""
         return units, units
 
     def include(self, problem: RestrictedProblem, weight: np.ndarray) -> None:
-        """Read the columns that are always included, and take them into a restricted problem.
+        """Read the columns that are always included, and add them to a restricted problem.
 
         Raises
         ------
         DataError
-            One is constant, or a combination of those before it; of groups, all columns of one are.
+            A column is constant, or a linear combination of those before it; of a group, all columns are.
         """
         columns, units = self.included
         if not len(columns):
@@ -144,12 +144,12 @@ class Candidates(ABC):
             raise DataError(what, where, "drop it")
 
     def _refusal(self, unit: int) -> tuple[str, str]:
-        """Return what is wrong with a unit that cannot be included, and where."""
+        """Return why a unit cannot be included, and the place for the error."""
         name = str(self.run.matrix.names[unit])
-        return "is constant, or a combination of the columns before it", f"always_include, column {name!r}"
+        return "is constant, or a linear combination of the columns before it", f"always_include, column {name!r}"
 
     def give(self, problem: RestrictedProblem, columns: np.ndarray) -> None:
-        """Read columns for a restricted problem to keep, which does not have them."""
+        """Read columns that a restricted problem does not have yet, and store them there."""
         if len(columns):
             order = np.argsort(columns, kind="stable")
             values = np.empty((len(columns), self.run.matrix.shape[0]), self.run.matrix.dtype)
@@ -161,7 +161,7 @@ class Candidates(ABC):
             problem.keep(columns, values, *self._scaling_of(columns, values))
 
     def _foreseen(self, columns: np.ndarray, order: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Write the values that are here already; return the places of the other columns, in this order."""
+        """Write the values that were kept during scoring; return the positions of the other columns, in this order."""
         return order
 
     def _read(self, groups: list[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
@@ -170,7 +170,7 @@ class Candidates(ABC):
 
     @abstractmethod
     def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
-        """Return columns by the tasks that read them."""
+        """Return the columns grouped by the tasks that read them."""
 
     @abstractmethod
     def _scaling_of(self, columns: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,11 +178,11 @@ class Candidates(ABC):
 
     @abstractmethod
     def notes(self, normalize: bool | str) -> list[str]:
-        """Return in words how the columns were made and standardised."""
+        """Return notes on how the columns were made and standardised."""
 
 
 class StoredColumns(Candidates):
-    """The columns of a matrix, each a unit: standardised on the fly, scored and read where the tasks run."""
+    """The columns of a matrix, each a unit: standardised on the fly, scored and read by the tasks."""
 
     def __init__(self, run: Run, cut: Cut, scaling: Scaling, included: Included = NOTHING) -> None:
         super().__init__(run, cut)
@@ -190,7 +190,7 @@ class StoredColumns(Candidates):
         scaling.leave_out(included.columns)
         none = np.empty(0, np.int64)
         self._best = Best(none, none, none, np.empty((0, run.matrix.shape[0]), run.matrix.dtype))
-        """What the last analysis found: the best columns, and the values of those that could be foreseen."""
+        """Result of the last analysis: the best columns, and the values of those that were kept."""
 
     @property
     def units(self) -> Units:
@@ -205,8 +205,8 @@ class StoredColumns(Candidates):
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
         """Return the columns with the largest scores.
 
-        The best of the last analysis that are not held are most often the best of this one: the tasks keep the values
-        of some of them, so that the tiles need not be decoded again for those that a group takes.
+        The best columns of the last analysis that are not held are usually the best of this one. Tasks keep the values
+        of some of them, so that tiles need not be decoded again for the columns of a group.
         """
         n_asked = n_wanted + self.cut.n_foreseen
         join = partial(best_of_both, n_wanted=n_asked)
@@ -228,7 +228,7 @@ class StoredColumns(Candidates):
         return order[~is_kept]
 
     def _read_together(self, ascending: np.ndarray) -> list[np.ndarray]:
-        """Return columns by the tasks that read them: those of one block of tiles together."""
+        """Return the columns grouped by the tasks that read them: columns of the same tiles together."""
         if self.run.matrix.is_resident:
             return [ascending]
         tile = max(1, self.run.matrix.tile_shape[1])
@@ -244,7 +244,7 @@ class StoredColumns(Candidates):
         return self.scaling.centre[columns], self.scaling.inverse[columns]
 
     def notes(self, normalize: bool | str) -> list[str]:
-        """Return in words how columns were standardised, and how many are constant."""
+        """Return notes on how columns were standardised, and how many are constant."""
         found = []
         if normalize == "auto":
             found.append(_how_scaled(self.scaling.n_mostly_zero, self.run.matrix.shape[1]))
@@ -272,7 +272,7 @@ class StoredGroups(StoredColumns):
         self.groups, self.score = groups, score
         self._variances = groups.sums(scaling.variance)
         self.n_visited = 0
-        """Groups whose scores were summed, in all analyses."""
+        """Number of groups whose scores were summed, in all analyses."""
         self._promising = np.empty(0, np.int64)
 
     @property
@@ -282,13 +282,13 @@ class StoredGroups(StoredColumns):
         return self.included.taken_from(units)
 
     def _refusal(self, unit: int) -> tuple[str, str]:
-        problem = "its columns are constant, or combinations of the columns before it"
+        problem = "its columns are constant, or linear combinations of the columns before it"
         return problem, f"always_include, group {str(self.groups.names[unit])!r}"
 
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
-        """Return the groups with the largest scores: sums over their columns, less what chance has of them, or means.
+        """Return the groups with the largest scores: sums over their columns, minus those expected by chance, or means.
 
-        Of a column that the dual variables know nothing of, x̃ᵀv has the variance ‖v‖² var(x̃).
+        If the dual variables are independent of a column, x̃ᵀv has the variance ‖v‖² var(x̃).
         """
         held_columns = self.columns_of(held)[0]
         likely = self._likely(self.columns_of(self._promising)[0], held_columns)
@@ -313,15 +313,15 @@ class StoredGroups(StoredColumns):
         return Found(units, scores, quadratic)
 
     def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of some groups, one group after the other, and of each column its group."""
+        """Return the columns of some groups, one group after the other, and the group of each column."""
         return self.groups.columns_of(units)
 
     def notes(self, normalize: bool | str) -> list[str]:
-        """Return in words what the groups are, and how many of them were looked at."""
+        """Return notes that describe the groups, and how many of them were visited."""
         found = super().notes(normalize)
         found.append(self.groups.text)
         if self.score == "mean":
-            found.append("scores of groups are means over their columns: no subtree can be left out")
+            found.append("scores of groups are means over their columns: no subtree could be skipped")
         elif self.groups.is_tree:
             share = self.n_visited / max(1, self.n_passes * self.n_units)
             found.append(f"the tree was pruned: {100 * share:.3g} % of the groups were visited")
@@ -329,9 +329,9 @@ class StoredGroups(StoredColumns):
 
 
 class ImplicitColumns(Candidates):
-    """The columns that a feature map makes of a matrix, which score themselves.
+    """The columns that a feature map makes of a matrix. They are scored without being stored.
 
-    Tasks are sent the matrix, as those were that measured its columns, and apart from it what makes others of them.
+    Tasks receive the stored matrix, as for its moments, and separately what makes the map's columns from it.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class ImplicitColumns(Candidates):
     implicit : ImplicitMatrix
     cost : MapCost
     scaling : callable
-        Returns what standardises the columns of the matrix themselves.
+        Returns the scaling of the columns of the matrix itself.
     """
 
     def __init__(
@@ -351,16 +351,16 @@ class ImplicitColumns(Candidates):
 
     @property
     def units(self) -> Units:
-        """Those of the map."""
+        """Units of the map."""
         return Units(self.cost.n_units, self.cost.most_columns, self.cost.most_units)
 
     @property
     def variance(self) -> float:
-        """As the map says."""
+        """Typical variance of the columns, from the map."""
         return float(self.implicit.variance)
 
     def worst_case(self, v: np.ndarray, n_wanted: int, per_pass: int, held: np.ndarray) -> Found:
-        """Return the units with the largest scores, of every round no more than can be among them."""
+        """Return the units with the largest scores; each round returns only units that can be among them."""
         join = partial(best_of_both, n_wanted=n_wanted)
         none = np.empty(0, np.int64)
         best = Best(none, np.empty(0), none, np.empty((0, 0), self.implicit.dtype))
@@ -373,12 +373,12 @@ class ImplicitColumns(Candidates):
         return Found(best.columns, best.scores, float(best.scores[:per_pass].sum()))
 
     def columns_of(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of some units, one unit after the other, and of each column its unit."""
+        """Return the columns of some units, one unit after the other, and the unit of each column."""
         columns, bounds = self.implicit.columns_of(units)
         return columns, np.repeat(units, np.diff(bounds))
 
     def scores_of_parents(self, v: np.ndarray) -> np.ndarray:
-        """Return the scores of the columns of the matrix themselves, as they are without a map."""
+        """Return the scores of the stored columns themselves, as without a map."""
         parts = self._scaling().of_blocks(blocks_of(self.stored, self.cut))
         blocks: list[ScoredBlock] = self.stored.map("parents", scores_of_block, parts, v, np.empty(0, np.int64))
         return np.concatenate([block.scores for block in blocks])
@@ -394,15 +394,15 @@ class ImplicitColumns(Candidates):
         return self.implicit.scaling_of(columns, values)
 
     def notes(self, normalize: bool | str) -> list[str]:
-        """Return what the map says."""
+        """Return the notes of the map."""
         return list(self.implicit.notes)
 
 
 def _how_scaled(n_mostly_zero: int, n_features: int) -> str:
-    """Return in words what ``normalize="auto"`` made of the columns."""
+    """Return a note on what ``normalize="auto"`` did with the columns."""
     if not n_mostly_zero:
-        return "columns were divided by their standard deviations: none is of dummies, counts or tf-idf"
+        return "columns were divided by their standard deviations: none has dummies, counts or tf-idf"
     return (
-        f"{n_mostly_zero:,} of {n_features:,} columns have zeros and no value below (dummies, counts, tf-idf): their "
-        f"standard deviations, by which columns were divided, are those with {PRIOR_ROWS:g} more rows"
+        f"{n_mostly_zero:,} of {n_features:,} columns have zeros and no negative values (dummies, counts, tf-idf): "
+        f"they were divided by the standard deviation that {PRIOR_ROWS:g} more rows would give"
     )

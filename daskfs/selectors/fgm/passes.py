@@ -1,4 +1,4 @@
-"""Algorithm 1 of FGM: worst-case analyses and subproblems by turns, what ends them, and what a checkpoint keeps."""
+"""Algorithm 1 of FGM: alternate worst-case analyses and subproblems, apply the stopping rules, write checkpoints."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from daskfs.selectors.fgm.plan import Sizes
 from daskfs.selectors.fgm.restricted_problem import RestrictedProblem, Solution, lower_bound
 from daskfs.selectors.shared.record import Record
 
-OPTIMAL_GAP = 1e-7  # at which the passes end: what has been selected is the optimum over all columns
+OPTIMAL_GAP = 1e-7  # gap at which the passes stop: the selection is optimal over all columns
 HISTORY = ("pass", "features", "new", "objective", "loss", "gap", "largest_score", "iterations", "held_out_loss")
 
 
 class Pass(NamedTuple):
-    """A line of the history, see HISTORY."""
+    """A line of the history; see HISTORY."""
 
     number: float
     n_features: float
@@ -25,7 +25,7 @@ class Pass(NamedTuple):
     objective: float
     loss: float
     gap: float
-    """Before the pass."""
+    """Duality gap before the pass."""
     largest_score: float
     n_iter: float
     held_out_loss: float
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptPasses(Record):
-    """What a checkpoint knows of the passes so far."""
+    """The state of the passes in a checkpoint."""
 
     solution: Solution
     bound: float
@@ -43,15 +43,15 @@ class KeptPasses(Record):
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """What ends the passes."""
+    """The stopping rules."""
 
     n_wanted: int | None
     tol: float
     held_out: np.ndarray | None
-    """Weights of the rows held out, 0 of the others."""
+    """Weights of the held-out rows, 0 for the others."""
     patience: int
     counts_columns: bool = False
-    """Whether so many columns are wanted, and not units."""
+    """Whether `n_wanted` counts columns instead of units."""
 
 
 class Passes:
@@ -65,7 +65,7 @@ class Passes:
     sizes : Sizes
     stopping : Stopping
     name : str
-        What sets the checkpoints apart from those of another C.
+        Distinguishes the checkpoints of different values of C.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Passes:
         self.notes: list[str] = []
 
     def run(self) -> None:
-        """Pass after pass, from the last one that a checkpoint has, until a rule ends it."""
+        """Run passes, starting after the last one in a checkpoint, until a stopping rule applies."""
         run, problem, stopping = self.candidates.run, self.problem, self.stopping
         self._resume()
         with run.reported(self.name, self.sizes.n_passes, len(self.history)) as advance:
@@ -90,9 +90,9 @@ class Passes:
                 found = self.score()
                 gap_before, units = self.gap, self._group(found.units)
                 if not len(units):
-                    self.reason = "no column has a score above 0"
+                    self.reason = "no column has a positive score"
                     if len(found.units) and stopping.counts_columns:
-                        self.reason = "no further group fits in the number of features asked for"
+                        self.reason = "no further group fits in the requested number of features"
                     break
                 if stopping.n_wanted is None and gap_before <= OPTIMAL_GAP:
                     self.reason = "the optimum over all columns is reached"
@@ -119,34 +119,34 @@ class Passes:
         v, known, sizes = self.problem.dual(), np.unique(self.problem.units), self.sizes
         n_asked = sizes.per_pass + (0 if self.stopping.n_wanted is None else len(known))
         if self.stopping.counts_columns:
-            n_asked = self.candidates.n_units  # any of them may be the best that fits
+            n_asked = self.candidates.n_units  # any of them may be the best one that fits
         found = self.candidates.worst_case(v, n_asked, sizes.per_pass, known)
         of_loss = self.problem.settings.conjugate
         self.bound = max(self.bound, lower_bound(self.problem.rows, v.ravel(), found.quadratic, of_loss))
         return found
 
     def fit_all_rows(self, share: np.ndarray) -> None:
-        """Fit the groups up to the pass with the lowest held-out loss on all rows, those held out too.
+        """Refit on all rows, held-out ones included, the groups up to the pass with the lowest held-out loss.
 
         Parameters
         ----------
         share : ndarray of shape (n_samples,)
-            C times weight of all rows.
+            C times the weight of all rows.
         """
         n_groups = 0
         if self.history:
             n_groups = 1 + int(np.argmin([line.held_out_loss for line in self.history]))
-            self.notes.append(f"the loss of the rows held out was lowest after pass {n_groups} of {len(self.history)}")
+            self.notes.append(f"the held-out loss was lowest after pass {n_groups} of {len(self.history)}")
         with self.candidates.run.timed("subproblems"):
             self.problem.refit(share, n_groups)
-        self.bound = -np.inf  # the bounds so far are of fewer rows
-        self.notes.append("the chosen groups were fitted again on all rows, those held out included")
+        self.bound = -np.inf  # earlier bounds are for fewer rows
+        self.notes.append("the chosen groups were refitted on all rows, held-out rows included")
 
     def selected(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the selected columns, ascending, and the coefficients of the standardised columns.
 
-        Those included whatever is selected; and all of the units in any group where a number was asked for, else of
-        those with a coefficient. Of shapes (n_selected,) and (n_classes, n_selected).
+        They are the columns always included and those of the selected units: if a number was requested, all units in
+        any group, otherwise those with a nonzero coefficient. Shapes are (n_selected,) and (n_classes, n_selected).
         """
         problem = self.problem
         features, coef = problem.coefficients()
@@ -162,17 +162,17 @@ class Passes:
 
     @property
     def lowest_held_out(self) -> float:
-        """The lowest mean loss of the rows held out, after any pass."""
+        """The lowest mean loss of the held-out rows, after any pass."""
         return min((line.held_out_loss for line in self.history), default=float("inf"))
 
     @property
     def gap(self) -> float:
-        """Share of the objective by which it may lie above the optimum over all columns."""
+        """Largest possible distance of the objective from the optimum over all columns, as a share of the objective."""
         objective = self.problem.objective
         return max(0.0, (objective - self.bound) / objective) if objective > 0.0 and np.isfinite(self.bound) else 0.0
 
     def history_columns(self) -> dict[str, np.ndarray]:
-        """Return the history as a result has it."""
+        """Return the history as the columns of a result."""
         lines = np.array(self.history).reshape(-1, len(HISTORY))
         columns = {name: lines[:, k] for k, name in enumerate(HISTORY)}
         columns |= {name: columns[name].astype(np.int64) for name in ("pass", "features", "new", "iterations")}
@@ -181,10 +181,10 @@ class Passes:
         return columns
 
     def _group(self, found: np.ndarray) -> np.ndarray:
-        """Return the B largest; where a number is asked for, no more new ones than are left to it.
+        """Return the B units with the largest scores; with a requested number, no more new ones than are still missing.
 
-        Units that a group has already may come again, as long as the passes left suffice for the number; then, and
-        where none of the B largest is new, the best new ones are taken alone.
+        Units that are already in a group may be chosen again while the remaining passes suffice to reach the number.
+        Otherwise, and if none of the B units is new, only new ones are chosen.
         """
         per_pass, n_wanted = self.sizes.per_pass, self.stopping.n_wanted
         if n_wanted is None:
@@ -201,7 +201,7 @@ class Passes:
         return found[:per_pass][~is_new[:per_pass] | (np.cumsum(is_new[:per_pass]) <= n_left)]
 
     def _that_fit(self, found: np.ndarray, n_left: int) -> np.ndarray:
-        """Return the units for whose columns there is room, the best first; those that a group has need none."""
+        """Return the units whose columns still fit, the best first; units that are already in a group need no room."""
         held, fitting, n_new = set(self.problem.features.tolist()), [], 0
         for unit in found:
             new = set(self.candidates.columns_of(np.array([unit]))[0].tolist()) - held
@@ -216,11 +216,11 @@ class Passes:
 
     @property
     def _n_counted(self) -> int:
-        """How many of what is asked for are selected: units, or columns."""
+        """The number selected so far, in the unit of the requested number: units, or columns."""
         return len(self.selected()[0] if self.stopping.counts_columns else self.selected_units()[0])
 
     def _is_done(self) -> bool:
-        """Whether a rule ends the passes; says which."""
+        """Return whether a stopping rule applies, and set the reason."""
         stopping, objective = self.stopping, self.problem.objective
         n_selected = self._n_counted
         if stopping.n_wanted is not None and n_selected >= stopping.n_wanted:
@@ -246,7 +246,7 @@ class Passes:
         return False
 
     def _resume(self) -> None:
-        """Go on after the last pass that was kept."""
+        """Continue after the last pass in a checkpoint."""
         saved, number = None, 1
         while (found := self.candidates.run.load(f"{self._kept}-{number}", KeptPasses)) is not None:
             saved, number = found, number + 1

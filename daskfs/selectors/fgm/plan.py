@@ -1,12 +1,12 @@
-"""How FGM cuts the columns into tasks and what it holds: integers in, integers out.
+"""How FGM cuts the columns into tasks, and how much memory it needs: integers in, integers out.
 
 width = whole tiles
 .------------.------------.------
-|    tile    |            |            A task scores one block of columns, all rows of it, as its tiles pass by: each
-|------------|------------|------      is decoded once. Columns that a group takes are read again, at most n_read of
-|            |            |            a column of tiles in a task, and kept by the client. What is neither stored in
-|------------|            |            tiles nor lies in memory row by row is read in pieces of piece_rows rows,
-|    ...     |    ...     |            three alive: one is scored, one is ready, one is read.
+|    tile    |            |            A task scores all rows of one block of columns while their tiles are decoded,
+|------------|------------|------      each once. Columns that enter a group are read again, at most n_read of a
+|            |            |            column of tiles per task, and are kept by the client. A matrix that has no
+|------------|            |            tiles, and does not lie in memory row by row, is read in pieces of piece_rows
+|    ...     |    ...     |            rows; three are in memory: one is scored, one is ready, one is being read.
 '------------'------------'------
 """
 
@@ -27,68 +27,68 @@ from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan, most_within
 from daskfs.selectors.shared.work import Work, added, of_loss, of_newton
 
-TASK_NBYTES = 64 << 20  # of columns that one task reads: hides Dask's cost of a task
-READ_NBYTES = 36 << 20  # of columns that one task reads for the client, and of their copy that travels
-FORESEEN = 4  # times as many columns as a group takes: on Gaussian sets no group took others
-BUFFER_NBYTES = 12 << 20  # of a piece of rows
-SUMS_NBYTES = 48  # of the sums that a task keeps of a column
-N_BUFFERS = 3  # pieces alive at once: one is scored, one is ready, one is read
-KEPT_NBYTES = 512 << 20  # of inner products of groups; the oldest groups are merged beyond it
-MAX_PASSES, PER_PASS = 20, 10  # by default
-PASSES_TO_COUNT = 10  # in which an asked number of features is reached, by default
-CACHED_ROWS = 200_000  # of the vectors over the rows that a problem goes through, about: more are fetched each time
-REFIT_VALUES, REFIT_COPIES = 1 << 20, 3  # of the selected columns, in blocks of rows of the refit
+TASK_NBYTES = 64 << 20  # columns that one task reads; large enough to hide Dask's cost per task
+READ_NBYTES = 36 << 20  # columns that one task reads for the client, and the copy that is sent
+FORESEEN = 4  # times the columns of a group; on Gaussian data no group took other columns
+BUFFER_NBYTES = 12 << 20  # a piece of rows
+SUMS_NBYTES = 48  # sums that a task keeps per column
+N_BUFFERS = 3  # pieces in memory: one is scored, one is ready, one is being read
+KEPT_NBYTES = 512 << 20  # inner products of groups; beyond it the oldest groups are merged
+MAX_PASSES, PER_PASS = 20, 10  # defaults
+PASSES_TO_COUNT = 10  # default number of passes to reach a requested number of features
+CACHED_ROWS = 200_000  # about the largest vectors over the rows that stay in the processor's cache
+REFIT_VALUES, REFIT_COPIES = 1 << 20, 3  # values of the selected columns per row block of the refit; copies of them
 IN_CLIENT = "the problems restricted to the groups taken so far, between passes"
 
 Way: TypeAlias = Literal["strips", "in place", "pieces"]
-"""How tasks come by the values of columns."""
+"""How tasks obtain the values of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """How many units there are to select from, and of how many columns; a unit is a column, or selected whole."""
+    """The number of units to select from, and how many columns they have. A unit is a column, or a group of columns."""
 
     n_units: int
     most_columns: Callable[[int], int] = int
-    """How many columns so many units have at most."""
+    """Upper bound of the columns of a number of units."""
     most_units: Callable[[int], int] = int
-    """How many units so many columns can be at most."""
+    """Upper bound of the units of a number of columns."""
     included_columns: int = 0
-    """Columns that are in the model whatever is selected, and are none to select from."""
+    """Columns that are always in the model and cannot be selected."""
     included_units: int = 0
-    """Units that they are."""
+    """Units of these columns."""
 
     def without(self, n_columns: int, n_units: int) -> Units:
-        """Return the units left to select from, where others with so many columns are always included."""
+        """Return the units that can be selected if others, with so many columns, are always included."""
         return replace(self, n_units=self.n_units - n_units, included_columns=n_columns, included_units=n_units)
 
 
 class Sizes(NamedTuple):
-    """How many units, and in how many passes."""
+    """The number of units and passes."""
 
     per_pass: int
     """The paper's B."""
     most: int
     """Units that may be selected."""
     n_passes: int
-    """The paper's T, at most."""
+    """Largest number of passes, the paper's T."""
     columns_per_pass: int
-    """Columns that B units have at most."""
+    """Largest number of columns of B units."""
     most_columns: int
     """Columns that may be selected."""
     included_columns: int = 0
-    """Columns that are in the model whatever is selected, beside those."""
+    """Columns that are always in the model, in addition."""
 
     @property
     def held_columns(self) -> int:
-        """Columns that are held at last."""
+        """Columns held at the end."""
         return self.most_columns + self.included_columns
 
 
 def choose_sizes(
     wanted: int | None, per_pass: int | None, max_passes: int | None, units: Units, counts_columns: bool = False
 ) -> Sizes:
-    """Return the sizes that the parameters of FGM ask for, of what is selected beside the columns always included.
+    """Return the sizes for the parameters of FGM. Columns always included are not counted in what is selected.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ def choose_sizes(
     units : Units
         Of the matrix.
     counts_columns : bool
-        Whether so many columns are wanted, and not units.
+        Whether `wanted` counts columns instead of units.
 
     Raises
     ------
     ConfigError
-        So many passes are too few for so many features, or more are always included than are wanted.
+        The passes are too few for the number of features, or more are always included than requested.
     """
     included = units.included_columns
     if wanted is None:
@@ -111,14 +111,14 @@ def choose_sizes(
         return Sizes(per_pass, most, n_passes, units.most_columns(per_pass), units.most_columns(most), included)
     counted = included if counts_columns else units.included_units
     if counted > wanted:
-        problem = f"expected at most {wanted} of what n_features_to_select counts, found {counted}"
+        problem = f"expected at most {wanted} (n_features_to_select), found {counted}"
         raise ConfigError(problem, "always_include", "raise n_features_to_select")
     wanted -= counted
     most = max(min(wanted, 1), units.most_units(wanted)) if counts_columns else wanted
     least = max(1, -(-most // (max_passes or PASSES_TO_COUNT)))
     if per_pass is not None and max_passes is not None and per_pass < least:
         raise ConfigError(
-            f"{wanted:,} features do not come in {max_passes} passes of {per_pass}",
+            f"{max_passes} passes of {per_pass} cannot select {wanted:,} features",
             "n_features_per_pass",
             f"set it to at least {least}, or allow more max_passes",
         )
@@ -129,9 +129,9 @@ def choose_sizes(
 
 
 def n_kept_groups(n_rows: int, itemsize: int) -> int:
-    """Return how many groups' inner products are kept; of the rows alone, so that memory does not change a bit.
+    """Return how many groups' inner products are kept. It depends only on the rows, so that memory changes no bit.
 
-    Of several classes the rows count once for each.
+    With several classes, the rows count once per class.
     """
     return KEPT_NBYTES // (3 * n_rows * max(itemsize, 4))
 
@@ -143,11 +143,11 @@ class Cut:
     width: int
     """Columns that one task scores."""
     piece_rows: int
-    """Rows of them that it reads at a time, where it reads pieces."""
+    """Rows that it reads at a time, if it reads pieces."""
     n_read: int
     """Columns that one task reads for the client to keep."""
     n_foreseen: int
-    """Columns that tasks keep while they score, for the next group may take them."""
+    """Columns whose values tasks keep during scoring, because the next group may take them."""
     task: Budget
 
 
@@ -159,7 +159,7 @@ def cut_columns(
     n_problems: int = 1,
     scoring: Budget | None = None,
 ) -> Cut:
-    """Return blocks of whole tiles whose sums fit in the limit beside the vectors over the rows.
+    """Return blocks of whole tiles whose sums, together with the vectors over the rows, fit in the limit.
 
     Parameters
     ----------
@@ -167,16 +167,16 @@ def cut_columns(
     sizes : Sizes
     limits : Limits
     way : {"strips", "in place", "pieces"}
-        How tasks come by the values: tile by tile, as they lie in memory, or read in pieces, three of which fit too.
+        How tasks obtain the values: tile by tile, directly from memory, or in pieces, three of which must fit too.
     n_problems : int
-        Dual variables of each row: with several classes one for each.
+        Dual variables per row: one, or one per class with several classes.
     scoring : Budget, optional
-        What a feature map takes to score its columns; it has to fit as well.
+        Memory that a feature map needs to score its columns; it must fit as well.
 
     Raises
     ------
     PlanError
-        The limit is too small; with the size that would fit.
+        The limit is too small. The error names the size that would fit.
     """
     n, m, itemsize, limit = shape.n_samples, shape.n_features, shape.itemsize, limits.task_nbytes
     tile_columns = max(1, min(m if shape.tile_shape is None else shape.tile_shape[1], m))
@@ -224,35 +224,35 @@ def cut_columns(
 
 
 def scoring_of(cost: MapCost | None, n_samples: int, n_problems: int) -> Budget:
-    """Return what a task takes to score the columns of a feature map; nothing where there is none."""
+    """Return the memory of a task that scores the columns of a feature map; nothing without a map."""
     if cost is None:
         return Budget()
     return Budget().add("dual variables", dual_nbytes(n_samples, n_problems)).include(Budget(cost.task))
 
 
 def dual_nbytes(n_samples: int, n_problems: int) -> int:
-    """Return the bytes of the vectors over the rows that every task is sent, and of a copy of the dual variables."""
+    """Return the bytes of the vectors over the rows that every task receives, and of a copy of the dual variables."""
     return (8 + 16 * n_problems) * n_samples
 
 
 class Reads(NamedTuple):
-    """Decoded bytes: of a tile whole, whatever is wanted of it. Columns of a group lie as far apart as they can."""
+    """Decoded bytes. A value costs its whole tile; columns of a group are assumed as far apart as possible."""
 
     a_pass: int
-    """Of all columns, by the tasks that score them."""
+    """All columns, by the tasks that score them."""
     first_group: int
-    """Of the columns of a group of which none could be foreseen."""
+    """The columns of a group if none of their values were kept."""
     later_group: int
-    """Of the columns of a group of which as many were foreseen as are kept."""
+    """The columns of a group if as many values were kept as possible."""
     included: int = 0
-    """Of the columns that are always included."""
+    """The columns that are always included."""
 
 
 def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
-    """Return what tasks decode.
+    """Return the number of bytes that tasks decode.
 
-    A block that ends within a tile has it decoded again by the next one: so where not even the sums of the columns of
-    a tile fit in the limit.
+    If a block ends within a tile, the next block decodes the tile again. This happens only if the sums of one tile's
+    columns do not fit in the limit.
     """
     m, tile_columns = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
     starts = np.arange(0, m, cut.width)
@@ -281,7 +281,7 @@ def plan_fgm(
     cost: MapCost | None = None,
     loss: str = "squared",
 ) -> SelectorPlan:
-    """Return what FGM will read and hold.
+    """Return what FGM will read and hold in memory.
 
     Parameters
     ----------
@@ -292,19 +292,19 @@ def plan_fgm(
     n_problems : int
         As in `cut_columns`.
     refits : bool
-        Whether the selected columns are fitted once more, alone.
+        Whether there is a refit on the selected columns.
     n_trials : int
-        How often as many passes are made at most to choose C.
+        Number of values of C that are tried, each with up to as many passes.
     groups : FeatureGroups, optional
-        Of columns that are selected together.
+        Columns that are selected together.
     cost : MapCost, optional
-        Of the features that a map makes of the columns; `sizes` are then of these.
+        Cost of the features that a map makes of the columns; `sizes` then count these.
     loss : str
 
     Raises
     ------
     PlanError
-        The limit is too small; with the size that would fit.
+        The limit is too small. The error names the size that would fit.
     """
     n_samples = shape.n_samples
     scoring = scoring_of(cost, n_samples, n_problems)
@@ -330,7 +330,7 @@ def plan_fgm(
         client.add("groups and their scores", 16 * shape.n_features + 8 * len(groups.members) + 200 * groups.n_groups)
         counted = f"{sizes.most:,} of {groups.text}"
     if sizes.included_columns:
-        counted += f" beside {sizes.included_columns:,} columns that are always included"
+        counted += f" and {sizes.included_columns:,} columns that are always included"
     n_later = max(0, -(-sizes.most // sizes.per_pass) - 1) * (1 + n_trials)
     groups_nbytes = (1 + n_trials) * (reads.first_group + reads.included) + n_later * reads.later_group
     more_nbytes = n_later * (reads.first_group - reads.later_group)
@@ -353,14 +353,14 @@ def plan_fgm(
             client=client,
             text=(
                 f"fgm: up to {sizes.most:,} of {cost.text}; {sizes.per_pass} in each of up to {n_scored} passes"
-                f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores that "
-                f"the columns have alone{fate}"
+                f"{'' if shape.has_statistics else ', one for statistics of the columns'}, and one for the scores of "
+                f"the original columns{fate}"
             ),
             in_client=IN_CLIENT,
             work=Work({"entries paired": float(n_passes * n_values)}, in_client, method="fgm"),
         )
     share = reads.a_pass / max(1, shape.decoded_nbytes)
-    again = f", which decode tiles {share:.3g} times, for so the limit has it" if share > 1.0 else ""
+    again = f", which decode tiles {share:.3g} times because of the memory limit" if share > 1.0 else ""
     return SelectorPlan(
         n_tasks=n_passes * -(-shape.n_features // cut.width),
         n_passes=n_passes,
@@ -370,7 +370,7 @@ def plan_fgm(
         text=(
             f"fgm: up to {counted}, {sizes.per_pass} in each of up to {n_scored} passes over blocks of "
             f"{cut.width:,} columns{again}{'' if shape.has_statistics else ', and one for their statistics'}{fate}; "
-            f"up to {more_nbytes / 2**20:,.0f} MiB more where groups take columns that were not foreseen"
+            f"up to {more_nbytes / 2**20:,.0f} MiB more if groups take columns that were not kept"
         ),
         in_client=IN_CLIENT,
         work=_work(shape, reads, n_passes, groups_nbytes, n_problems, in_client),
@@ -378,9 +378,10 @@ def plan_fgm(
 
 
 def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool, n_times: int) -> dict[str, float]:
-    """Return what the client computes: a problem after each pass, of the groups up to it, and the refit.
+    """Return the client's work: a problem after each pass, on the groups up to it, and the refit.
 
-    How many steps a problem takes depends on the data: the time of one value of a selected column is of the usual few.
+    The number of steps of a problem depends on the data; the time per value of a selected column assumes a typical
+    number.
     """
     of = of_loss(loss)
     n_held = sum(min(sizes.most_columns, (k + 1) * sizes.columns_per_pass) for k in range(n_passes))
@@ -397,7 +398,7 @@ def _in_client(n_rows: int, sizes: Sizes, n_passes: int, loss: str, refits: bool
 def _work(
     shape: DataShape, reads: Reads, n_passes: int, groups_nbytes: int, n_problems: int, in_client: dict[str, float]
 ) -> Work:
-    """Return what is computed: tiles pass by; those that hold columns of groups are read once more."""
+    """Return the work: tiles are scored, and those with columns of groups are read once more."""
     grid, of_column = shape.grid, max(1, shape.tile_column_nbytes)
     scored = float(n_passes * (shape.n_entries or shape.n_samples * shape.n_features) * n_problems)
     by_tasks = grid.of_tiles(n_passes * reads.a_pass / of_column * grid.n_down)

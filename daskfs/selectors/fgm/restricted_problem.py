@@ -1,12 +1,12 @@
 """The restricted problem of FGM: groups of columns in memory, their coefficients, the dual variables, the bounds.
 
-One convention of constants throughout: the objective is ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i, y_i) with
-share_i = C w_i and z = Σ_t X̃_t ω_t + shift, the shift being what has no penalty: the intercept, and the columns that
-are included whatever is selected. The dual variables carry the sign of the class, v_i = -share_i loss'(z_i, y_i), so
-that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C w_i y_i ξ_i, the paper's α_i y_i.
+The objective is ½ (Σ_t ‖ω_t‖)² + Σ_i share_i loss(z_i, y_i), with share_i = C w_i and z = Σ_t X̃_t ω_t + shift. The
+shift is the part without a penalty: the intercept, and the columns that are always included. The dual variables carry
+the sign of the class, v_i = -share_i loss'(z_i, y_i), so that the scores are (x̃_jᵀ v)². For the squared hinge v_i is C
+w_i y_i ξ_i, the paper's α_i y_i.
 
-Of several classes, each against the rest, every column has a coefficient for each class: ω_t is a matrix, its norm that
-of Frobenius, the loss the sum over the classes, and the scores are Σ_c (x̃_jᵀ v_c)². All of the paper holds as it is for
+With several classes, each against the rest, every column has a coefficient for each class: ω_t is a matrix with the
+Frobenius norm, the loss is summed over the classes, and the scores are Σ_c (x̃_jᵀ v_c)². The paper applies unchanged to
 the n_classes · n rows of this one problem, whose columns are shared.
 """
 
@@ -28,7 +28,7 @@ from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.selectors.shared.record import Record
 
 MAX_SHIFT_STEPS = 100
-EXACT_SHIFT = 1e-13  # of the slope in the shift, where dual variables are taken: they then add up to 0
+EXACT_SHIFT = 1e-13  # of the derivative in the shift when dual variables are computed, so that they sum to 0
 POLISH_TOLERANCE = 1e-9
 POLISH_FITS = 100
 SCALING_STEPS = 60
@@ -44,25 +44,25 @@ class SolverSettings:
     fit_intercept: bool
     n_kept: int
     conjugate: str
-    """Of the loss, see `daskfs.losses.Loss`."""
+    """Conjugate of the loss, see `daskfs.losses.Loss`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution(Record):
-    """Where a restricted problem stands: all but the columns themselves."""
+    """The state of a restricted problem, without the columns themselves."""
 
     ids: np.ndarray
-    """Columns that are kept, in the order they came."""
+    """Columns that are kept, in the order of their arrival."""
     members: np.ndarray
     """Columns of the matrix, group after group."""
     units: np.ndarray
-    """Of each member the unit that brought it."""
+    """The unit of each member."""
     bounds: np.ndarray
     """Group t has the members from ``bounds[t]`` to ``bounds[t + 1]``."""
     coef: np.ndarray
-    """In standardised columns; of each group those of its members for the first class, then for the second, ..."""
+    """Coefficients of standardised columns; within a group all members for the first class, then for the second, ..."""
     shift: np.ndarray
-    """Of each class the intercept, then the coefficients of the columns that are included whatever is selected."""
+    """For each class the intercept, then the coefficients of the columns that are always included."""
     tau: float
     """The last step length of the descent."""
     objective: float
@@ -70,17 +70,17 @@ class Solution(Record):
 
 
 class RestrictedProblem:
-    """The problem on the groups of columns so far, and its solution.
+    """The problem on the present groups of columns, and its solution.
 
     Parameters
     ----------
     rows : Rows
-        Loss, target and share of every row; rows held out have share 0.
+        Loss, target and share of every row; held-out rows have share 0.
     n_classes : int
-        Problems that share their columns: 1 of two classes or of numbers.
+        Number of problems that share their columns: 1 for two classes or regression.
     settings : SolverSettings
     capacity : int
-        Columns to have room for.
+        Number of columns to reserve memory for.
     dtype : dtype
         Of the columns that are kept.
     """
@@ -98,31 +98,31 @@ class RestrictedProblem:
         self.start()
 
     def start(self) -> None:
-        """Fit the model without groups: what has no penalty alone, or nothing."""
+        """Fit the model without groups: only the part without a penalty, or nothing."""
         zero = np.zeros(len(self.rows.y))
         self.shift, self.loss = self._shifted(zero, np.zeros(self.n_classes * (1 + len(self.included))))
         self.objective = self.loss
 
     def include(self, columns: np.ndarray, units: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Take kept columns into the model, whatever is selected, without a penalty, as the intercept is.
+        """Add kept columns to the model without a penalty, like the intercept.
 
         Parameters
         ----------
         columns, units : ndarray of shape (n_columns,), int64
-            Each with the unit that brings it.
+            The columns, and the unit of each.
         weight : ndarray of shape (n_samples,), float64
-            With which they are standardised, as the coefficients that are compared see them.
+            Weights with which the columns are standardised, as for the coefficients that are compared.
 
         Returns
         -------
         ndarray of shape (n_columns,), bool
-            Which are constant, or a combination of those before them; their coefficients are 0.
+            Which columns are constant or a linear combination of those before them; their coefficients are 0.
         """
         places = self._places(columns)
         free = self._columns[places].astype(np.float64)
         with_shift, share = self.settings.fit_intercept, weight / weight.sum()
         centre = np.array(free[:, int(np.argmax(share > 0.0))]) if with_shift else np.zeros(len(columns))
-        free -= centre[:, None]  # first by a value of its own: a constant column has no deviation at all
+        free -= centre[:, None]  # first by one of its own values, so that a constant column becomes exactly 0
         if with_shift:
             mean = np.einsum("ji,i->j", free, share)
             free -= mean[:, None]
@@ -143,18 +143,18 @@ class RestrictedProblem:
         return np.diag(factor)[1:] <= 0.0
 
     def _shifted(self, z: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the best shifts at some predictions, and the loss there."""
+        """Return the optimal shift for given predictions, and the loss there."""
         with_shift = self.settings.fit_intercept
         n_steps = MAX_SHIFT_STEPS if with_shift or len(self.included) else 0
         shift, loss = fit_shift(self.rows, z, shift, n_steps, EXACT_SHIFT, with_shift)
         return shift, loss
 
     def missing(self, columns: np.ndarray) -> np.ndarray:
-        """Return those of some columns that are not kept yet."""
+        """Return the columns that are not kept yet."""
         return np.array([j for j in dict.fromkeys(columns.tolist()) if j not in self._position], dtype=np.int64)
 
     def keep(self, columns: np.ndarray, values: np.ndarray, centre: np.ndarray, inverse: np.ndarray) -> None:
-        """Keep columns, `values` having each in a row, with what standardises them."""
+        """Keep columns and their scaling; `values` has one column per row."""
         first = len(self._position)
         last = first + len(columns)
         if last > len(self._columns):
@@ -166,14 +166,14 @@ class RestrictedProblem:
         self.ids = np.concatenate([self.ids, columns])
 
     def _make_room(self, wanted: int) -> None:
-        """Double the room, where features leave and others come."""
+        """Double the reserved memory if features leave and others enter."""
         more = max(wanted, 2 * len(self._columns)) - len(self._columns)
         self._columns = np.concatenate([self._columns, np.empty((more, self._columns.shape[1]), self.dtype)])
         self._centre = np.concatenate([self._centre, np.zeros(more)])
         self._inverse = np.concatenate([self._inverse, np.zeros(more)])
 
     def add_group(self, columns: np.ndarray, units: np.ndarray) -> None:
-        """Add a group of columns, each with the unit that brings it, whose coefficients start at 0."""
+        """Add a group of columns, each with its unit; their coefficients start at 0."""
         self.members, self.units = np.concatenate([self.members, columns]), np.concatenate([self.units, units])
         self.bounds = np.concatenate([self.bounds, [len(self.members)]])
         self.coef = np.concatenate([self.coef, np.zeros(len(columns) * self.n_classes)])
@@ -184,17 +184,17 @@ class RestrictedProblem:
         return np.unique(self.members)
 
     def coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns in any group or included, ascending, and the coefficients of the standardised columns.
+        """Return the columns in any group or always included, ascending, and their standardised coefficients.
 
-        These have the shape (n_classes, n_features).
+        The coefficients have shape (n_classes, n_features).
         """
         return _summed(np.concatenate([self.members, self.included]), self._coef_of_classes())
 
     def norms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the units in any group or included, ascending, the norms of their coefficients, and which are used.
+        """Return the units in any group or always included, ascending, their norms, and which are used.
 
-        A column that several units have has coefficients of each. A unit is used where a coefficient of it is not 0,
-        or where it is included.
+        A column of several units has a coefficient for each. A unit is used if any coefficient of it is nonzero, or if
+        it is always included.
         """
         members = np.concatenate([self.members, self.included])
         units, of_unit = np.unique(np.concatenate([self.units, self.included_units]), return_inverse=True)
@@ -212,20 +212,20 @@ class RestrictedProblem:
 
     @property
     def intercept(self) -> np.ndarray:
-        """Of each class, at the standardised columns; shape (n_classes,)."""
+        """The intercept of each class for standardised columns; shape (n_classes,)."""
         return self.shift.reshape(self.n_classes, -1)[:, 0]
 
     def kept(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns that are kept as they are stored, each in a row, and the places of some among them."""
+        """Return the kept columns as they are stored, one per row, and the positions of some of them."""
         return self._columns[: len(self._position)], self._places(features)
 
     def scaling_of(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what standardises kept columns: x̃ = (x - centre) * inverse."""
+        """Return the scaling of kept columns: x̃ = (x - centre) * inverse."""
         places = self._places(features)
         return self._centre[places], self._inverse[places]
 
     def scores(self, features: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Return the scores Σ_c (x̃ᵀ v_c)² of kept columns; v has the shape (n_classes, n_samples)."""
+        """Return the scores Σ_c (x̃ᵀ v_c)² of kept columns; v has shape (n_classes, n_samples)."""
         places = self._places(features)
         products = np.zeros((len(v), len(places)))
         for place, of_column in zip(places.tolist(), products.T, strict=True):
@@ -240,7 +240,7 @@ class RestrictedProblem:
         return np.array([self._position[j] for j in features.tolist()], dtype=np.int64)
 
     def groups(self) -> Groups:
-        """Return the columns that are in a group and the groups, as the kernels take them."""
+        """Return the columns in groups, and the groups, in the form that the kernels take."""
         used = len(self._position)
         position = self._places(self.members)
         n_classes = self.n_classes
@@ -249,7 +249,7 @@ class RestrictedProblem:
         return Groups(self._columns[:used], self._centre[:used], self._inverse[:used], members, bounds, n_classes)
 
     def solve(self) -> int:
-        """Solve the subproblem (31) from where the last one ended; return the iterations it took."""
+        """Solve the subproblem (31) with a warm start; return the number of iterations."""
         groups, settings, with_shift = self.groups(), self.settings, self.settings.fit_intercept
         ends: dict[str, Any] = {"tol": settings.inner_tol, "max_iter": settings.max_inner}
         if settings.solver == "simple_mkl":
@@ -269,7 +269,7 @@ class RestrictedProblem:
         return int(n_iter)
 
     def refit(self, share: np.ndarray, n_groups: int) -> int:
-        """Solve once more with other shares of the rows, on the first groups alone; return the iterations it took."""
+        """Solve again on the first groups, with other shares of the rows; return the number of iterations."""
         self.bounds = self.bounds[: n_groups + 1]
         last = self.bounds[-1]
         self.members, self.units = self.members[:last], self.units[:last]
@@ -285,7 +285,7 @@ class RestrictedProblem:
         return new_rows(self.rows.loss, self.rows.y.reshape(self.n_classes, -1), share, free)
 
     def predictions(self) -> np.ndarray:
-        """Return z without the shift, anew from the columns, shape (n_classes * n_samples,)."""
+        """Return z without the shift, recomputed from the columns, shape (n_classes * n_samples,)."""
         z = np.zeros(len(self.rows.y))
         if len(self.coef):
             add_predictions(self.groups(), 0, len(self.coef), self.coef, z)
@@ -306,25 +306,25 @@ class RestrictedProblem:
         return v.reshape(self.n_classes, -1)
 
     def unit_dual(self) -> np.ndarray:
-        """Return the dual variables as a share: no column of variance 1 scores above 1, by Cauchy and Schwarz."""
+        """Return the dual variables, scaled so that no column of variance 1 scores above 1 (Cauchy-Schwarz)."""
         v, share = self.dual(), self.rows.share.reshape(self.n_classes, -1)
         squares = np.divide(v * v, share, out=np.zeros_like(v), where=share > 0.0)
         most = float(squares.sum() * share[0].sum())
         return v / np.sqrt(most) if most > 0.0 else v
 
     def mean_loss(self, weight: np.ndarray) -> float:
-        """Return the mean loss of rows with other weights, those held out for example."""
+        """Return the mean loss for other weights of the rows, for example those held out."""
         other = self._rows_with(weight)
         fit = fit_shift(other, self.predictions(), self.shift, 0, 0.0, self.settings.fit_intercept)
         return float(fit[1] / weight.sum())
 
     def solution(self) -> Solution:
-        """Return where the problem stands."""
+        """Return the state of the problem."""
         state = (self.ids, self.members, self.units, self.bounds, self.coef)
         return Solution(*state, self.shift, float(self.tau), float(self.objective), float(self.loss))
 
     def restore(self, solution: Solution) -> None:
-        """Go on from a solution, whose columns are kept again."""
+        """Restore a solution; its columns are kept already."""
         self.members, self.units = solution.members, solution.units
         self.bounds, self.coef = solution.bounds, solution.coef
         self.shift, self.tau = solution.shift, solution.tau
@@ -332,23 +332,24 @@ class RestrictedProblem:
 
 
 def _summed(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct labels, ascending, and the sums of the columns of values, (n_values, n_labels), of each."""
+    """Return the distinct labels, ascending, and for each the sum of its columns of `values` (n_values, n_labels)."""
     distinct, place = np.unique(labels, return_inverse=True)
     return distinct, np.array([np.bincount(place, weights=row, minlength=len(distinct)) for row in values])
 
 
 def lower_bound(rows: Rows, v: np.ndarray, quadratic: float, conjugate: str) -> float:
-    """Return the largest value of the dual along multiples of v: below the optimum of the whole problem.
+    """Return the largest value of the dual along multiples of v: a lower bound of the optimum of the whole problem.
 
     Parameters
     ----------
     rows : Rows
     v : ndarray of shape (n_classes * n_samples,)
-        Dual variables; those of a class are orthogonal to what has no penalty, and so add up to 0 with an intercept.
+        Dual variables. Those of a class are orthogonal to the part without a penalty, so with an intercept they sum to
+        0.
     quadratic : float
         The sum of the B largest scores: the squared dual norm of the k-support norm, k = B, at Xᵀ v.
     conjugate : {"quadratic", "entropy"}
-        Of the loss.
+        Conjugate of the loss.
 
     Returns
     -------

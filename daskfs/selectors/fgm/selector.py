@@ -1,40 +1,40 @@
-"""FGM, the feature generating machine: the B columns that violate the optimum most, pass after pass.
+"""FGM, the feature generating machine: each pass adds the B columns that violate the optimality conditions most.
 
     Input: store of n rows x p columns, classes (or a target), C, B = n_features_per_pass
-    1. v = minus the slope of C Σ_i loss(shift, y_i); no group of columns yet
-    2. on every block of columns, where it lies, and then joined in a tree:          (worst-case analysis)
+    1. v = minus the derivative of C Σ_i loss(shift, y_i); no group of columns yet
+    2. on every block of columns, where it is stored, then joined in a tree:          (worst-case analysis)
          s_j = (x̃_jᵀ v)² for its columns x̃_j = (x_j - mean_j) / scale_j; its B largest, ties by number
     3. the B columns with the largest s_j become group t, and are kept in memory
     4. ω_1 ... ω_t, shift = argmin ½ (Σ_t ‖ω_t‖)² + C Σ_i loss(Σ_t X̃_t ω_t + shift, y_i)          (subproblem)
-    5. v = minus the slope of the loss at that point; back to 2, until
-         as many features as asked for, or the objective has stopped falling, or the loss of rows held out has
+    5. v = minus the derivative of the loss at that point; back to 2, until the requested number of features is
+         reached, or the objective or the held-out loss has stopped falling
 
 Reference: Mingkui Tan, Ivor W. Tsang and Li Wang (2014), "Towards Ultrahigh Dimensional Feature Selection for Big
 Data", Journal of Machine Learning Research 15, 1371-1429: Algorithms 1 to 5, Theorem 3, section 5.
 
 Differs from the paper:
 
-- The constants are those of its (7): C/2 Σ ξ² for the squared hinge, C Σ log(1 + exp(-y z)) for the logistic loss. Its
-  released code has C Σ ξ². The squared loss is ours.
-- The shift is added (z = Xω + shift), and moved by Newton's method with Armijo's rule, which ends in one or two steps
-  where steepest descent takes many; the dual variables therefore add up to 0, as (11) asks.
-- Scores depend on the scale of the columns. They are standardised on the fly with the store's statistics, dummies,
-  counts and tf-idf by deviations that are kept from vanishing; as in the paper where `center` and `normalize` are
-  False.
-- An iteration of the descent that raises the objective is taken back and repeated without momentum (the step length
-  may grow, so the paper's proof does not exclude it).
-- FGM run to the end is the loss with half the squared k-support norm (Argyriou, Foygel and Srebro 2012), k = B, whose
-  dual needs the B largest scores alone. So each pass gives a lower bound of the optimum over all columns, which the
-  paper does not have; the gap is in the history.
-- Where a number of features is asked for, the last B is smaller, and a pass takes new features alone when the passes
-  left would not suffice otherwise. Groups whose coefficients have vanished count: they were selected.
-- A feature that is picked again is kept in memory once.
-- Groups are compared by the sum (28) less its expectation where the dual variables are independent of their columns,
-  ‖v‖² Σ_j var(x̃_j): the sum of a thousand dummies that say nothing exceeds that of three that do.
-- Several classes are told each from the rest by one problem whose groups of columns are shared: a column has a
+- The constants are those of equation (7): C/2 Σ ξ² for the squared hinge, C Σ log(1 + exp(-y z)) for the logistic loss.
+  The authors' released code has C Σ ξ². The squared loss is an addition.
+- The shift (intercept) is added (z = Xω + shift), and computed by Newton's method with Armijo's rule, which takes one
+  or two steps where steepest descent takes many. The dual variables then sum to 0, as (11) requires.
+- Scores depend on the scale of the columns. They are standardised on the fly with the store's statistics; the
+  deviations of dummies, counts and tf-idf are bounded from below. With `center` and `normalize` False, this is as in
+  the paper.
+- An iteration of the descent that raises the objective is undone and repeated without momentum. (The step length may
+  grow, so the paper's proof does not rule this out.)
+- FGM run to convergence minimises the loss plus half the squared k-support norm (Argyriou, Foygel and Srebro 2012), k =
+  B, whose dual needs only the B largest scores. So each pass gives a lower bound of the optimum over all columns, which
+  the paper does not have. The history has the resulting duality gap.
+- If a number of features is requested, the last B is smaller, and a pass takes only new features if the remaining
+  passes would not suffice otherwise. Groups whose coefficients have become 0 count as selected.
+- A feature that is chosen again is kept in memory only once.
+- Groups are compared by the sum (28) minus its expectation ‖v‖² Σ_j var(x̃_j) if the dual variables are independent of
+  the columns. Otherwise the sum of a thousand noise dummies would exceed that of three informative ones.
+- Several classes are fitted one against the rest in one problem with shared groups of columns: a column has a
   coefficient for each class, ‖ω_t‖ is the norm of all coefficients of a group, and s_j is summed over the classes.
-- Columns that are always included belong to the shift: no penalty, moved with it by Newton's method. The dual variables
-  are orthogonal to them, so that their scores are 0, and all of the above holds as it is.
+- Columns that are always included belong to the shift: they have no penalty and are fitted with it by Newton's method.
+  The dual variables are orthogonal to them, so their scores are 0, and everything above applies unchanged.
 """
 
 from __future__ import annotations
@@ -93,120 +93,124 @@ from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
 
 
 class FGM(SelectsGroups):
-    """Select the features that violate the optimum most, pass after pass over blocks of columns.
+    """Select the features that violate the optimality conditions most, in passes over blocks of columns.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        Exactly so many; by default until `tol`, `max_passes` or `validation` ends it.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features to select. By default the passes stop by `tol`, `max_passes` or `validation`. "cv" chooses
+        the number by cross-validation; a mapping with the parameters `cv`, `sizes`, `rule`, `metric`, `groups` and
+        `order` of `daskfs.SelectionCV` sets the details.
     n_features_per_pass : int, optional
-        The paper's B: columns of a pass. By default 10, or a tenth of `n_features_to_select`. Few find more of the
-        true features, many take fewer passes over the data.
+        Number of columns per pass, B in the paper. Default: 10, or a tenth of `n_features_to_select`. A small number
+        finds more of the true features; a large number needs fewer passes over the data.
     loss : {"auto", "squared", "logistic", "squared_hinge"}
-        Least squares, the paper's PROX-SLR and PROX-FGM, for classes with any labels, several each against the rest; by
-        default the logistic of classes and the squared of numbers.
+        Loss function. squared: least squares. logistic and squared_hinge: the paper's PROX-SLR and PROX-FGM, for
+        classes with any labels; several classes are fitted one against the rest. auto: logistic for classes, squared
+        for numbers.
     C : float or "validation", optional
-        Weight of the loss against half the squared norm. By default 0.01, with fewer than 1,000 rows 10 / n, divided by
-        the columns' typical variance where they are not normalised, and four times as much for the logistic loss.
-        "validation": the best of multiples of that, 1/10 to 100, by the loss of rows held out. See Notes.
+        Weight of the loss relative to half the squared norm. Default: 0.01, or 10 / n with fewer than 1,000 rows,
+        divided by the typical variance of the columns if these are not normalised, and four times as large for the
+        logistic loss. "validation": choose among multiples of that, from 1/10 to 100, by the loss of held-out rows. See
+        Notes.
     fit_intercept : bool
-        Whether there is an intercept. Without, columns are not centred.
+        Whether to fit an intercept. Without one, columns are not centred.
     always_include : array of int or str, optional
-        Columns, by number or name, that are in the model from the start, as covariates are: without a penalty, as the
-        intercept is, until the refit (`debias`). They are selected whatever else, and their groups with them, and count
-        among `n_features_to_select`.
+        Numbers or names of columns that are in the model from the start, for example covariates, together with their
+        groups. Like the intercept, they have no penalty until the refit (`debias`). They are always selected, and count
+        in `n_features_to_select`.
     center : bool
-        Whether columns are taken about their means; nothing is written, and sparse columns stay sparse.
+        Whether to centre columns. This is done on the fly, and sparse columns stay sparse.
     normalize : bool or "auto"
-        Whether columns are divided by their standard deviations (not centred: by their root mean squares). "auto":
-        they are, those without a value below 0 and with some that are 0 (dummies, counts, tf-idf) by what it would be
-        with 30 more rows of their typical size, so that categories of few rows are not selected by chance.
+        Whether to divide columns by their standard deviations (by their root mean squares if not centred). "auto": yes,
+        but columns with zeros and no negative values (dummies, counts, tf-idf) are divided by the deviation that 30
+        more rows of typical size would give, so that rare categories are not selected by chance.
     tol : float
-        Without `n_features_to_select`: ends where a pass lowers the objective by no more than this share of what it
-        was without features, the paper's (38).
+        Without `n_features_to_select`: stop when a pass lowers the objective by at most this share of its value without
+        features, as in the paper's (38).
     max_passes : int, optional
-        By default 20; with `n_features_to_select` up to twice as many as that many new features take.
+        Maximum number of passes. Default: 20; with `n_features_to_select` up to twice the number that is needed for as
+        many new features.
     validation : float, optional
-        Share of the rows held out: passes end where their loss has not fallen for `patience` passes, and the groups up
-        to the best one are fitted on all rows.
+        Share of rows to hold out. The passes stop when the held-out loss has not fallen for `patience` passes, and the
+        groups up to the best pass are refitted on all rows.
     patience : int
-        Of `validation`.
+        Number of passes without a lower held-out loss after which `validation` stops.
     solver : {"apg", "exact", "simple_mkl"}
-        Of the subproblem: accelerated gradient to `inner_tol`; the same, then polished by alternating ridge fits and
-        weights of the groups to a duality gap of 1e-9; or SimpleMKL, the paper's MKL-FGM.
+        Solver of the subproblem. apg: accelerated proximal gradient to `inner_tol`. exact: the same, then alternating
+        ridge fits and group weights to a duality gap of 1e-9. simple_mkl: SimpleMKL, the paper's MKL-FGM.
     inner_tol : float
-        Ends the subproblem where an iteration lowers the objective by no more than this share, the paper's (41).
+        Stop the subproblem when an iteration lowers the objective by at most this share, as in the paper's (41).
     max_inner : int
-        Iterations of a subproblem; of simple_mkl ridge fits.
+        Maximum number of iterations of a subproblem; for simple_mkl, of ridge fits.
     certify : bool
-        Whether one more pass computes the duality gap of the final model.
+        Whether to compute the duality gap of the final model in one more pass.
     debias : bool
-        Whether `coef_` are those of a refit on the selected features alone, with an intercept and a ridge that the data
-        choose, with the squared hinge ½ ‖w‖² + C Σ loss. Both fits' accuracies are reported. Has no effect without
+        Whether `coef_` comes from a refit on the selected features, with an intercept and a ridge chosen from the data
+        (with the squared hinge: ½ ‖w‖² + C Σ loss). The accuracies of both fits are reported. Has no effect without
         `fit_intercept`.
     feature_groups : "schema", array of labels, list of arrays, or mapping, optional
-        Columns that are selected together or not at all: a label for each column, or for some in a pandas Series; a
-        list of groups, which may overlap; a mapping of names to groups, or to mappings, a tree; "schema": the columns
-        of the table that was ingested (all dummies of a category, all parts of a date); ``{"file": ..., "column":
-        ...}``, a CSV table with the features' names in "name". Columns in no group are selected alone. By default each
-        is.
+        Columns that are selected together or not at all. An array has a label for each column, a pandas Series for some
+        columns. A list has groups, which may overlap. A mapping gives names to groups, or to further mappings, which
+        form a tree. "schema" groups by the columns of the table that was ingested (all dummies of a category, all parts
+        of a date). ``{"file": ..., "column": ...}`` names a CSV table with the features' names in "name". Columns
+        without a group are selected alone. By default there are no groups.
     group_score : {"excess", "sum", "mean"}
-        By what groups are compared: the sum of their columns' scores less what chance gives as many columns; the sum
-        alone, the paper's (28), which takes a group of a thousand dummies for its size; or the mean, as the paper's
-        released code has it, which takes small ones. Of a tree of groups the mean lets no subtree be left out.
+        How to compare groups. excess: the sum of their columns' scores minus the sum expected by chance. sum: the sum,
+        the paper's (28), which favours large groups such as a thousand dummies. mean: the mean, as in the authors'
+        released code, which favours small groups; with a tree of groups it does not allow subtrees to be skipped.
     counts : {"groups", "features"}
-        What `n_features_to_select` counts where there are groups: these, or their columns. `n_features_per_pass` counts
-        groups.
+        With groups: whether `n_features_to_select` counts groups or their columns. `n_features_per_pass` counts groups.
     feature_map : FeatureMap or str, optional
-        Features are not the columns but what a map makes of them while they are scored, pairs for example: see
-        `daskfs.feature_maps`. `n_features_to_select` counts them, or where a map makes several of each column those
-        columns.
+        Select among features that a map makes of the columns during scoring, for example pairs: see
+        `daskfs.feature_maps`. `n_features_to_select` counts these features, or the original columns if the map makes
+        several features of each.
     random_state : int, RandomState or None
-        Of the rows held out.
+        Seed for the held-out rows.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, those always included and then the rest, both by `scores_`.
+        Selected columns: those always included first, then the others, both by `scores_`.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
-        On the scale of the data.
+        Coefficients on the scale of the data.
     intercept_ : float, with more than two classes ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        With a loss of classes.
+        Class labels, for classification.
     scores_ : ndarray of shape (n_features,)
-        Size of the standardised coefficient as fitted, before the refit, of several classes the norm; 0 where not
-        selected.
+        Absolute value of the standardised coefficient before the refit (with several classes, the norm); 0 for columns
+        not selected.
     groups_ : ndarray of shape (n_selected_groups,)
-        With `feature_groups`: their numbers, by `group_scores_`; `selected_` are all of their columns.
+        With `feature_groups`: numbers of the selected groups, by `group_scores_`; `selected_` has all of their columns.
     group_names_ : ndarray of shape (n_selected_groups,), str
     group_scores_ : ndarray of shape (n_selected_groups,)
         Norm of the standardised coefficients of a group.
     C_ : float
     C_losses_ : dict of float
-        With ``C="validation"``: mean loss of the rows held out for each C tried.
+        With ``C="validation"``: mean held-out loss for each C that was tried.
     dual_gap_ : float
-        Share of the objective by which it may lie above the optimum over all columns, as far as passes have shown.
+        Largest possible distance of the objective from the optimum over all columns, as a share of the objective,
+        according to the passes made.
     n_passes_ : int
-        Worst-case analyses.
+        Number of worst-case analyses.
     result_ : SelectionResult
         Its history has a row for each pass: features, objective, gap before the pass and more. With `feature_map` its
-        table says what each feature scored before any was selected and which columns it is made of, each with the score
-        and rank that it has as a feature of its own (`daskfs.result.columns_of_parents`).
+        table has the score of each feature before any was selected, and the columns it was made of, with their own
+        scores and ranks as single features (`daskfs.result.columns_of_parents`).
 
     Notes
     -----
-    The optimum itself is not sparse: with a large C the gap may stand at .9 when the features are as good as they get.
-    The number of features, or rows held out, should end the passes; the gap says how far the optimum is, not how good
-    the selection is. A large C goes on fitting once the loss is near 0, and picks columns for the noise.
+    The optimum itself is not sparse: with a large C the gap may stay at 0.9 although the features cannot be improved.
+    The number of features, or held-out rows, should stop the passes; the gap measures the distance from the optimum,
+    not the quality of the selection. With a large C, fitting continues when the loss is near 0, and columns are chosen
+    that fit noise.
 
-    Memory: in a task a decoded tile and the sums of a block of columns, or the few columns that it reads for a group;
-    in the client process the selected columns as they are stored, up to 512 MiB of their inner products, and vectors
-    over the rows, of several classes for each class. Each pass decodes a store once, whatever the memory limit, and
-    the tiles of the columns that its group takes once more. The same store and parameters give the same bits on
-    one machine with any number of workers. Tiles and memory change no more than rounding.
+    Memory: a task holds a decoded tile and the sums of a block of columns, or the few columns that it reads for a
+    group. The client process holds the selected columns as they are stored, up to 512 MiB of their inner products, and
+    vectors over the rows, for each of several classes. Each pass decodes a store once, whatever the memory limit, and
+    the tiles of its group's columns once more. On one machine the same store and parameters give bit-identical results
+    with any number of workers. Tiles and memory change results only by rounding.
 
     Examples
     --------
@@ -248,12 +252,12 @@ class FGM(SelectsGroups):
 
     def _check_combination(self) -> None:
         if self.feature_groups is not None and self.feature_map is not None:
-            remedy = "leave one out: a map's features are grouped by what they are made of"
+            remedy = "leave one out: a map groups its features by the columns they are made of"
             raise ConfigError("expected feature_groups or feature_map, found both", "feature_map", remedy)
         if self.feature_map is not None:
             map_of(self.feature_map)
             if self.always_include is not None:
-                problem = "columns of the data are not among the features that a map makes of them"
+                problem = "has no effect with feature_map, which selects among new features, not columns of the data"
                 raise ConfigError(problem, "always_include", "leave it out, or leave feature_map out")
         if self.feature_groups is None and (self.counts, self.group_score) != ("groups", "excess"):
             name = "group_score" if self.counts == "groups" else "counts"
@@ -265,13 +269,13 @@ class FGM(SelectsGroups):
 
     @property
     def is_nested(self) -> bool:
-        """Whether passes select columns, as many as are asked for, and the refit gives their coefficients."""
+        """Whether passes select the requested number of columns, with the coefficients of the refit."""
         ways = self.feature_groups, self.feature_map, self.validation, self.always_include
         plain = all(way is None for way in ways)
         return plain and self.debias and self.fit_intercept
 
     def _path_order(self, run: Run) -> np.ndarray:
-        """Columns as they entered: pass by pass, and in a pass by score."""
+        """Return the columns in the order of selection: pass by pass, and by score within a pass."""
         return self._entered
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
@@ -288,7 +292,7 @@ class FGM(SelectsGroups):
         )
 
     def _cost(self, shape: DataShape, limits: Limits, n_problems: int) -> MapCost | None:
-        """Return what the feature map makes of a matrix; None where its columns are taken as they are."""
+        """Return the cost of the feature map for a matrix; None without a map."""
         if self.feature_map is None:
             return None
         room = None if limits.task_nbytes is None else limits.task_nbytes - dual_nbytes(shape.n_samples, n_problems)
@@ -296,7 +300,7 @@ class FGM(SelectsGroups):
         return map_of(self.feature_map).cost(*sizes, room, shape.names)
 
     def _included(self, n_features: int, names: Names | None, groups: FeatureGroups | None) -> Included:
-        """Return the columns that are always included, with their groups; for a plan as many, where names are unknown.
+        """Return the columns that are always included, with their groups; if names are unknown, assume the same number.
 
         Raises
         ------
@@ -308,10 +312,10 @@ class FGM(SelectsGroups):
         if self.always_include is None:
             return NOTHING
         if groups is not None and groups.overlap:
-            problem = "of groups that overlap it is not said which of them a column brings"
-            raise ConfigError(problem, "always_include", "leave it out, or give groups that do not overlap")
+            problem = "cannot be combined with overlapping groups: a column would belong to several"
+            raise ConfigError(problem, "always_include", "leave it out, or use groups that do not overlap")
         asked = self.always_include
-        if names is None:  # it is known how many they are, and no more
+        if names is None:  # only their number is known
             asked = np.arange(min(n_features, np.size(np.asarray(asked, dtype=object))))
         columns = columns_of(asked, n_features, names, "always_include")
         if groups is None:
@@ -353,9 +357,9 @@ class FGM(SelectsGroups):
         self.result_ = self._result_of(candidates.run, notes=notes, history=history, chosen=chosen, columns=columns)
 
     def _problems(self, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return the target, of shape (n_problems, n_samples), and the weight of the rows.
+        """Return the target, of shape (n_problems, n_samples), and the weights of the rows.
 
-        Several classes are as many problems, in each of which one of them is +1 and the others are -1.
+        Several classes give as many problems, in each of which one class is +1 and the others are -1.
         """
         y, given = checked_target(matrix, self.loss_), matrix.read_weight(slice(None))
         weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
@@ -365,7 +369,7 @@ class FGM(SelectsGroups):
         return signs_of(y, self.classes_), weight
 
     def _candidates(self, run: Run, weight: np.ndarray, n_problems: int) -> Candidates:
-        """Return what is selected from, cut to the limits and standardised: columns, groups of them, or a map's."""
+        """Return the candidates, cut to the limits and standardised: columns, groups, or features of a map."""
         matrix, first, shape = run.matrix, slice(0, 1), run.shape
         way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
         if scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
@@ -395,7 +399,7 @@ class FGM(SelectsGroups):
         return StoredGroups(run, cut, scaling(), groups, self.group_score, included)
 
     def _held_out(self, matrix: Matrix, weight: np.ndarray, share: float | None) -> np.ndarray:
-        """Return a mask of the rows held out, whole groups of them where the rows come in such."""
+        """Return a mask of the held-out rows; if the data declare groups of rows, whole groups are held out."""
         held_out = np.zeros(len(weight), dtype=bool)
         if share is not None:
             n_held = max(1, int(np.ceil(share * len(weight))))
@@ -403,15 +407,15 @@ class FGM(SelectsGroups):
             if (groups := matrix.declared_groups) is not None:
                 held_out = in_whole_groups(groups, n_held, rng)
                 if held_out.all():
-                    problem = "expected several groups of rows, of which some are held out, found one"
-                    raise ConfigError(problem, "validation", "give C a number; or leave split.groups out")
+                    problem = "expected several groups of rows, so that some can be held out, found one"
+                    raise ConfigError(problem, "validation", "set C to a number, or leave split.groups out")
             else:
                 held_out[rng.permutation(len(weight))[:n_held]] = True
             held_out &= weight > 0.0
         return held_out
 
     def _chosen_C(self, matrix: Matrix, candidates: Candidates, y: np.ndarray, weight: np.ndarray) -> float:
-        """Return C: as given, from the rows and columns, or by the loss of rows held out."""
+        """Return C: the given value, the default for the rows and columns, or the best for the held-out rows."""
         if self.C is not None and self.C != "validation":
             return float(self.C)
         start = default_C(float(weight.sum()), self.loss_, candidates.variance)
@@ -431,7 +435,7 @@ class FGM(SelectsGroups):
     def _passes(
         self, candidates: Candidates, y: np.ndarray, weight: np.ndarray, held_out: np.ndarray, C: float, name: str = ""
     ) -> Passes:
-        """Return the passes for one C, none made yet; rows held out weigh nothing, the others as much as all."""
+        """Return new passes for one C. Held-out rows have weight 0; the other weights are scaled to the same sum."""
         sizes, training = self._sizes(candidates.units), np.where(held_out, 0.0, weight)
         share = C * training * (weight.sum() / training.sum())
         dtype = np.dtype(np.float64 if candidates.run.matrix.dtype == np.float64 else np.float32)
@@ -447,7 +451,7 @@ class FGM(SelectsGroups):
         return Passes(candidates, problem, sizes, stopping, name)
 
     def _take(self, passes: Passes) -> None:
-        """Set the selection, its coefficients on the scale of the data, and what is known of the optimum."""
+        """Set the selection, its coefficients on the scale of the data, and the duality gap."""
         features, standardised = passes.selected()
         entered, included = passes.problem.members.tolist(), passes.problem.included
         self._entered = np.array([*dict.fromkeys([*included.tolist(), *entered])], dtype=np.int64)
@@ -466,7 +470,7 @@ class FGM(SelectsGroups):
         self.dual_gap_ = passes.gap
 
     def _columns_of_groups(self, passes: Passes) -> dict[str, np.ndarray]:
-        """Set which groups are selected; return of each selected column the name and score of its strongest group."""
+        """Set the selected groups; return the name and score of the strongest group of each selected column."""
         if not isinstance(passes.candidates, StoredGroups):
             return {}
         groups, norms = passes.selected_units()
@@ -474,7 +478,7 @@ class FGM(SelectsGroups):
         return self._set_groups(passes.candidates.groups, groups[by_norm], norms[by_norm])
 
     def _columns_of_parents(self, passes: Passes, v: np.ndarray) -> dict[str, Any]:
-        """Return what each selected feature scored before any was, and its parents' own: see `columns_of_parents`."""
+        """Return the first scores of the selected features, and those of their parents: see `columns_of_parents`."""
         candidates, made = passes.candidates, self.made_
         if made is None or not isinstance(candidates, ImplicitColumns) or not len(self.selected_):
             return {}
@@ -490,25 +494,25 @@ class FGM(SelectsGroups):
 
     @property
     def _n_asked(self) -> int | None:
-        """How many features were asked for: rows held out may choose fewer, and groups have several."""
+        """Requested number of features, if exact: held-out rows may choose fewer, and groups have several."""
         is_exact = self.validation is None and (self.feature_groups is None or self.counts == "features")
         return self.n_features_to_select if is_exact else None
 
     def _notes(self, passes: Passes) -> list[str]:
-        """Return in words what was selected, why it ended there, and how far the optimum is."""
+        """Return notes on what was selected, why the passes stopped, and the distance from the optimum."""
         n_selected = len(self.selected_)
         notes = [f"{n_selected} features in {len(passes.history)} passes: {passes.reason}"]
         n_zero = n_selected - int(np.atleast_2d(self.coef_).any(axis=0).sum())
         if n_zero:
             notes.append(
-                f"{n_zero} of the selected features got no coefficient: C = {self.C_:.3g} is too small for them"
+                f"{n_zero} of the selected features have a coefficient of 0: C = {self.C_:.3g} is too small for them"
             )
         if len(passes.problem.included):
             notes.append(f"{len(passes.problem.included)} of them were always included, without a penalty")
         if self.C is None:
             notes.append(f"C = {self.C_:.3g} was chosen from the number of rows and the variance of the columns")
         if self.C == "validation":
-            notes.append(f"C = {self.C_:.3g} was chosen by rows held out, of {len(self.C_losses_)} values")
+            notes.append(f"C = {self.C_:.3g} was chosen by held-out rows from {len(self.C_losses_)} values")
         when = "of the final model" if self.certify else "before the last pass"
         gap = passes.gap if self.certify else (passes.history[-1].gap if passes.history else 0.0)
         notes.append(
@@ -518,7 +522,7 @@ class FGM(SelectsGroups):
         return notes + passes.candidates.notes(self.normalize) + passes.notes
 
     def _debiased(self, passes: Passes, y: np.ndarray, weight: np.ndarray) -> str:
-        """Refit on the selected features alone; return both fits' accuracies in words."""
+        """Refit on the selected features; return a note on the accuracies of both fits."""
         features, problem, run = np.sort(self.selected_), passes.problem, passes.candidates.run
         loss, (columns, kept) = find_loss(self.loss_), problem.kept(features)
         ridge = None if loss.is_likelihood else 1.0 / (self.C_ * float(weight.sum()))
@@ -551,7 +555,7 @@ class FGM(SelectsGroups):
 
 
 def _units(n_features: int, groups: FeatureGroups | None, cost: MapCost | None) -> Units:
-    """Return what is selected from: columns, groups of them, or what a map makes of them."""
+    """Return the units to select from: columns, groups, or features of a map."""
     if cost is not None:
         return Units(cost.n_units, cost.most_columns, cost.most_units)
     return Units(n_features) if groups is None else Units(groups.n_groups, groups.most_columns, groups.most_groups)

@@ -1,4 +1,4 @@
-"""How stored columns are standardised on the fly: their moments, the store's or from a pass, and what follows."""
+"""Standardisation on the fly: moments of the columns, from the store or from a pass, and the scaling they give."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from daskfs.selectors.shared.run import Run
 
 
 def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) -> ColumnMoments:
-    """Return means, standard deviations and extremes of all columns: the store's, or of these rows, in a pass.
+    """Return means, standard deviations and extremes of all columns, from the store or from a pass over these rows.
 
     Parameters
     ----------
     run : Run
     cut : Cut
     weight : ndarray of shape (n_samples,)
-        Rows of 0 take no part.
+        Rows with weight 0 take no part.
     is_weighted : bool
         Whether any weight differs from 1.
 
@@ -34,7 +34,8 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
     known = None if is_weighted else run.matrix.column_statistics()
     if known is None:
         blocks = blocks_of(run, cut)
-        moments = ColumnMoments(*(np.empty(run.matrix.shape[1]) for _ in range(4)))  # apart: the means outlive the rest
+        # separate arrays: the means are needed longer than the others
+        moments = ColumnMoments(*(np.empty(run.matrix.shape[1]) for _ in range(4)))
         for k, part in run.each("statistics", sums_of_block, blocks, weight, record=ColumnMoments):
             moments.put(slice(blocks[k].start, blocks[k].stop), part)
         return moments
@@ -46,7 +47,7 @@ def column_moments(run: Run, cut: Cut, weight: np.ndarray, is_weighted: bool) ->
 
 
 def blocks_of(run: Run, cut: Cut) -> list[ColumnRange]:
-    """Return all columns, as the tasks score them."""
+    """Return all columns in the blocks that tasks score."""
     n_features = run.matrix.shape[1]
     starts = range(0, n_features, cut.width)
     return [ColumnRange(start, min(start + cut.width, n_features), cut.piece_rows) for start in starts]
@@ -54,16 +55,16 @@ def blocks_of(run: Run, cut: Cut) -> list[ColumnRange]:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How columns are standardised on the fly: x̃_j = (x_j - centre_j) inverse_j."""
+    """Standardisation of columns on the fly: x̃_j = (x_j - centre_j) inverse_j."""
 
     centre: np.ndarray
-    """Shape (n_features,); 0 where columns are not centred."""
+    """Shape (n_features,); 0 if columns are not centred."""
     inverse: np.ndarray
-    """0 of a column that says nothing; else 1 where columns are not normalised."""
+    """0 for a constant or excluded column; otherwise 1 if columns are not normalised."""
     variance: np.ndarray
-    """Of the columns x̃_j about their means."""
+    """Variances of the columns x̃_j."""
     n_mostly_zero: int = 0
-    """Columns whose deviations were taken with `PRIOR_ROWS` more rows."""
+    """Number of columns whose deviations were computed with `PRIOR_ROWS` more rows."""
 
     @classmethod
     def of(
@@ -74,7 +75,7 @@ class Scaling:
         normalize: bool | str,
         column_weight: np.ndarray | None = None,
     ) -> Self:
-        """Return the scaling of columns with these moments over so many rows; `normalize` is that of FGM."""
+        """Return the scaling of columns with these moments over `n_rows` rows; `normalize` is that of FGM."""
         mean, deviation = moments.mean, moments.deviation
         spread = deviation if is_centred else np.sqrt(deviation * deviation + mean * mean)
         scale, n_mostly_zero = np.zeros(len(spread)), 0
@@ -92,23 +93,24 @@ class Scaling:
         return cls(mean if is_centred else np.zeros(len(mean)), inverse, variance, n_mostly_zero)
 
     def leave_out(self, columns: np.ndarray) -> None:
-        """Let columns say nothing: their scores are 0."""
+        """Exclude columns: their scores become 0."""
         self.inverse[columns], self.variance[columns] = 0.0, 0.0
 
     def of_blocks(self, blocks: list[ColumnRange]) -> list[ColumnRange]:
-        """Return blocks of columns with what standardises them."""
+        """Return blocks of columns with their scaling."""
         spans = [slice(block.start, block.stop) for block in blocks]
         return [block.scaled(self.centre[at], self.inverse[at]) for block, at in zip(blocks, spans, strict=True)]
 
 
 def prior_variance(moments: ColumnMoments, n_rows: float) -> np.ndarray:
-    """Return what is added to the variances of dummies, counts and tf-idf, by which columns are divided; 0 of others.
+    """Return what is added to the variances of dummies, counts and tf-idf before columns are divided; 0 for others.
 
-    Columns are taken for such where no value is below 0 and some are 0. Divided by its deviation alone, a category of 5
-    rows of 10,000 scores as high as one of 5,000 where both say as much of their own rows: the few rows of each of
-    many categories say something by chance. `PRIOR_ROWS` more rows, as large as the column's own that are not 0, let it
-    count for ``m / (m + PRIOR_ROWS)`` of that, m = (Σ x)² / Σ x² rows on which it stands. How large they are is the
-    columns' common size where a column's own is near it (`typical_squares`), so that a word's many mentions count.
+    Columns are treated as such if no value is negative and some are 0. Divided by its own deviation, a category with 5
+    of 10,000 rows would score as high as one with 5,000 rows that is equally informative about its own rows, and the
+    few rows of many rare categories are informative by chance. `PRIOR_ROWS` more rows, with values as large as the
+    column's own nonzero values, multiply its score by ``m / (m + PRIOR_ROWS)``, where m = (Σ x)² / Σ x² is its
+    effective number of rows. If the column's own size is near the common size of the columns, the common size is used
+    instead (`typical_squares`), so that frequent mentions of a word count.
 
     Parameters
     ----------

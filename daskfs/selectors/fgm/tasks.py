@@ -1,8 +1,8 @@
-"""What FGM does where the data are: sums and scores of a block of columns, and a few columns to keep.
+"""The tasks of FGM: sums and scores of a block of columns, and the values of a few columns.
 
-Imported by workers, hence light: numpy and the kernels. Tiles of a store are scored strip by strip as they pass by,
-arrays in memory as they lie, sparse ones column by column. Of what is neither, columns are read in pieces of rows, the
-next one while the present one is scored.
+Workers import this file, so it is light: numpy and the kernels. Tiles of a store are scored strip by strip as they are
+decoded, arrays in memory in place, sparse columns one by one. Other matrices are read in pieces of rows; the next piece
+is read while the present one is scored.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ from daskfs.selectors.shared.record import Record
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """Consecutive columns that one task scores, with what standardises them."""
+    """Consecutive columns that one task scores, with their scaling."""
 
     start: int
     stop: int
     piece_rows: int
-    """Rows read at a time, where columns are read in pieces."""
+    """Rows read at a time, if columns are read in pieces."""
     centre: np.ndarray | float = 0.0
-    """Shape (stop - start,); 0 where columns are not centred."""
+    """Shape (stop - start,); 0 if columns are not centred."""
     inverse: np.ndarray | float = 1.0
-    """1 / scale, 0 for a constant column; 1 where columns are not normalised."""
+    """1 / scale, 0 for a constant column; 1 if columns are not normalised."""
 
     def scaled(self, centre: np.ndarray, inverse: np.ndarray) -> ColumnRange:
-        """Return the same columns with what standardises them."""
+        """Return the same columns with their scaling."""
         return replace(self, centre=centre, inverse=inverse)
 
     @property
     def name(self) -> str:
-        """What a checkpoint knows the columns by."""
+        """Name of the columns in a checkpoint."""
         return f"{self.start}-{self.stop}"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoments(Record):
-    """Of consecutive columns, over rows of positive weight."""
+    """Moments of consecutive columns, over rows of positive weight."""
 
     mean: np.ndarray
     deviation: np.ndarray
-    """Population standard deviation, exactly 0 of a constant column."""
+    """Population standard deviation, exactly 0 for a constant column."""
     minimum: np.ndarray
     maximum: np.ndarray
 
     def put(self, at: slice, part: ColumnMoments) -> None:
-        """Fill in those of some of the columns."""
+        """Fill in the moments of some of the columns."""
         self.mean[at], self.deviation[at] = part.mean, part.deviation
         self.minimum[at], self.maximum[at] = part.minimum, part.maximum
 
@@ -111,7 +111,7 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
             )  # fmt: skip
     if not np.isfinite(squares).all():
         raise matrix.bad_column(columns.start + int(np.flatnonzero(~np.isfinite(squares))[0]))
-    whole = float(np.cumsum(weight)[-1])  # in the order in which the kernels sum: no zeros, no rest
+    whole = float(np.cumsum(weight)[-1])  # summed in the kernels' order, so that without zeros nothing remains
     return ColumnMoments(*mean_and_deviation(origin, total, sums, squares, whole), least, most)
 
 
@@ -119,17 +119,17 @@ class Best(NamedTuple):
     """The columns with the largest scores, and the values of some of them."""
 
     columns: np.ndarray
-    """Shape (<= n_wanted,), int64, as `daskfs.kernels.fgm.topk.largest` gives them."""
+    """Shape (<= n_wanted,), int64, sorted as by `daskfs.kernels.fgm.topk.largest`."""
     scores: np.ndarray
-    """Theirs."""
+    """Scores of the columns."""
     kept: np.ndarray
-    """Those of them whose values are here, int64."""
+    """Columns whose values are here, int64."""
     values: np.ndarray
     """Shape (n_kept, n_samples)."""
 
 
 def best_of_both(one: Best, other: Best, n_wanted: int) -> Best:
-    """Return the best of two sets of columns."""
+    """Return the best columns of two sets."""
     columns, scores = merged(one[:2], other[:2], n_wanted)
     kept, values = np.concatenate([one.kept, other.kept]), np.concatenate([one.values, other.values])
     return Best(columns, scores, kept, values)
@@ -155,13 +155,13 @@ def best_of_block(matrix: Matrix, v: np.ndarray, n_wanted: int, likely: np.ndarr
 def best_of_part(
     matrix: Matrix, implicit: ImplicitMatrix, v: np.ndarray, n_wanted: int, floor: float, part: Any
 ) -> Best:
-    """Return the units of a part of the columns that a map makes of a matrix with the largest scores."""
+    """Return the units with the largest scores, in one part of a map's columns."""
     units, scores = implicit.on(matrix).score_columns(v, n_wanted, floor, part)
     return Best(units, scores, np.empty(0, np.int64), np.empty((0, 0), implicit.dtype))
 
 
 def make_columns(matrix: Matrix, implicit: ImplicitMatrix, columns: np.ndarray) -> np.ndarray:
-    """Return a few of the columns that a map makes of a matrix, each in a row of its own."""
+    """Return a few of the columns that a map makes of a matrix, one per row."""
     return read_columns(implicit.on(matrix), columns)
 
 
@@ -183,9 +183,9 @@ def scores_of_block(matrix: Matrix, v: np.ndarray, likely: np.ndarray, columns: 
     ----------
     matrix : Matrix
     v : ndarray of shape (n_classes, n_samples), float64
-        Dual variables with the sign of the class; rows of 0 take no part.
+        Dual variables with the sign of the class; rows with 0 take no part.
     likely : ndarray of int64, ascending
-        Columns to keep the values of, while their tiles pass by.
+        Columns whose values are kept while their tiles are decoded.
     columns : ColumnRange
 
     Raises
@@ -227,7 +227,7 @@ def scores_of_block(matrix: Matrix, v: np.ndarray, likely: np.ndarray, columns: 
 
 
 def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
-    """Return a few columns, each in a row of its own.
+    """Return a few columns, one per row.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def read_columns(matrix: Matrix, columns: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class SparseBlock:
-    """Consecutive sparse columns and numbers for each row of the matrix that holds them."""
+    """Consecutive sparse columns, and vectors over the rows of the matrix that holds them."""
 
     starts: np.ndarray
     rows: np.ndarray
@@ -260,11 +260,11 @@ class SparseBlock:
     vectors: np.ndarray
     """Shape (n_vectors, n_base_rows), float64; 0 in rows that do not take part."""
     granule: np.ndarray
-    """Shape (n_base_rows,), int64: where dense rows would be summed together."""
+    """Shape (n_base_rows,), int64: the granule in which dense rows would be summed."""
 
 
 def sparse_block(matrix: Matrix, start: int, stop: int, vectors: np.ndarray) -> SparseBlock | None:
-    """Return columns with vectors over the rows of a matrix; None where the columns are dense."""
+    """Return sparse columns with vectors over the rows of a matrix; None if the columns are dense."""
     entries = matrix.sparse_columns(slice(start, stop))
     if entries is None:
         return None
@@ -279,13 +279,13 @@ def sparse_block(matrix: Matrix, start: int, stop: int, vectors: np.ndarray) -> 
 
 
 def scored_in_place(matrix: Matrix, columns: slice) -> np.ndarray | None:
-    """Return columns as they lie in memory, where the values of a row lie side by side."""
+    """Return a view of columns in memory if the values of a row are contiguous, else None."""
     view = matrix.column_view(columns)
     return view if view is not None and view.strides[1] == view.itemsize else None
 
 
 def _strips(matrix: Matrix, columns: ColumnRange) -> Iterator[Strip]:
-    """Yield a block of columns strip by strip: all of it in memory, as tiles pass by, or in pieces that are read."""
+    """Yield a block of columns strip by strip: the whole array in memory, tiles as they are decoded, or pieces."""
     n_samples, part = matrix.shape[0], slice(columns.start, columns.stop)
     whole = scored_in_place(matrix, part)
     if whole is not None:

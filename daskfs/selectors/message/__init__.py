@@ -1,13 +1,15 @@
-"""MESSAGE: subsets of the rows vote.
+"""MESSAGE: subsets of the rows vote on features.
 
 `selector` has the algorithm. Its steps: `plan` cuts rows into subsets and subsets into tasks, `passes` maps over them,
-`subset` is what one of them chooses and fits (`tasks`: where the data is), `votes` counts, `fits` averages.
+`subset` selects and fits on one subset (`tasks` does so where the data are), `votes` counts votes, `fits` averages
+fits.
 
-Open to others that select on subsets, or on all rows as one, as the baselines of daskfs.baselines.lasso do:
+Open to others, for methods that select on subsets or on all rows as one subset, such as the baselines in
+daskfs.baselines.lasso:
 
-* `choices.Choices`: what all subsets of a pass chose, in columns;
-* `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: a model chosen on some rows
+* `choices.Choices`: the choices of all subsets of a pass, stored by column
+* `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: model selection on some rows
 * `plan.Subsets`, `plan.choose_n_subsets`, `plan.check_subsets`, `plan.plan_message`: how rows become subsets
-* `passes.SubsetPasses`, `tasks.bad_value_of`: their passes, and the error of a value that is not finite
-* `votes.count_votes`, `votes.notes_on_choices`: what is said of their choices
+* `passes.SubsetPasses`, `tasks.bad_value_of`: passes over the subsets, and the error for a value that is not finite
+* `votes.count_votes`, `votes.notes_on_choices`: votes, and the notes on them
 """

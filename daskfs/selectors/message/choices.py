@@ -1,8 +1,8 @@
-"""What all subsets chose, in columns: a thousand small subsets are as many arrays as one.
+"""The choices of all subsets, stored by column, so that a thousand small subsets take as few arrays as one.
 
-A task returns the choices of its subsets, they are joined in the order of the subsets, and votes and the refit ask
-them. What a subset has several of (ballots, constant columns, features met) stands one after the other, with a count
-for each subset.
+A task returns the choices of its subsets. They are joined in the order of the subsets; votes and the refit query them.
+Where a subset has several items (ballots, constant columns, visited features), they are stored one after the other,
+with a count per subset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from daskfs.selectors.message.subset import (
 from daskfs.selectors.shared.record import Record
 
 PAIRS = 1 << 16
-"""Of columns, in as many subsets as are looked at together."""
+"""Pairs of columns, over all subsets processed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class Ballots(Record):
     least_penalty: np.ndarray
     intercept: np.ndarray
     n_selected: np.ndarray
-    """All of shape (n_ballots,)."""
+    """These five have shape (n_ballots,)."""
     selected: np.ndarray
-    """Shape (sum of n_selected,), as is `coef`."""
+    """Shape (sum of n_selected,); `coef` has the same."""
     coef: np.ndarray
 
     def taken(self, is_taken: np.ndarray) -> Ballots:
-        """Return some of them, by a mask of shape (n_ballots,)."""
+        """Return the ballots where the mask, of shape (n_ballots,), is true."""
         of_feature = np.repeat(is_taken, self.n_selected)
         return Ballots(
             self.of_class[is_taken],
@@ -54,22 +54,22 @@ class Ballots(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Met(Record):
-    """What paths of the squared loss have met, for the refit: see `daskfs.selectors.message.subset.PathMoments`."""
+class VisitedMoments(Record):
+    """Moments of the features that squared-loss paths visited, for the refit: see `PathMoments` in `subset`."""
 
     y_variance: np.ndarray
     n_features: np.ndarray
-    """Shape (n_subsets,), as is `y_variance`."""
+    """Shape (n_subsets,); `y_variance` has the same."""
     features: np.ndarray
-    """Shape (sum of n_features,), as are the next three."""
+    """Shape (sum of n_features,); the next three have the same."""
     mean: np.ndarray
     scale: np.ndarray
     cross: np.ndarray
     gram_below: np.ndarray
 
     @classmethod
-    def of(cls, all_met: Sequence[PathMoments]) -> Met:
-        """Return what each subset has met in columns."""
+    def of(cls, all_met: Sequence[PathMoments]) -> VisitedMoments:
+        """Return the moments of all subsets, stored by column."""
         names = ("features", "mean", "scale", "cross", "gram_below")
         columns = [np.concatenate([getattr(met, name) for met in all_met]) for name in names]
         n_features = np.array([len(met.features) for met in all_met], dtype=np.int64)
@@ -78,27 +78,27 @@ class Met(Record):
 
 @dataclass(frozen=True, slots=True)
 class Choices(Record):
-    """What subsets chose, in their order: see `daskfs.selectors.message.subset.SubsetChoice`."""
+    """The choices of subsets, in their order: see `daskfs.selectors.message.subset.SubsetChoice`."""
 
     total: np.ndarray
-    """Shape (n_subsets,), as are the next five, but for `y_mean` of several classes: (n_subsets, n_classes)."""
+    """Shape (n_subsets,); the next five have the same, except `y_mean` of several classes: (n_subsets, n_classes)."""
     y_mean: np.ndarray
     n_unsolved: np.ndarray
     n_separable: np.ndarray
     n_ballots: np.ndarray
     n_constant: np.ndarray
     ballots: Ballots
-    """Of a subset those for the first class first; for a class those of larger penalties first."""
+    """Within a subset sorted by class; within a class by falling penalty."""
     constant: np.ndarray
-    """Shape (sum of n_constant,), as is `constant_value`."""
+    """Shape (sum of n_constant,); `constant_value` has the same."""
     constant_value: np.ndarray
-    met: Met | None = None
+    met: VisitedMoments | None = None
     paths: tuple[PathTable, ...] = ()
-    """That of the first subset of all, where it is among these."""
+    """The path of the first subset, if it is among these."""
 
     @classmethod
     def of(cls, choices: Sequence[SubsetChoice]) -> Choices:
-        """Return what subsets chose one by one."""
+        """Return the choices of single subsets, joined."""
         of_each = [
             sorted((*choice.ballots, *choice.with_less), key=lambda ballot: ballot.of_class) for choice in choices
         ]
@@ -122,7 +122,7 @@ class Choices(Record):
             ),
             np.concatenate([choice.constant for choice in choices]),
             np.concatenate([choice.constant_value for choice in choices]),
-            Met.of(all_met) if all_met else None,
+            VisitedMoments.of(all_met) if all_met else None,
             tuple(choice.path for choice in choices if choice.path is not None),
         )
 
@@ -131,7 +131,7 @@ class Choices(Record):
 
     @property
     def path(self) -> PathTable | None:
-        """That of the first subset, where there is one."""
+        """The path of the first subset, if it is here."""
         return self.paths[0] if self.paths else None
 
     @property
@@ -141,18 +141,18 @@ class Choices(Record):
 
     @property
     def _begins(self) -> np.ndarray:
-        """Which ballots are the first of a subset for a class."""
+        """Which ballots are the first of their subset and class."""
         of_subset, of_class = self.of_subset, self.ballots.of_class
         begins = np.ones(len(of_subset), dtype=bool)
         begins[1:] = (of_subset[1:] != of_subset[:-1]) | (of_class[1:] != of_class[:-1])
         return begins
 
     def first(self) -> Choices:
-        """Return what the subsets chose by the penalty they were asked with, a ballot for each class."""
+        """Return the choices with the penalty of the pass: one ballot per class."""
         return self._cast(self._begins)
 
     def among(self, settings: SelectionSettings, n_features: int) -> Choices:
-        """Return what the subsets choose with other settings, a ballot for each class: where more subsets vote."""
+        """Return the choices with other settings (more subsets vote): one ballot per class."""
         totals, place = np.unique(self.total, return_inverse=True)
         penalty = np.array([settings.penalty(total, n_features) for total in totals])[place]
         starts, n_all = np.flatnonzero(self._begins), len(self.ballots.n_selected)
@@ -164,13 +164,13 @@ class Choices(Record):
         return replace(self._cast(is_cast), paths=tuple(replace(path, more=more) for path in self.paths))
 
     def _cast(self, is_cast: np.ndarray) -> Choices:
-        """Return the same with some of the ballots."""
+        """Return the same choices with only some of the ballots."""
         n_ballots = np.bincount(self.of_subset[is_cast], minlength=len(self))
         return replace(self, ballots=self.ballots.taken(is_cast), n_ballots=n_ballots)
 
     @property
     def n_selected(self) -> np.ndarray:
-        """Features that each subset chose for any class, shape (n_subsets,)."""
+        """Number of features that each subset chose for any class, shape (n_subsets,)."""
         if (self.n_ballots == 1).all():
             return self.ballots.n_selected
         of_feature = np.repeat(self.of_subset, self.ballots.n_selected)
@@ -182,7 +182,7 @@ class Choices(Record):
         return np.bincount(self.constant, minlength=n_features) == len(self)
 
     def normal_equations(self, columns: np.ndarray) -> tuple[NormalEquations | None, np.ndarray]:
-        """Return what `daskfs.selectors.message.subset.refit` would of the subsets whose paths have met all columns.
+        """Return the normal equations of the subsets whose paths visited all columns, as `refit` in `subset` would.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Choices(Record):
         NormalEquations or None
             Of these subsets, in their order.
         ndarray of shape (n_subsets,), bool
-            Which they are.
+            Mask of these subsets.
         """
         met = self.met
         if met is None:
@@ -220,19 +220,19 @@ class Choices(Record):
 
 
 def _places(known: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of some columns are among `columns`, ascending, and where these stand there."""
+    """Return a mask of the entries of `known` that are in `columns` (ascending), and their positions there."""
     places = np.searchsorted(columns, known)
     is_there = columns[np.minimum(places, len(columns) - 1)] == known
     return is_there, places[is_there]
 
 
 def _correlations(number: np.ndarray, start: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Return the correlations of columns in every subset; 0 between a column and one that is constant.
+    """Return the correlations of columns in every subset; 0 between a column and a constant one.
 
     Parameters
     ----------
     number : ndarray of shape (n_subsets, n_columns)
-        Of each column among those that the subset has met; -1 of a constant one.
+        Index of each column among those that the subset's path visited; -1 if it is constant.
     start : ndarray of shape (n_subsets,)
         Where the correlations of a subset begin in `below`: those below the diagonal, row by row.
     """

@@ -1,18 +1,20 @@
-"""Standard errors of the averaged fit, its 95 % intervals, and whether the subsets bear them out.
+"""Standard errors and 95 % intervals of the averaged fit, and a check of them against the variation between subsets.
 
-Given the features, the subsets' fits b_i are independent, and close to normal about β with variance v_i, the inverse
-information of subset i (times the dispersion of the noise). So asymptotically (Wang, Peng and Dunson, section 3)
+Given the features, the subsets' fits b_i are independent and approximately normal about β, with variance v_i: the
+inverse information of subset i (times the dispersion of the noise). So asymptotically (Wang, Peng and Dunson, section
+3)
 
     mean         Var β_j = Σ_i v_ij / m²
-    one step     Var β_j = (Σ_i H_i)⁻¹_jj, the inverse information of all rows: no less is possible
+    one step     Var β_j = (Σ_i H_i)⁻¹_jj, the inverse information of all rows: the smallest possible
     median       Var β_j = V(m) median_i v_ij, V(m) the variance of the median of m standard normals
 
-Nothing is read for them. They hold where the model does: the noise as large everywhere, counts no more scattered than
-Poisson's. By ``std_errors="subsets"`` the fits themselves say how much they differ (batch means, with m - 1 degrees of
-freedom), which needs no model, and more subsets.
+They need no further read. They are valid if the model holds: constant noise variance, counts without overdispersion.
+``std_errors="subsets"`` estimates them from the variation between the fits instead (batch means, with m - 1 degrees of
+freedom), which needs no model but more subsets.
 
-What they leave out is the selection. A feature that is near the votes' threshold is kept where its coefficient happens
-to be large; one that is far above would be kept with any data, and has its interval. `benchmarks/inference.py` counts.
+They do not account for the selection. A feature near the threshold of the votes is selected when its coefficient
+happens to be large; for a feature far above the threshold, which any sample would select, the interval is valid.
+`benchmarks/inference.py` measures the coverage.
 """
 
 from __future__ import annotations
@@ -26,28 +28,28 @@ import numpy as np
 from daskfs.errors import Suspicion
 
 SELECTED_ON_THE_SAME_ROWS = (
-    "std_error and the 95 % interval from lower to upper are as if the features had been given: coefficients of those "
-    "that the same rows selected narrowly are too large, and their intervals miss more often"
+    "std_error and the 95 % interval (lower, upper) treat the features as given in advance: coefficients of narrowly "
+    "selected features are biased away from zero, and their intervals cover the true value less often"
 )
 LEVEL = 0.95
 NEAR = 3.0
-"""Standard errors above the votes' threshold, below which a selection was narrow: a vote scatters by 1.2 about z."""
+"""A selection is narrow within so many standard errors of the threshold of the votes (a vote's z has scatter 1.2)."""
 UNLIKELY = 3.0
-"""Standard deviations of a ratio of variances, beyond which the subsets do not bear the information out."""
-GRID, WIDTH = 801, 8.5  # of the integral over two order statistics
+"""Standard deviations of a ratio of variances beyond which the subsets contradict the information."""
+GRID, WIDTH = 801, 8.5  # grid of the integral over two order statistics
 MANY = 60
-"""Subsets from which on the variance of a median is that of its expansion, to a part in a thousand."""
+"""Number of subsets from which on the asymptotic expansion of a median's variance is accurate to 0.1 %."""
 
 
 def of_mean(errors: np.ndarray) -> np.ndarray:
-    """Return the standard errors of the mean of estimates that have these, shape (n_estimates, ...); NaN: unknown."""
+    """Return the standard errors of the mean of estimates with these errors, shape (n_estimates, ...); NaN: unknown."""
     n_known = np.isfinite(errors).sum(axis=0)
     sums = np.where(np.isfinite(errors), errors, 0.0) ** 2
     return _known(np.sqrt(sums.sum(axis=0)) / np.maximum(n_known, 1), n_known)
 
 
 def of_median(errors: np.ndarray) -> np.ndarray:
-    """Return the standard errors of the median of estimates that have these, shape (n_estimates, ...)."""
+    """Return the standard errors of the median of estimates with these errors, shape (n_estimates, ...)."""
     n_known = np.isfinite(errors).sum(axis=0)
     known = np.where(np.isfinite(errors) | (n_known == 0), errors, np.nan)
     middle = np.nanmedian(np.where(n_known > 0, known, 0.0), axis=0)
@@ -56,7 +58,7 @@ def of_median(errors: np.ndarray) -> np.ndarray:
 
 
 def of_differences(coef: np.ndarray, average: str) -> np.ndarray:
-    """Return the standard errors that the subsets' estimates, shape (n_subsets, ...), show by how they differ."""
+    """Return standard errors from the variation between the subsets' estimates, shape (n_subsets, ...)."""
     known = ~np.isnan(coef)
     n_known = known.sum(axis=0)
     mean = np.where(known, coef, 0.0).sum(axis=0) / np.maximum(n_known, 1)
@@ -91,7 +93,7 @@ def variance_of_median(m: int) -> float:
     factor = math.factorial(m) / math.factorial(k) ** 2
     if m % 2:
         return float(factor * step * (z**2 * density * (below * (1.0 - below)) ** k).sum())
-    # of the two in the middle, the smaller at z and the larger at its right; on the diagonal half a cell counts
+    # the smaller of the two middle values is at z, the larger to its right; on the diagonal half a cell counts
     left, right = density * below**k, density * (1.0 - below) ** k
     pairs = np.triu(np.outer(left, right) * (0.5 * (z[:, None] + z)) ** 2)
     pairs[np.diag_indices(GRID)] *= 0.5
@@ -99,7 +101,7 @@ def variance_of_median(m: int) -> float:
 
 
 def quantile(df: float, level: float = LEVEL) -> float:
-    """Return by how many standard errors an interval of a level reaches to each side; Student's with few `df`.
+    """Return the half-width of an interval in standard errors; Student's t if `df` is finite.
 
     Examples
     --------
@@ -113,12 +115,12 @@ def quantile(df: float, level: float = LEVEL) -> float:
 
 
 def of_norms(error: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """Return the standard errors of the norms over classes, of coefficients of sum 0, by the delta method.
+    """Return the standard errors of the norms over classes, for coefficients of sum 0, by the delta method.
 
     Parameters
     ----------
     error, coef : ndarray of shape (n_classes, n_columns)
-        The classes' estimates are taken to depend on each other by their sum alone.
+        The classes' estimates are assumed to depend on each other only through their sum.
     """
     norm = np.sqrt((coef**2).sum(axis=0))
     unit = np.divide(coef, norm, out=np.zeros_like(coef), where=norm > 0.0)
@@ -128,12 +130,12 @@ def of_norms(error: np.ndarray, coef: np.ndarray) -> np.ndarray:
 
 
 def scatter(coef: np.ndarray, errors: np.ndarray) -> tuple[float, int]:
-    """Return the variance between the subsets' estimates over that which their standard errors give, and its df.
+    """Return the variance between the subsets' estimates divided by that of their standard errors, and its df.
 
     Parameters
     ----------
     coef, errors : ndarray of shape (n_subsets, ...)
-        NaN where a subset does not know.
+        NaN where a subset has no estimate.
     """
     known = ~np.isnan(coef) & np.isfinite(errors)
     n_known = known.sum(axis=0)
@@ -144,13 +146,13 @@ def scatter(coef: np.ndarray, errors: np.ndarray) -> tuple[float, int]:
 
 
 def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> list[str]:
-    """Return what a reader must know of standard errors.
+    """Return the notes on standard errors.
 
     Parameters
     ----------
     errors : ndarray of shape (n_columns,) or (n_classes, n_columns)
     compared : (float, int), optional
-        What `scatter` returns, of standard errors by the information.
+        The result of `scatter`, for standard errors from the information.
     """
     notes = [SELECTED_ON_THE_SAME_ROWS]
     if compared is None:
@@ -167,14 +169,14 @@ def notes_on_errors(errors: np.ndarray, compared: tuple[float, int] | None) -> l
 
 
 def notes_on_weak(z: np.ndarray, penalty: float, names: Any) -> list[str]:
-    """Return the note on features that the votes keep narrowly.
+    """Return the note on narrowly selected features.
 
-    More than half of the subsets gain by a feature where z², of all rows, is above their summed penalties, about.
+    More than half of the subsets vote for a feature if its z² over all rows exceeds about the sum of their penalties.
 
     Parameters
     ----------
     z : ndarray of shape (n_columns,)
-        Coefficients over their standard errors.
+        Coefficients divided by their standard errors.
     penalty : float
         The sum of the subsets' λ.
     names : sequence of str of length n_columns

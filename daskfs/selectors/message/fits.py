@@ -1,8 +1,8 @@
-"""Steps 5 to 7 of MESSAGE: the subsets' fits on the features that they agreed on, their average, one Newton step.
+"""Steps 5 to 7 of MESSAGE: the subsets' fits on the selected features, their average, one Newton step.
 
-The path of a subset leaves the moments and correlations of the features that it met. Where the chosen features are
-among them, least squares follows without the subset's rows; the other subsets' rows of these columns are read.
-Normal equations of subsets, a few kilobytes each, add up to those of all rows.
+A subset's path caches the moments and correlations of the features that it visited. If all selected features are among
+them, least squares needs no further read; otherwise the subset's rows of the selected columns are read. The normal
+equations of the subsets, a few kilobytes each, add up to those of all rows.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercepts
 
-LONG_STEP = 0.05  # in the mean loss of a row: a step that promises more starts where the quadratic says nothing
-SHORT_STEP = 1.0  # in what rows are predicted: the curvature of no loss changes much over it
+LONG_STEP = 0.05  # in the mean loss per row: if a step promises more, its start is outside the range of the quadratic
+SHORT_STEP = 1.0  # in the linear predictor: within this range no loss changes its curvature much
 STEPS_NOT_TAKEN = {
-    "lost rows": "the Newton step after the average was not taken: the rows of some subsets are gone",
-    "many unknowns": "the Newton step after the average was not taken: coefficients of all classes are too many for it",
-    "long step": "the Newton step after the average was not taken: it would have been too long to be trusted",
+    "lost rows": "the Newton step after the average was not taken: the rows of some subsets were not kept",
+    "many unknowns": "the Newton step after the average was not taken: all classes together have too many coefficients",
+    "long step": "the Newton step after the average was not taken: it was too long for the quadratic approximation",
 }
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -53,46 +53,46 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that came together: where they can be read again, and what their subsets chose."""
+    """Rows that arrived together: where they can be read again, and what their subsets chose."""
 
     matrix: Matrix | None
-    """None where the rows are not kept."""
+    """None if the rows are not kept."""
     subsets: Subsets
     choices: Choices
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave arrays in memory behind: a pickled selector is small."""
+        """Leave arrays in memory out: a pickled selector is small."""
         return vars(self.without_arrays())
 
     def without_arrays(self) -> Part:
-        """Return the part without its matrix, where that holds arrays in memory."""
+        """Return the part without its matrix, if that holds arrays in memory."""
         return replace(self, matrix=None) if self.matrix is not None and self.matrix.is_resident else self
 
     def passes(self, run: Run) -> SubsetPasses | None:
-        """Return the passes over the rows in a run over others; None where they are gone."""
+        """Return the passes over these rows, within a run over other rows; None if the rows are gone."""
         if self.matrix is None or not self.matrix.exists():
             return None
         return SubsetPasses(run.over(self.matrix), self.subsets)
 
 
 class Average(NamedTuple):
-    """A model of the chosen columns; of the multinomial loss with an axis of classes first."""
+    """A model of the chosen columns; with the multinomial loss, arrays have a leading axis of classes."""
 
     coef: np.ndarray
     """Shape (n_columns,) or (n_classes, n_columns), on the scale of the data."""
     intercept: Any
     mean: np.ndarray
     scale: np.ndarray
-    """Of the columns, over all rows; shape (n_columns,)."""
+    """Scale of the columns over all rows, as `mean`; shape (n_columns,)."""
 
     @property
     def centred_intercept(self) -> Any:
-        """The prediction where every column has its mean."""
+        """The linear predictor where every column has its mean."""
         return self.intercept + (self.mean * self.coef).sum(axis=-1)
 
     @property
     def importance(self) -> np.ndarray:
-        """The size of each column's standardised coefficient, shape (n_columns,)."""
+        """The absolute standardised coefficient of each column, shape (n_columns,)."""
         return coefficient_norm(self.coef) * self.scale
 
 
@@ -118,9 +118,9 @@ def fit_subsets(
     parts : sequence of Part, each with the passes over its rows; None where they are gone
     columns : ndarray of shape (n_columns,), int64, ascending
     with_errors : bool
-        Whether `SubsetFits.z` will be asked for,
+        Whether `SubsetFits.z` is needed.
     asked : ColumnGroups, optional
-        or `SubsetFits.gain` of these groups of the columns.
+        Groups of the columns for which `SubsetFits.gain` is needed.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def fit_subsets(
         elif pieces:
             found.append(cached)
     if not found:
-        raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit once more")
+        raise DataError("the rows of all subsets are gone", "partial_fit", "keep the stores, or fit again")
     statistics = type(found[0]).joined(found)
     n_lost = sum(part.subsets.n_subsets for part, _ in parts) - n_cached - n_read
     counts = Counts(n_cached, n_read, n_lost)
@@ -150,24 +150,24 @@ def fit_subsets(
 
 
 def _taken(record: RecordT, order: np.ndarray) -> RecordT:
-    """Return a record of arrays with their first axis in another order."""
+    """Return a record of arrays with their first axis reordered."""
     values = (getattr(record, field.name) for field in fields(record))  # type: ignore[arg-type]
     return type(record)(*(None if value is None else value[order] for value in values))
 
 
 class Counts(NamedTuple):
-    """How the subsets fared when they were refitted."""
+    """How the subsets were refitted."""
 
     n_cached: int
-    """From what their paths left behind."""
+    """Subsets refitted from cached moments."""
     n_read: int
-    """From their rows of the chosen columns."""
+    """Subsets refitted from their rows of the chosen columns."""
     n_lost: int
-    """Subsets that needed to be read but are gone: left out of the average."""
+    """Subsets that had to be read but are gone: left out of the average."""
 
 
 class SubsetFits(ABC):
-    """The chosen columns fitted on every subset; what is derived from the fits is made when it is asked for."""
+    """The chosen columns fitted on every subset. Quantities derived from the fits are computed on demand."""
 
     def __init__(self, columns: np.ndarray, counts: Counts) -> None:
         self.columns, self.counts = columns, counts
@@ -179,42 +179,42 @@ class SubsetFits(ABC):
 
     @abstractmethod
     def z(self) -> np.ndarray:
-        """Return the coefficients of these subsets over their standard errors; NaN where one does not know."""
+        """Return the coefficients of these subsets divided by their standard errors; NaN where there is none."""
 
     @abstractmethod
     def gain(self) -> Gain:
-        """Return what these subsets gain by each of the groups that were asked for."""
+        """Return what these subsets gain by each of the groups given as `asked`."""
 
     @abstractmethod
     def averaged(self, average: str) -> tuple[Average, str]:
-        """Steps 6 and 7: return the average of the fits, with ``one_step`` after a Newton step on all rows.
+        """Steps 6 and 7: return the average of the fits; with ``one_step`` after a Newton step on all rows.
 
-        And which was done, or why the step was not: a name of `STEPS_NOT_TAKEN`.
+        The second value says what was done, or why the step was not taken: a key of `STEPS_NOT_TAKEN`.
         """
 
     @property
     @abstractmethod
     def estimates(self) -> np.ndarray:
-        """The coefficients of the subsets whose fits count, as `coef` has them; NaN where one does not know."""
+        """The coefficients of the subsets whose fits count, in the shape of `coef`; NaN where there is none."""
 
     @abstractmethod
     def errors(self, step: str) -> np.ndarray:
-        """Return the standard errors of what `averaged` returned, by the subsets' information; NaN where none is.
+        """Return the standard errors of what `averaged` returned, from the subsets' information; NaN where none exists.
 
         Parameters
         ----------
         step : str
-            What was done, as `averaged` says.
+            The second value of `averaged`.
         """
 
     def errors_by_difference(self, step: str) -> np.ndarray:
-        """Return the standard errors of the same by how the subsets' fits differ."""
+        """Return the standard errors of the same from the variation between the subsets' fits."""
         return of_differences(self.estimates, step)
 
     def scatter(self, errors: np.ndarray, step: str) -> tuple[float, int]:
-        """Return the variance between the subsets over that which standard errors of the average give; and its df.
+        """Return the variance between the subsets divided by that of the standard errors, and its df.
 
-        On n_i rows (XᵀX)⁻¹ is on average 1 / (n_i - s - 2), and not 1 / n_i, times that of many rows.
+        On n_i rows (XᵀX)⁻¹ is on average 1 / (n_i - s - 2), not 1 / n_i, times that of many rows.
         """
         n_rows = self.total.sum() / max(len(self.total), 1)
         share = self.total.sum() / max(n_rows - len(self.columns) - 2.0, 1.0)
@@ -227,15 +227,15 @@ class SubsetFits(ABC):
         """Return the standard errors of `estimates`."""
 
     def notes(self, step: str) -> list[str]:
-        """Return what a reader of the result must know of the fits."""
+        """Return the notes on the fits."""
         n_cached, n_read, n_lost = self.counts
         notes, n_subsets = self._notes_on_fits(), sum(self.counts)
         if n_cached and n_read:
             notes.append(f"{n_read} of {n_subsets} subsets had to read the selected columns again for the refit")
         if n_lost:
             notes.append(
-                f"{n_lost} of {n_subsets} subsets have not met all selected features and their rows are gone: "
-                "they are left out of the average"
+                f"{n_lost} of {n_subsets} subsets are left out of the average: their paths did not visit all selected "
+                "features, and their rows were not kept"
             )
         return [*notes, STEPS_NOT_TAKEN[step]] if step in STEPS_NOT_TAKEN else notes
 
@@ -244,11 +244,11 @@ class SubsetFits(ABC):
 
     def _note_on_dependence(self, n_singular: int) -> list[str]:
         whose = f"in {n_singular} of {sum(self.counts)} subsets the selected columns are linearly dependent"
-        return [f"{whose}; their shortest solution was taken"] if n_singular else []
+        return [f"{whose}; the minimum-norm solution was used"] if n_singular else []
 
 
 class LeastSquaresFits(SubsetFits):
-    """Fits of the squared loss: no rows are needed any more."""
+    """Fits of the squared loss, from normal equations alone."""
 
     def __init__(
         self, columns: np.ndarray, counts: Counts, equations: NormalEquations, asked: ColumnGroups | None = None
@@ -263,23 +263,23 @@ class LeastSquaresFits(SubsetFits):
         return self.equations.total
 
     def z(self) -> np.ndarray:
-        """Return the coefficients of these subsets over their standard errors."""
+        """Return the coefficients of these subsets divided by their standard errors."""
         return z_of_least_squares(self.equations, self.coef)
 
     def gain(self) -> Gain:
-        """Return what these subsets gain by each of the groups that were asked for."""
-        assert self.asked is not None  # whoever asks has said so
+        """Return what these subsets gain by each of the groups given as `asked`."""
+        assert self.asked is not None  # callers of `gain` passed `asked`
         return gain_of_least_squares(self.equations, self.coef, self.asked)
 
     def averaged(self, average: str) -> tuple[Average, str]:
-        """Return the average; a Newton step from it, as from anywhere, ends at least squares on all rows."""
+        """Return the average. A Newton step from any point ends at least squares on all rows."""
         if average == "one_step":
             return all_rows_fit(self.equations), average
         return (median_of_fits if average == "median" else mean_of_fits)(self.coef, self.equations), average
 
     @property
     def estimates(self) -> np.ndarray:
-        """The coefficients of the subsets; of linearly dependent columns none."""
+        """The coefficients of the subsets; NaN if the columns are linearly dependent."""
         return np.where(self.is_singular[:, None], np.nan, self.coef)
 
     def errors_of_subsets(self) -> np.ndarray:
@@ -302,7 +302,7 @@ class LeastSquaresFits(SubsetFits):
 
 
 class LikelihoodFits(SubsetFits):
-    """Fits of the other losses; the Newton step reads the chosen columns once more."""
+    """Fits of the other losses. The Newton step reads the chosen columns once more."""
 
     def __init__(
         self, columns: np.ndarray, counts: Counts, fitted: MaximumLikelihood, passes: list[SubsetPasses]
@@ -312,7 +312,7 @@ class LikelihoodFits(SubsetFits):
 
     @property
     def _is_trusted(self) -> np.ndarray:
-        """Whose fits count: that of a separable subset is the ridge's."""
+        """Which fits count: that of a separable subset depends on the ridge."""
         is_separable = self.fitted.is_separable
         return is_separable if is_separable.all() else ~is_separable
 
@@ -321,20 +321,20 @@ class LikelihoodFits(SubsetFits):
         return mean_of_fits(self.fitted.coef, self.fitted, self._is_trusted)
 
     def _derivatives_at(self, fit: Average, which: str = "") -> Derivatives:
-        """Return those of every subset."""
+        """Return the derivatives of every subset at a fit."""
         point = Point(fit.coef * fit.scale, fit.centred_intercept, fit.mean, fit.scale)
         return Derivatives.joined([one.derivatives(self.columns, point, which) for one in self.passes])
 
     @cached_property
     def _derivatives(self) -> Derivatives:
-        """Of every subset at the average."""
+        """Derivatives of every subset at the average."""
         return self._derivatives_at(self._mean)
 
     def _ends_well(self, step: NewtonStep) -> bool:
-        """Tell whether a step stays where the quadratic holds: a short one does, of a long one the end is looked at.
+        """Return whether a step ends where the quadratic approximation holds: always if short, else the end is checked.
 
-        Where most rows are told without error, their curvature is 0 and a step can lead through the optimum and far
-        beyond; there the loss rises along the step more steeply than it fell at the start.
+        If most rows are separated, their curvature is 0, and a step can lead far beyond the optimum. There the loss
+        rises more steeply along the step than it fell at the start.
         """
         if step.length <= SHORT_STEP:
             return True
@@ -347,20 +347,20 @@ class LikelihoodFits(SubsetFits):
         return self.fitted.total
 
     def z(self) -> np.ndarray:
-        """Return the coefficients of these subsets over their standard errors; a separable subset has none."""
-        assert self.fitted.error is not None  # whoever asks has said so
+        """Return the coefficients of these subsets divided by their standard errors; NaN for a separable subset."""
+        assert self.fitted.error is not None  # callers of `z` passed with_errors
         z = self.fitted.coef / self.fitted.error
         z[self.fitted.is_separable] = np.nan
         return z
 
     def gain(self) -> Gain:
-        """Return what these subsets gain by each of the groups that were asked for; a separable subset has none."""
-        assert self.fitted.gain is not None  # whoever asks has said so
+        """Return what these subsets gain by each of the groups given as `asked`; NaN for a separable subset."""
+        assert self.fitted.gain is not None  # callers of `gain` passed `asked`
         assert self.fitted.gain_df is not None
         return Gain(np.where(self.fitted.is_separable[:, None], np.nan, self.fitted.gain), self.fitted.gain_df)
 
     def averaged(self, average: str) -> tuple[Average, str]:
-        """Return the average, after a Newton step where it is asked for and can be trusted."""
+        """Return the average, after a Newton step if it is requested and can be trusted."""
         if average == "median":
             return median_of_fits(self.fitted.coef, self.fitted, self._is_trusted), average
         if average == "mean":
@@ -379,14 +379,14 @@ class LikelihoodFits(SubsetFits):
         return np.where(counts.reshape(-1, *[1] * (self.fitted.coef.ndim - 1)), self.fitted.coef, np.nan)
 
     def errors_of_subsets(self) -> np.ndarray:
-        """Return the standard errors of `estimates`; NaN where they were not asked for."""
+        """Return the standard errors of `estimates`; NaN if they were not requested."""
         estimates = self.estimates
         if self.fitted.error is None:
             return np.full(estimates.shape, np.nan)
         return np.where(np.isnan(estimates) | np.isinf(self.fitted.error), np.nan, self.fitted.error)
 
     def errors(self, step: str) -> np.ndarray:
-        """Return the standard errors of the average; where all subsets are separable none."""
+        """Return the standard errors of the average; NaN if all subsets are separable."""
         is_separable, start = self.fitted.is_separable, self._mean
         if is_separable.all():
             return np.full(start.coef.shape, np.nan)
@@ -407,20 +407,20 @@ class LikelihoodFits(SubsetFits):
 def notes_on_separation(fitted: MaximumLikelihood, n_subsets: int) -> list[str]:
     """Return the notes on subsets where the likelihood has no maximum."""
     is_all = fitted.is_separable.all()
-    fate = "a weak ridge bounds their fits" if is_all else "their fits are left out of the average"
+    fate = "their fits are bounded by a weak ridge" if is_all else "their fits are left out of the average"
     notes = []
     if n := int((fitted.is_separable & fitted.is_right).sum()):
         notes.append(f"{n} of {n_subsets} subsets are linearly separable by the selected features; {fate}")
     if n := int((fitted.is_separable & ~fitted.is_right).sum()):
         notes.append(
-            f"on {n} of {n_subsets} subsets the likelihood has no maximum: they are of one class, or the selected "
+            f"on {n} of {n_subsets} subsets the likelihood has no maximum: they have one class, or the selected "
             f"features separate some of their rows (quasi-complete separation, or complete with no margin); {fate}"
         )
     return notes
 
 
 def solve(gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Solve ``gram b = cross`` for a gram of unit diagonal; the shortest solution, and True, where it is singular."""
+    """Solve ``gram b = cross`` for a gram of unit diagonal; if singular, return the minimum-norm solution and True."""
     solution = np.empty((1, len(cross)))
     if solve_each(gram[None], np.ones(solution.shape, dtype=bool), cross[None], solution)[0]:
         return minimum_norm(gram, cross), True
@@ -448,15 +448,15 @@ def solve_subsets(equations: NormalEquations) -> tuple[np.ndarray, np.ndarray]:
 def mean_of_fits(
     coef: np.ndarray, fitted: NormalEquations | MaximumLikelihood, is_trusted: np.ndarray | None = None
 ) -> Average:
-    """Average the subsets' coefficients, each over the subsets that know it; the intercept follows from the means.
+    """Average the subsets' coefficients, each over the subsets that estimate it; the intercept follows from the means.
 
     Parameters
     ----------
     coef : ndarray of shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns)
-        NaN where a subset does not know.
+        NaN where a subset has no estimate.
     fitted : NormalEquations or MaximumLikelihood
     is_trusted : ndarray of shape (n_subsets,), bool, optional
-        Whose fits count.
+        Which fits count.
     """
     mean, scale = _mean_and_scale(fitted)
     share = fitted.total / fitted.total.sum()
@@ -472,10 +472,10 @@ def mean_of_fits(
 def median_of_fits(
     coef: np.ndarray, fitted: NormalEquations | MaximumLikelihood, is_trusted: np.ndarray | None = None
 ) -> Average:
-    """Return the coordinate-wise median of the subsets' coefficients, and that of their intercepts given these.
+    """Return the coordinate-wise median of the subsets' coefficients, and the median of their intercepts given these.
 
-    Parameters are those of `mean_of_fits`. Means and scales of the columns are medians too: whatever fewer than half of
-    the subsets say, each number stays within those of the others.
+    Parameters are those of `mean_of_fits`. The columns' means and scales are medians too, so each number stays within
+    the range of the other subsets' values, whatever fewer than half of the subsets say.
     """
     trusted = slice(None) if is_trusted is None else is_trusted
     coef, mean, y_mean = coef[trusted], fitted.mean[trusted], fitted.y_mean[trusted]
@@ -489,7 +489,7 @@ def median_of_fits(
 
 
 def all_rows_fit(equations: NormalEquations) -> Average:
-    """Return the least-squares fit of all rows."""
+    """Return the least-squares fit to all rows."""
     every = of_all_rows(equations)
     (mean,), (scale,), (y_mean,) = every.mean, every.scale, every.y_mean
     coef = solve(every.gram[0], every.cross[0])[0] / scale
@@ -497,7 +497,7 @@ def all_rows_fit(equations: NormalEquations) -> Average:
 
 
 def of_all_rows(equations: NormalEquations) -> NormalEquations:
-    """Return the normal equations of all rows, as those of one subset."""
+    """Return the normal equations of all rows, in the form of one subset."""
     mean, scale = _mean_and_scale(equations)
     share = equations.total / equations.total.sum()
     y_mean = float((share * equations.y_mean).sum())
@@ -530,11 +530,11 @@ class NewtonStep(NamedTuple):
     ----------
     end : Average
     step : ndarray
-        As the gradient: of intercept and coefficients of standardised columns, of each class.
+        Step in the intercept and in the coefficients of standardised columns, per class; laid out like the gradient.
     rise : float
         Derivative of the summed loss along the step, at its start; below 0.
     length : float
-        What it can change of a row's prediction where each column is a standard deviation from its mean.
+        Largest change of a row's linear predictor if each column is one standard deviation from its mean.
     """
 
     end: Average
@@ -544,13 +544,13 @@ class NewtonStep(NamedTuple):
 
 
 def newton_step(start: Average, of_subsets: Derivatives, total: float) -> NewtonStep | None:
-    """Take one Newton step on all rows; None where it would be too long to be trusted.
+    """Take one Newton step on all rows; return None if it is too long to be trusted.
 
     Parameters
     ----------
     start : Average
     of_subsets : Derivatives
-        At `start`, in columns centred and scaled as it says.
+        At `start`, in columns centred and scaled by its `mean` and `scale`.
     total : float
         Sum of the weights.
     """

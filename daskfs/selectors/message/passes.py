@@ -1,4 +1,4 @@
-"""The passes of MESSAGE over its subsets: which of them a task reads together, and what comes back."""
+"""The passes of MESSAGE over its subsets: which subsets a task reads together, and what is returned."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from daskfs.selectors.shared.run import Run
 
 
 class SubsetPasses:
-    """The passes over the subsets of a run's matrix, which are consecutive rows of it."""
+    """The passes over the subsets of a run's matrix. Each subset is a range of consecutive rows."""
 
     def __init__(self, run: Run, subsets: Subsets) -> None:
-        plan_message(subsets, run.limits)  # refuses what does not fit
+        plan_message(subsets, run.limits)  # raises if it does not fit
         self.run, self.subsets, self.settings = run, subsets, subsets.settings
 
     @property
     def _of_columns(self) -> SelectionSettings:
-        """What tasks are sent that are told their columns."""
+        """The settings for tasks that are given their columns."""
         return replace(self.settings, groups=None, always=())
 
     def select(self) -> Choices:
-        """Step 2."""
+        """Step 2: select on every subset."""
         groups = self._groups(range(self.subsets.n_subsets), self.subsets.select_nbytes)
         settings = self.settings if self.settings.groups is None else self.run.keep(self.settings)  # sent once
         return Choices.joined(self.run.map("select", select_on_block, groups, settings, record=Choices))
@@ -47,7 +47,7 @@ class SubsetPasses:
         with_errors: bool = False,
         asked: ColumnGroups | None = None,
     ) -> NormalEquations | MaximumLikelihood:
-        """Fit the columns on the subsets of these numbers; see `daskfs.selectors.message.subset.refit`."""
+        """Fit the columns on the subsets with these numbers; see `daskfs.selectors.message.subset.refit`."""
         record = NormalEquations if self.settings.record.is_quadratic else MaximumLikelihood
         groups = self._groups(numbers, self._refit_nbytes(columns))
         key = _digest(columns) + "-errors" * with_errors + ("" if asked is None else _digest(np.concatenate(asked)))
@@ -55,7 +55,7 @@ class SubsetPasses:
         return record.joined(self.run.map("refit", refit_on_block, groups, *shared, record=record, key=key))
 
     def derivatives(self, columns: np.ndarray, point: Point, which: str = "") -> Derivatives:
-        """Return gradient and Hessian of every subset's loss at one point; `which` tells points of the same columns."""
+        """Return gradient and Hessian of every subset's loss at a point; `which` distinguishes points."""
         groups = self._groups(range(self.subsets.n_subsets), self._refit_nbytes(columns))
         shared, key = (self._of_columns, columns, point), _digest(columns) + which
         return Derivatives.joined(
@@ -66,7 +66,7 @@ class SubsetPasses:
         return lambda n: self.subsets.refit_nbytes(n, len(columns))
 
     def _groups(self, numbers: Sequence[int] | np.ndarray, nbytes_of: Callable[[int], int]) -> list[SubsetGroup]:
-        """Return subsets in groups for a task each: consecutive ones, or runs of few that are far apart."""
+        """Return the subsets in groups, one per task: consecutive subsets, or several short runs that are far apart."""
         starts, rows, limits = self.subsets.starts, self.run.rows(0, self.subsets.data.n_samples), self.run.limits
         tasks = cut_into_tasks(self.subsets, rows, np.asarray(numbers), nbytes_of, limits)
         groups = []

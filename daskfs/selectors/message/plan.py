@@ -1,4 +1,4 @@
-"""How MESSAGE cuts the rows into subsets (step 1), and the subsets into tasks that fit in memory."""
+"""How MESSAGE cuts the rows into subsets (step 1), and assigns subsets to tasks that fit in memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPl
 from daskfs.selectors.shared.rows import in_random_order
 from daskfs.selectors.shared.work import Work, of_loss
 
-GROUP_NBYTES = 128 << 20  # of rows read by one task, where the memory allows and subsets are smaller
-SMALL_NBYTES = 32 << 20  # of a task that costs little beside its work
-TASKS_PER_THREAD = 4  # so that workers end together, and what comes back comes while they work
-CACHE_NBYTES = 20 << 10  # what a subset's path leaves behind for the refit: half of 64 x 64 numbers, and a few vectors
+GROUP_NBYTES = 128 << 20  # rows read by one task, if the memory allows and subsets are smaller
+SMALL_NBYTES = 32 << 20  # smallest task whose overhead is small compared with its work
+TASKS_PER_THREAD = 4  # so that workers finish together, and results arrive while they work
+CACHE_NBYTES = 20 << 10  # cached moments of a subset's path: half of 64 x 64 numbers, and a few vectors
 MIN_SUBSET_SIZE = 400
-MIN_SUBSETS = 5  # for a vote, where the rows suffice
+MIN_SUBSETS = 5  # for a vote, if there are enough rows
 SUBSET_VALUES = 1 << 23  # 32 MiB of float32
-EXPECTED_COLUMNS = 20  # that are selected, for a forecast: nobody knows before
+EXPECTED_COLUMNS = 20  # selected columns assumed in the plan
 
 
 def check_subsets(n_subsets: int | None, subset_size: int | None) -> None:
-    """Refuse a number of subsets and their size together."""
+    """Raise if both the number of subsets and their size are given."""
     if n_subsets is not None and subset_size is not None:
         raise ConfigError("expected n_subsets or subset_size, found both", "n_subsets", "leave one out")
 
@@ -52,24 +52,24 @@ def choose_n_subsets(
 ) -> int:
     """Return the number of subsets m.
 
-    By default five, or more so that a subset has at most 2²³ values (32 MiB of float32), or fewer so that it has at
-    least ``max(400, n_features // 5)`` rows; an odd number, so that no vote is tied. On real tables, with their many
-    weak signals, few large subsets predict better.
+    By default five: more so that a subset has at most 2²³ values (32 MiB of float32), or fewer so that it has at least
+    ``max(400, n_features // 5)`` rows. The number is odd, so that no vote is tied. On real tables, which have many weak
+    signals, few large subsets predict better.
 
     Parameters
     ----------
     n_samples, n_features : int
     n_subsets, subset_size : int or None
-        What the user asked for, at most one of them (`check_subsets`).
+        The user's parameters, at most one of them (`check_subsets`).
     n_values : int, optional
-        Entries of sparse rows; all values by default.
+        Number of entries, if rows are sparse; by default that of all values.
     least : int
-        Where rows suffice: five to vote, one to predict.
+        Smallest number if there are enough rows: five for inference, one for prediction.
 
     Raises
     ------
     ConfigError
-        Subsets of less than two rows.
+        A subset would have less than two rows.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def _most_subsets(n_samples: int, n_features: int) -> int:
 
 
 def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None, least: int = MIN_SUBSETS) -> str:
-    """Return in words how many subsets `choose_n_subsets` chooses by default, and why.
+    """Return a sentence: how many subsets `choose_n_subsets` chooses by default, and why.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None, 
         chosen = f"one subset of all {n_samples:,} rows was chosen"
     if _most_subsets(n_samples, n_features) < _wanted_subsets(n_values, least):
         least = max(MIN_SUBSET_SIZE, n_features // 5)
-        return f"{chosen}: a subset takes at least {least:,} rows to choose among {n_features:,} features"
+        return f"{chosen}: a subset needs at least {least:,} rows to choose among {n_features:,} features"
     if n_subsets > least:
         return f"{chosen}: subsets of at most {SUBSET_VALUES:,} values, for the memory of a task"
     enough = "enough for a vote, and large subsets" if least == MIN_SUBSETS else "large subsets"
@@ -128,22 +128,22 @@ def why_n_subsets(n_samples: int, n_features: int, n_values: int | None = None, 
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """The rows of a matrix, cut into as many subsets as vote together, and how these select."""
+    """The rows of a matrix, cut into subsets that vote together, and the settings for selection."""
 
     data: DataShape
     settings: SelectionSettings
     partition: str = "random"
     n_entries: int | None = None
-    """Of the largest subset, where subsets are read as their entries."""
+    """Number of entries of the largest subset, if subsets are read as sparse entries."""
 
     @property
     def n_subsets(self) -> int:
-        """The paper's m."""
+        """Number of subsets: the paper's m."""
         return self.settings.n_subsets
 
     @property
     def n_rows(self) -> int:
-        """Of the largest subset."""
+        """Rows of the largest subset."""
         return -(-self.data.n_samples // self.n_subsets)
 
     @property
@@ -153,22 +153,24 @@ class Subsets:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a tile, of which a reader decodes all where one is asked for."""
+        """Rows of a tile; a reader decodes them all to read one."""
         return self.data.tile_shape[0] if self.data.tile_shape else 1
 
     def select(self, n_subsets: int) -> Budget:
-        """Return the memory of a task that selects on so many subsets."""
+        """Return the memory of a task that selects on this many subsets."""
         n_rows, n_features, itemsize, task = self.n_rows, self.data.n_features, self.data.itemsize, Budget()
         if self.n_entries is not None:
             task.add("entries of the subsets", n_subsets * (n_rows * 32 + self.n_entries * (itemsize + 8)))
-            task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and on the way there
+            task.add("entries of one by columns", self.n_entries * (itemsize + 20))  # and while they are transposed
             task.add("blocks of a sparse store", self.data.block_nbytes)
             return task.add("its path", self._path_nbytes())
         task.add("rows of the subsets", n_subsets * n_rows * (n_features * itemsize + 24))
         task.add("rows of one as float32", n_rows * n_features * 4 if itemsize < 4 else 0)
         if self.settings.record.is_quadratic:
-            n_met = min(64, n_features)  # features, of which the correlations are kept
-            task.add("what paths leave for the refit", n_subsets * 8 * (n_met * (n_met - 1) // 2 + 6 * n_met))
+            n_visited = min(64, n_features)  # features whose correlations are cached
+            task.add(
+                "what paths leave for the refit", n_subsets * 8 * (n_visited * (n_visited - 1) // 2 + 6 * n_visited)
+            )
         return task.add("its path", self._path_nbytes()).add("tiles", self.data.tiles_nbytes)
 
     def select_nbytes(self, n_subsets: int) -> int:
@@ -177,13 +179,13 @@ class Subsets:
 
     @property
     def n_always(self) -> int:
-        """Columns that are in every model."""
+        """Number of columns that are in every model."""
         always, groups = self.settings.always, self.settings.groups
         return len(always) if groups is None else int(groups.sizes[list(always)].sum())
 
     @property
     def most_columns(self) -> int:
-        """Of the largest model that a subset of groups may choose."""
+        """Columns of the largest model that a subset may choose among groups."""
         n_rows, n_features = self.data.n_samples // self.n_subsets, self.data.n_features
         most = default_max_columns(n_rows, n_features, self.settings.n_candidates(n_features))
         return self.settings.max_features or most + self.n_always
@@ -199,11 +201,11 @@ class Subsets:
         if how.approx == "lsa":
             return lsa_path_nbytes(n, p, how.n_lambdas)
         k = how.max_features or glm_path.default_max_features(n, p) + self.n_always
-        of_free = 16 * n * self.n_always  # copies, while it is seen which do not depend on each other
+        of_free = 16 * n * self.n_always  # copies, for the check that they are linearly independent
         return of_free + glm_path.glm_path_nbytes(n, p, how.n_lambdas, min(p, k), self.n_entries)
 
     def refit_nbytes(self, n_subsets: int, n_columns: int) -> int:
-        """Return the memory of a task that refits so many columns on so many subsets."""
+        """Return the memory of a task that refits this many columns on this many subsets."""
         n_rows, loss = self.n_rows, self.settings.record
         read = n_subsets * n_rows * (n_columns * max(self.data.itemsize, 4) + 24)
         if loss.has_classes:
@@ -218,7 +220,7 @@ def subset_starts(n_samples: int, n_subsets: int) -> np.ndarray:
 
 
 class Spread(NamedTuple):
-    """Rows to train on before it is known which they are: some of a store, evenly spread."""
+    """Training rows before it is known which they are: some rows of a store, assumed to be evenly spread."""
 
     n_samples: int
     n_stored: int
@@ -227,25 +229,26 @@ class Spread(NamedTuple):
 def cut_into_tasks(
     subsets: Subsets, rows: Rows | Spread, numbers: np.ndarray, nbytes_of: Callable[[int], int], limits: Limits
 ) -> list[tuple[int, int]]:
-    """Return runs [first, last) of consecutive subsets, each for one task.
+    """Return runs [first, last) of consecutive subsets, one run per task.
 
-    A cut is moved by up to the rows of a tile to where no tile has rows of both tasks, for both would decode it.
+    A boundary between tasks is moved by up to the rows of one tile to a place where no tile has rows of both tasks,
+    since both would decode it.
 
     Parameters
     ----------
     subsets : Subsets
     rows : Rows or Spread
-        Of all subsets, as rows of what is read.
+        Rows of all subsets, as rows of the matrix that is read.
     numbers : ndarray of int64, ascending
-        The subsets wanted.
+        The subsets to read.
     nbytes_of : callable
-        Memory of a task of so many subsets; grows by the same for each.
+        Memory of a task as a linear function of its number of subsets.
     limits : Limits
     """
     longest = subsets_per_task(len(numbers), nbytes_of, limits)
     starts = subsets.starts[1:-1]
     tile_before, tile = (_rows_at(rows, at) // subsets.tile_rows for at in (starts - 1, starts))
-    is_between = np.concatenate([[True], tile_before != tile, [True]])  # tiles, the cut before a subset
+    is_between = np.concatenate([[True], tile_before != tile, [True]])  # tiles; the boundary before a subset
     most_moved = min(longest // 2, subsets.tile_rows // subsets.n_rows)
     tasks = []
     for run in np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1):
@@ -261,7 +264,9 @@ def cut_into_tasks(
 
 
 def together(tasks: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
-    """Return runs [first, last) of subsets, in their order, as tasks of at most so many subsets where runs are shorter.
+    """Combine runs [first, last) of subsets into tasks of at most `most` subsets, in their order.
+
+    A run that is longer is a task by itself.
 
     Examples
     --------
@@ -286,7 +291,7 @@ def _rows_at(rows: Rows | Spread, places: np.ndarray) -> np.ndarray:
 
 
 def decoded_nbytes(subsets: Subsets, rows: slice | Spread, tasks: Sequence[tuple[int, int]]) -> int:
-    """Return the bytes that a reader decodes for tasks that read all columns of their subsets."""
+    """Return the bytes that are decoded by tasks that read all columns of their subsets."""
     n_rows, tile_columns = subsets.tile_rows, 1
     if subsets.data.tile_shape:
         tile_columns = subsets.data.tile_shape[1]
@@ -298,13 +303,13 @@ def decoded_nbytes(subsets: Subsets, rows: slice | Spread, tasks: Sequence[tuple
 
 
 def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Limits) -> int:
-    """Return how many subsets one task reads: all threads busy to the end, 32 to 128 MiB, within the limit.
+    """Return the number of subsets per task: all threads busy to the end, 32 to 128 MiB each, within the limit.
 
     Parameters
     ----------
     n_subsets : int
     nbytes_of : callable
-        Memory of a task of so many subsets; grows by the same for each.
+        Memory of a task as a linear function of its number of subsets.
     limits : Limits
     """
     one, two = nbytes_of(1), nbytes_of(2)
@@ -319,12 +324,12 @@ def subsets_per_task(n_subsets: int, nbytes_of: Callable[[int], int], limits: Li
 
 
 def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
-    """Return what MESSAGE will read and hold.
+    """Return what MESSAGE will read and hold in memory.
 
     Raises
     ------
     PlanError
-        One subset does not fit in the limit; with the sizes that would.
+        One subset does not fit in the limit. The error names sizes that do.
     """
     n_samples, n_features, loss = subsets.data.n_samples, subsets.data.n_features, subsets.settings.loss
     n_stored, n_subsets = subsets.data.n_stored or n_samples, subsets.n_subsets
@@ -337,9 +342,9 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
     if subsets.partition == "strided" and subsets.tile_rows > 1:  # a task's rows are in all tiles
         read_nbytes = subsets.data.decoded_nbytes * len(tasks)
     per_task = max(last - first for first, last in tasks)
-    again = "the selected ones again where a subset's path has not met them"
+    again = "the selected ones again where a subset's path did not visit them"
     if not find_loss(loss).is_quadratic:
-        again = "two over the selected ones, or three where weak features are voted on again"
+        again = "two over the selected ones, or three if weak features are voted on again"
     return SelectorPlan(
         n_tasks=len(tasks),
         n_passes=1,
@@ -358,10 +363,10 @@ def plan_message(subsets: Subsets, limits: Limits) -> SelectorPlan:
 
 
 def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
-    """Return what is computed: moments of all columns, then of those that a path meets, or of all with all.
+    """Return the work: moments of all columns, and correlations of those a path visits, or of all pairs of columns.
 
-    Losses other than the squared one read the selected columns twice more. Sparse subsets and groups: nobody has
-    measured them.
+    Losses other than the squared one read the selected columns twice more. Sparse subsets and groups have not been
+    measured.
     """
     if subsets.data.n_entries is not None or subsets.settings.groups is not None:
         return None
@@ -369,7 +374,7 @@ def _work(subsets: Subsets, read_nbytes: int) -> Work | None:
     n, p, grid = data.n_samples, data.n_features, subsets.data.grid
     n_tiles = read_nbytes / (grid.tile_rows * grid.tile_columns * data.itemsize)
     if of:
-        n_tiles += 2 * n_tiles / grid.n_across * grid.met_by(min(p, EXPECTED_COLUMNS))
+        n_tiles += 2 * n_tiles / grid.n_across * grid.tiles_touched_by(min(p, EXPECTED_COLUMNS))
     by_tasks = grid.of_tiles(n_tiles)
     by_tasks["values" + of] = float(n * p)
     by_tasks["rows" + of] = float(n)
@@ -390,16 +395,16 @@ def _smaller_subsets(subsets: Subsets, memory_limit: int) -> str:
 
 
 def in_partition(matrix: Matrix, subsets: Subsets, random_state: Any, notes: list[str]) -> Matrix:
-    """Return a matrix whose consecutive rows are the subsets: random, or every m-th of the rows as they stand."""
+    """Return a matrix whose consecutive rows are the subsets: random rows, or every m-th row in the given order."""
     if subsets.partition == "strided":
         return strided(matrix, subsets.n_subsets)
     return in_random_order(matrix, random_state, notes)
 
 
 def strided(matrix: Matrix, n_subsets: int) -> Matrix:
-    """Return a matrix of which subset i has rows i, i + m, i + 2 m, ... as they stand: each subset spans all rows.
+    """Return a matrix in which subset i has rows i, i + m, i + 2 m, ... of the given order.
 
-    The last n mod m rows go, one each, to the subsets that are one larger.
+    The last n mod m rows go to the subsets that are larger by one, one row each.
     """
     n_samples = matrix.shape[0]
     starts = subset_starts(n_samples, n_subsets)
@@ -413,7 +418,7 @@ def strided(matrix: Matrix, n_subsets: int) -> Matrix:
 
 
 def n_entries_of(matrix: Matrix) -> int | None:
-    """Return how many entries the rows have, None where they are dense."""
+    """Return the number of stored entries of the rows, or None if they are dense."""
     counts = _entries_per_row(matrix)
     return None if counts is None else int(counts.sum())
 
@@ -423,7 +428,7 @@ def _entries_per_row(matrix: Matrix) -> np.ndarray | None:
 
 
 def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
-    """Return the entries of the largest subset; None where subsets, or some of them, are read as dense blocks."""
+    """Return the number of entries of the largest subset; None if any subset is read as a dense block."""
     counts = _entries_per_row(in_order)
     if counts is None or subsets.settings.approx == "lsa":
         return None
@@ -431,7 +436,7 @@ def most_entries(in_order: Matrix, subsets: Subsets) -> int | None:
 
 
 def promised_entries(subsets: Subsets) -> int | None:
-    """Return the entries that no subset exceeds, whatever its rows; None where it may be read as a dense block."""
+    """Return a bound on the entries of any subset, whatever its rows; None if one may be read as a dense block."""
     crowding = subsets.data.crowding
     if crowding is None or subsets.settings.approx == "lsa":
         return None
@@ -439,6 +444,6 @@ def promised_entries(subsets: Subsets) -> int | None:
 
 
 def _if_few(n_entries: int, subsets: Subsets) -> int | None:
-    """Return the entries of the largest subset where all are read as entries."""
+    """Return the number of entries of the largest subset if all subsets are read as sparse entries, else None."""
     n_rows = subsets.data.n_samples // subsets.n_subsets
     return n_entries if is_sparse(n_rows, subsets.data.n_features, n_entries) else None

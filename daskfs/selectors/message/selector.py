@@ -5,57 +5,61 @@
     2. On each subset i: follow the Lasso path; choose the model on it that minimises
        GIC(M) = n_i log(RSS_M / n_i) + λ |M|; γ_j(i) says whether feature j is in it.
     3. Keep the features that more than half of the subsets chose: γ_j = median_i γ_j(i).
-    4. Fit these and the features with more votes than chance gives on each subset, and vote once more: keep those by
-       which more than half of the subsets gain by their criterion.
+    4. On each subset, fit these features together with those that have more votes than chance gives. Vote on the
+       latter again: keep those that lower the criterion of more than half of the subsets.
     5. On each subset: least squares on the kept features gives β(i).
     6. Average: β = Σ_i β(i) / m.
     7. One Newton step from β on all rows.
     Return γ, β
 
-Algorithm 1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset Aggregation for Parallel Inference",
-Advances in Neural Information Processing Systems 27 (2014). With another loss the deviance, minus twice the
-log-likelihood, takes the place of n_i log(RSS_M / n_i), and maximum likelihood that of least squares.
+Algorithm 1 of X. Wang, P. Peng and D. B. Dunson, "Median Selection Subset Aggregation for Parallel Inference", Advances
+in Neural Information Processing Systems 27 (2014). For other losses the deviance (minus twice the log-likelihood)
+replaces n_i log(RSS_M / n_i), and maximum likelihood replaces least squares.
 
 The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, second_look=False,
-average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average; ``benchmarks/message_figures.py`` has
-a row of it ("literal") beside the paper's figures 1 to 6.
+average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average. ``benchmarks/message_figures.py`` shows
+it in the row "literal", beside the paper's figures 1 to 6.
 
 Differs from the paper
 ----------------------
-* σ² of equation (1) is unknown in practice; it is profiled out, which gives the criterion above. ``sigma2`` gives it:
-  GIC(M) = RSS_M / σ² + λ |M|.
-* RSS is that of the least-squares refit (``gic_rss="refit"``): in the paper's own simulations the shrunk fit loses weak
-  signals of correlated features. The default λ is that of BIC, and more where few subsets vote: features of noise that
-  one subset chooses are voted down, but one that most subsets miss is lost.
-* Step 4. The Lasso's path misses weak features of correlated ones that a subset keeps when it is asked
-  (`daskfs.selectors.message.votes`); ``second_look=False`` leaves the step out. A feature takes more than half of the
-  subsets here as in step 3: the breakdown point of Theorem 1 stays one half, however many subsets. A statistic of
-  all rows would find still weaker features and be moved by a few subsets; for those take fewer and larger subsets.
-* Step 7. Maximum-likelihood fits of n_i rows are biased by O(1 / n_i), and so is their average. Where the true features
-  are selected the step ends close to maximum likelihood on all rows. With the squared loss it ends at least squares on
-  all rows, whose sums are those of the subsets: nothing more is read. ``average="mean"`` leaves it out. Both, as the
-  paper's average, are moved by one subset of wild rows: what the vote withstands, the coefficients do not.
-  ``average="median"`` does, with standard errors a quarter larger.
-* A path ends at models of ``n_i / (2 log p)`` features, since log RSS falls without end towards saturation, and after
-  `patience` features without a better model.
-* Where features of a model on a path tell the class of rows without error (a word that only texts of one class have),
-  no coefficients of the refit are best: the criterion takes the deviance that they fall to, and the result says so.
-* The paper is silent on m even and votes of exactly m / 2; they do not count as a majority (``tie="drop"``).
-* A column is selected for which more than half of all subsets vote, those where it is constant among them; its
-  frequency, and the average of its coefficient, are over the others. A subset whose target is constant (one class) has
-  no vote: where most are so, a minority of all decides.
-* Columns of ``always_include`` have no penalty on any path, as the intercept has none, and are not voted on. A path
-  begins with the model of these columns; with the squared loss it is that of the other columns and the target, both
-  without what these explain.
-* With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006), of which the columns of a group are
-  made orthonormal and its norm costs the root of their rank, and votes for groups; steps 4 to 7 take all of a group's
-  columns. A group of r degrees of freedom costs λ, and r - 1 times what one more does (see `criterion`). The path is
-  on a grid of λ: models between two of its points are not seen. Groups of one column each are columns.
-* On a subset where the kept columns are linearly dependent, step 5 takes the shortest solution; on one where the
-  likelihood has no maximum (its classes, or some of their rows, are linearly separable by them), a weak ridge bounds
-  the fit, and the average leaves it out. The result counts both.
-* The paper's theorems bound the error. Standard errors and intervals are asymptotic, of the features as if they had
-  been given (`daskfs.selectors.message.errors`).
+* σ² of equation (1) is unknown in practice. It is profiled out, which gives the criterion above. If ``sigma2`` is
+  given, the criterion is GIC(M) = RSS_M / σ² + λ |M|.
+* RSS is that of the least-squares refit (``gic_rss="refit"``): in the paper's own simulations the shrunk fit misses
+  weak signals among correlated features. The default λ is that of BIC, and larger where few subsets vote. A noise
+  feature that one subset chooses is voted down, but a true feature that most subsets miss is lost.
+* Step 4 is an addition. Among correlated features the Lasso path can miss a weak one that a subset would keep if it
+  were tested directly (`daskfs.selectors.message.votes`). As in step 3, a feature needs more than half of the subsets,
+  so the breakdown point of Theorem 1 stays one half, whatever the number of subsets. A statistic over all rows would
+  find still weaker features, but a few subsets could sway it; to find those, use fewer and larger subsets.
+  ``second_look=False`` omits the step.
+* Step 7 is an addition. Maximum-likelihood fits to n_i rows have a bias of O(1 / n_i), and so does their average. If
+  the true features are selected, the step ends close to maximum likelihood on all rows. With the squared loss it ends
+  exactly at least squares on all rows; the subsets' sums give this without another read. ``average="mean"`` omits the
+  step. Like the paper's average, the step can be moved by one subset of outliers: the coefficients are not as robust as
+  the vote. ``average="median"`` is robust, with standard errors about 25 % larger.
+* A path stops at ``n_i / (2 log p)`` features, because log RSS falls without bound towards saturation, and after
+  `patience` more features without a better model.
+* Where the features of a model on a path separate the classes perfectly (for example a word that occurs only in texts
+  of one class), the refit has no finite optimum. The criterion then uses the limit of the deviance, and the result says
+  so.
+* The paper does not say what happens with m even and exactly m / 2 votes. Such ties are not a majority here
+  (``tie="drop"``).
+* Selecting a column takes more than half of all subsets, counting those where it is constant. Its frequency, and the
+  average of its coefficient, are over the other subsets. A subset whose target is constant (one class) has no vote; if
+  most subsets are of this kind, a minority decides.
+* Columns in ``always_include``, like the intercept, have no penalty on any path and are not voted on. A path begins
+  with the model of these columns. With the squared loss, this is the path of the other columns and the target after
+  both are regressed on these columns.
+* With ``feature_groups`` a subset follows the group Lasso path (Yuan and Lin 2006) and votes for groups. The columns of
+  a group are made orthonormal, and the group's penalty is multiplied by the square root of its rank. Steps 4 to 7 use
+  all columns of a group. A group of r degrees of freedom costs λ for the first, and the price of a further one r - 1
+  times (see `criterion`). The path is computed on a grid of λ; models between two grid points are not seen. Groups of
+  one column each are treated as columns.
+* If the kept columns are linearly dependent on a subset, step 5 takes the minimum-norm solution. If the likelihood has
+  no maximum there (the columns separate the classes, or some of their rows), a weak ridge bounds the fit, and the
+  average leaves it out. The result counts both cases.
+* The paper's theorems bound the error. Standard errors and intervals here are asymptotic, and treat the features as
+  given in advance (`daskfs.selectors.message.errors`).
 """
 
 from __future__ import annotations
@@ -107,129 +111,135 @@ from daskfs.selectors.shared.targets import checked_target, classes_of
 MOST_ON_A_PATH = 400  # columns with votes
 CRITERION_OF_PREDICTION, PATIENCE_OF_PREDICTION = "bic", 30
 GOALS = {
-    "inference": "the goal was inference: few false features; goal='prediction' keeps more, where many weak ones count",
-    "prediction": "the goal was prediction: BIC, a path that is followed further, and as few subsets as memory allows",
+    "inference": "the goal was inference: few false features; goal='prediction' keeps more features with weak effects",
+    "prediction": "the goal was prediction: BIC, a longer search along the path, and as few subsets as memory allows",
 }
-ALWAYS = 2.0  # in the place of an inclusion frequency, for the order
-KEPT_NBYTES = 256 << 20  # of arrays that `partial_fit` keeps for the squared loss, which seldom needs them
+ALWAYS = 2.0  # stands in for an inclusion frequency when columns are sorted
+KEPT_NBYTES = 256 << 20  # limit of the arrays that `partial_fit` keeps for the squared loss, which seldom needs them
 
 
 class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"}):
-    """Select the features that a majority of random row subsets selects, average the subsets' fits on them.
+    """Select the features that most random row subsets select, and average the subsets' fits.
 
     Parameters
     ----------
     n_subsets : int, optional
-        The paper's m.
+        Number of subsets, m in the paper.
     subset_size : int, optional
-        Rows of a subset, instead of `n_subsets`. With neither: five subsets, more where one would have over 2²³ values
-        (32 MiB of float32), fewer where one would have less than ``max(400, n_features // 5)`` rows; an odd number,
-        which the result's notes give with the reason. More rows per subset find weaker signals; more subsets withstand
-        more outliers.
+        Number of rows per subset, instead of `n_subsets`. If neither is given, there are five subsets: more if a subset
+        would have over 2²³ values (32 MiB of float32), fewer if it would have less than ``max(400, n_features // 5)``
+        rows. The default number is odd, and the result's notes give it with the reason. Larger subsets find weaker
+        signals; more subsets withstand more outliers.
     partition : {"random", "strided"}
-        Which rows are a subset: random ones, or every m-th as they stand, so that each subset spans rows that are in
-        the order of time, say. From a store every task of strided subsets reads all tiles.
+        How rows are assigned to subsets: at random, or every m-th row in the order of the data, so that each subset
+        spans the whole range of, say, a time series. When a store is read with "strided", every task reads all tiles.
     loss : {"auto", "squared", "logistic", "poisson", "huber", "multinomial"}
-        The model: linear; two classes (any labels) by their log-odds; counts by the logarithm of their mean; linear
-        with errors that count linearly beyond 1.345 robust standard deviations of the target; any number of classes,
-        each with coefficients of its own: a feature is kept that most subsets choose for some class against the others.
-        By default squared, logistic or multinomial, as the target calls for.
+        Loss function, which defines the model. squared: linear regression. logistic: the log-odds of two classes (any
+        labels). poisson: counts, with a log link. huber: linear regression whose loss is linear beyond 1.345 robust
+        standard deviations of the target. multinomial: any number of classes, each with its own coefficients; a feature
+        is kept if most subsets choose it for some class against the others. auto: squared, logistic or multinomial,
+        depending on the target.
     goal : {"inference", "prediction"}
-        inference: few false features, and coefficients that can be trusted. prediction: features that predict, some of
-        them of noise: criterion "bic", a patience of 30 at least, and by default as few subsets as memory allows.
+        Purpose of the selection. inference: few false features, and reliable coefficients. prediction: features that
+        predict well, some of them possibly noise. This sets criterion "bic" and a patience of at least 30, and by
+        default uses as few subsets as memory allows.
     criterion : {"vote", "bic", "ric", "ebic"}
-        bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ = 2 (log p + log log p). vote: bic where there are
-        many subsets, and as much more where they are few as keeps features of noise, which half of them must choose,
-        to 0.01 expected, up to ebic. Of a group each degree of freedom after the first costs as much with bic, log n_i
-        with ebic, and 2 with vote and ric, so that a group of noise is chosen about as seldom as a column of noise; p
-        is the number of groups.
+        Information criterion, by its penalty λ per feature. bic: λ = log n_i. ebic: λ = log n_i + 2 gamma log p. ric: λ
+        = 2 (log p + log log p). vote: that of bic with many subsets; with few, as much larger (up to ebic) as is needed
+        so that at most 0.01 noise features are expected to be chosen by half of the subsets. In a group, each degree of
+        freedom after the first costs the same as the first with bic, log n_i with ebic, and 2 with vote and ric, so
+        that a noise group is chosen about as seldom as a noise column; p is then the number of groups.
     gamma : float
-        EBIC's γ (0 to 1); it also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
+        γ of EBIC (0 to 1). It also caps the penalty of ``criterion="vote"``. γ = 1 is the paper's extended BIC.
     gic_penalty : float, optional
         λ itself, instead of a criterion.
     sigma2 : float, optional
-        Variance of the noise, where it is known (with losses other than the squared one, the dispersion).
+        Variance of the noise, if known. For losses other than the squared one, the dispersion.
     gic_rss : {"refit", "lasso"}
-        Whether the criterion sees the residuals (the deviance) of the refit or of the shrunk Lasso fit.
+        Whether the criterion uses the residuals (or the deviance) of the refit or of the shrunk Lasso fit.
     approx : {"lsa"}, optional
-        For losses other than the squared one, follow the path of the quadratic approximation at the fit of all
-        features, for few of them: three times as fast with 20 to 30, slower than the exact path from some 60 on. Some
-        subsets choose another model than on the exact path.
+        For losses other than the squared one: follow the path of the quadratic approximation at the fit of all
+        features. Meant for few features: three times as fast with 20 to 30, slower than the exact path from about 60
+        on. Some subsets choose a different model than on the exact path.
     estimator : scikit-learn estimator, optional
-        Selects on each subset instead of the Lasso path: a clone is fitted, the features with a coefficient in its
-        ``coef_`` are chosen. Classes are -1 and 1 to it. The criterion and what belongs to it have no
-        effect then.
+        Select with this estimator on each subset instead of the Lasso path. A clone is fitted, and the features with a
+        nonzero coefficient in its ``coef_`` are chosen. Class labels are passed as -1 and 1. The criterion and its
+        parameters then have no effect.
     tie : {"drop", "keep"}
-        What becomes of a feature that exactly half of the subsets chose.
+        Whether to drop or keep a feature that exactly half of the subsets chose.
     second_look : bool
-        Whether features that fewer than half of the subsets chose, but more than chance would have it, are kept where
-        more than half keep when they are asked in a second vote.
+        Whether to hold a second vote on features that fewer than half of the subsets chose, but more than chance would
+        give. A feature is kept if it lowers the criterion of more than half of the subsets.
     average : {"one_step", "mean", "median"}
-        Whether a Newton step on all rows follows the average of the subsets' coefficients; or their median, which
-        withstands outliers in fewer than half of the subsets, as the selection does.
+        How to combine the subsets' coefficients. mean: their average. one_step: the average, followed by a Newton step
+        on all rows. median: their median, which, like the selection, withstands outliers in fewer than half of the
+        subsets.
     std_errors : {"information", "subsets"}
-        Of the averaged coefficients: from the inverse information of the subsets' fits, as maximum likelihood has them;
-        or from how these fits differ, which holds for noise that is not as the loss takes it (larger here than there,
-        counts more scattered than Poisson's, rows that depend on each other within strided subsets) and is rougher the
-        fewer the subsets. See `daskfs.selectors.message.errors`.
+        How to estimate standard errors. information: from the inverse information of the subsets' fits, as usual for
+        maximum likelihood. subsets: from the variation between the subsets' fits. This remains valid when the noise
+        does not match the loss (unequal variances, overdispersed counts, rows that are dependent within strided
+        subsets), but is less precise with few subsets. See `daskfs.selectors.message.errors`.
     n_lambdas : int
-        Length of the Lasso path's grid, where the path is not followed from knot to knot.
+        Number of grid points of the Lasso path, where the path is not followed from knot to knot.
     patience : int or None
-        A path stops at models with so many features more than the best so far; None: never. With "bic", whose criterion
-        turns late, 30 is safer than the default. With `feature_groups` so many groups more.
+        Stop a path after this many more features (or groups, with `feature_groups`) than the best model so far; None:
+        never. 30 is safer than the default with "bic", whose minimum comes late.
     max_features : int, optional
-        Largest model a subset may choose; by default n_i / (2 log p), with `feature_groups` up to n_i / 3, and those
-        always included. Groups of more columns cannot be selected.
+        Size of the largest model that a subset may choose. Default: n_i / (2 log p), or with `feature_groups` up to n_i
+        / 3, plus the columns always included. Larger groups cannot be selected.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else, and their groups with them, such as age, sex and
-        the principal components of a study of genomes: in every model, without a penalty. They count in `max_features`.
+        Numbers or names of columns to include in every model without a penalty, together with their groups; for example
+        age, sex and the principal components of a genetic study. They count in `max_features`.
     random_state : int, RandomState or None
-        Of the partition of rows that do not stand in random order.
+        Seed for the partition, if the rows are not already in random order.
     memory_limit : int or str, optional
-        What one task may take, "1GiB" for example; by default tasks read about 128 MiB.
+        Memory limit of one task, for example "1GiB". By default tasks read about 128 MiB.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: those always included, then by inclusion frequency, then by the size of the
-        standardised coefficient; those of a group one after the other.
+        Selected columns, most important first: those always included, then by inclusion frequency, then by the absolute
+        value of the standardised coefficient. Columns of a group stand together.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        On the scale of the data, 0 where not selected; with the multinomial loss of sum 0 over the classes.
+        Coefficients on the scale of the data, 0 for features not selected. With the multinomial loss they sum to 0 over
+        the classes.
     std_errors_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        Of `coef_`; NaN where not selected, and where there is none (linearly dependent or separable). The result's
-        table has them with 95 % intervals, of several classes those of the norms.
+        Standard errors of `coef_`. NaN for features not selected, and where none exists (linearly dependent or
+        separable). The result's table has them with 95 % intervals; for several classes, those of the norms over the
+        classes.
     intercept_ : float or ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        With the logistic loss `coef_` is of the log-odds of the second.
+        Class labels. With the logistic loss `coef_` models the log-odds of the second.
     scores_ : ndarray of shape (n_features,)
-        Inclusion frequency: the share of the subsets that chose a feature, among those where it is not constant; NaN
-        where it is constant in all. 1 of those always included.
+        Inclusion frequency: the share of subsets that chose the feature, among those where it is not constant. NaN if
+        it is constant in all subsets; 1 if it is always included.
     groups_ : ndarray of shape (n_selected_groups,)
-        With `feature_groups`: their numbers, as `selected_` has their columns.
+        With `feature_groups`: numbers of the selected groups, in the order of `selected_`.
     group_names_ : ndarray of shape (n_selected_groups,), str
     group_scores_ : ndarray of shape (n_selected_groups,)
-        Their inclusion frequencies.
+        Inclusion frequencies of the selected groups.
     n_subsets_ : int
     n_selected_per_subset_ : ndarray of shape (n_subsets_,)
-        Of columns, or with `feature_groups` of groups.
+        Number of columns (or groups, with `feature_groups`) that each subset chose.
     n_cached_ : int
-        Subsets refitted from what their paths left behind, without reading their rows again.
+        Number of subsets refitted from cached moments of their paths, without reading their rows again.
     result_ : SelectionResult
         Its history is the path of the first subset: lambda, df, rss (or deviance), gic, chosen. Its ``communication``
         counts the bytes that the tasks returned.
 
     Notes
     -----
-    Rows of a shuffled store are partitioned as they stand: subset i has rows ``[i n // m, (i + 1) n // m)``. Arrays are
-    permuted first, as ingest permutes rows. A store in the order of its source stays so, with a warning.
+    Rows of a shuffled store are partitioned in the order of the store: subset i has rows ``[i n // m, (i + 1) n //
+    m)``. Arrays are permuted first, as ingest permutes rows. A store in the order of its source is not permuted, and a
+    warning says so.
 
-    One pass reads all columns; of a scipy.sparse matrix of few entries only these. With the squared loss the moments
-    and correlations of up to 64 features that a subset's path has met come back with its choice; a subset that has not
-    met a feature selected by the others reads these columns again. Other losses read them for the refit and the Newton
-    step. A second vote that keeps only some refits twice. A task holds its rows and up to 256 MiB beside them. The
-    same store, parameters and seed give the same bits on one machine with any number of workers. Tiles change no more
-    than rounding.
+    One pass reads all columns; of a sparse scipy matrix only the entries. With the squared loss, each subset returns
+    the moments and correlations of up to 64 features that its path visited. A subset whose path did not visit a feature
+    selected by the others reads these columns again. Other losses read the selected columns again for the refit and for
+    the Newton step. If a second vote keeps only some of the features, the refit is done twice. A task holds its rows
+    and up to 256 MiB besides. On one machine the same store, parameters and seed give bit-identical results with any
+    number of workers. Other tile shapes change results only by rounding.
 
     Examples
     --------
@@ -275,25 +285,26 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     def _check_combination(self) -> None:
         check_subsets(self.n_subsets, self.subset_size)
         if self.goal == "prediction" and self.criterion not in ("vote", CRITERION_OF_PREDICTION):
-            raise ConfigError("has no effect with goal='prediction', which takes bic", "criterion", "leave one out")
+            raise ConfigError("has no effect with goal='prediction', which uses bic", "criterion", "leave one out")
         if self.feature_groups is not None and self.approx is not None:
-            raise ConfigError("follows columns one by one, not feature_groups", "approx", "leave one of them out")
+            problem = "cannot be combined with feature_groups: it selects single columns"
+            raise ConfigError(problem, "approx", "leave one of them out")
         if self.estimator is not None and self.always_include is not None:
-            problem = "an estimator chooses by itself: no column can be kept in its models without a penalty"
-            raise ConfigError(problem, "always_include", "leave it out, or the estimator")
+            problem = "cannot be combined with estimator, whose models cannot be forced to include a column"
+            raise ConfigError(problem, "always_include", "leave one of them out")
 
     @property
     def weighs_columns(self) -> bool:
-        """Whether weights of columns mean something: to the paths, not to ``approx`` nor to another estimator."""
+        """Whether column weights have an effect: on the paths, but not with ``approx`` or another estimator."""
         return super().weighs_columns and self.approx is None and self.estimator is None
 
     @property
     def is_nested(self) -> bool:
-        """Whether columns, not groups, have votes."""
+        """Whether the subsets vote on columns, not groups."""
         return self.feature_groups is None
 
     def _path_order(self, run: Run) -> np.ndarray:
-        """All columns that any subset chose, by votes; of as many votes by size in the fit of all of them."""
+        """Return all columns that any subset chose, by votes, then by absolute coefficient in the fit of all."""
         matrix, frequency = run.matrix, np.nan_to_num(self.scores_)
         frequency[columns_of(self.always_include, matrix.shape[1], matrix.names, "always_include")] = ALWAYS
         columns = np.argsort(-frequency, kind="stable")[: min(int((frequency > 0.0).sum()), MOST_ON_A_PATH)]
@@ -309,7 +320,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return plan_message(replace(subsets, n_entries=promised_entries(subsets)), limits)
 
     def _always(self, units: Columns, shape: DataShape) -> np.ndarray:
-        """Return which units are always included; as long as names of columns are not known the first as many."""
+        """Return which units are always included. If column names are not known yet, assume the first as many."""
         asked = np.asarray([] if self.always_include is None else self.always_include, dtype=object).ravel()
         if shape.names is None and any(isinstance(one, str) for one in asked):
             asked = np.arange(min(len(asked), shape.n_features))
@@ -321,7 +332,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return is_always
 
     def _subsets(self, shape: DataShape, units: Columns, is_always: np.ndarray, n_values: int | None = None) -> Subsets:
-        """Return how rows of this shape are cut into subsets, as far as is known before any data is."""
+        """Return how rows of this shape are cut into subsets, as far as known before the data are read."""
         asked = self.n_subsets, self.subset_size
         n_subsets = choose_n_subsets(shape.n_samples, shape.n_features, *asked, n_values, self._least_subsets)
         predicts, patience = self.goal == "prediction", self.patience
@@ -348,17 +359,17 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return 1 if self.goal == "prediction" else MIN_SUBSETS
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Message:
-        """Take more rows: their subsets vote with those before, and their fits join the average.
+        """Add more rows: their subsets vote together with the earlier ones, and their fits join the average.
 
-        The rows of one call are cut into subsets of their own. The answer is that of one `fit` over all these subsets,
-        whose number also decides on the penalty of ``criterion="vote"``. Two things are the first rows' alone: which
-        classes there are, and the threshold of the Huber loss.
+        The rows of each call are cut into subsets of their own. The result is that of one `fit` over all these subsets;
+        their total number also sets the penalty of ``criterion="vote"``. Only the first rows decide two things: the set
+        of classes, and the threshold of the Huber loss.
 
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
         classes : array-like of shape (n_classes,), optional
-            All labels, where the first rows do not have them all.
+            All class labels, if some do not occur in the first rows.
 
         Returns
         -------
@@ -366,13 +377,14 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
 
         Notes
         -----
-        Earlier rows are not selected on again: their paths have left the models of all penalties that may come. With
-        the squared loss subsets are refitted from what they left behind, a few kilobytes each; a subset whose path has
-        not met a feature that is selected or looked at again now is read again. Other losses read these columns of all
-        rows again. A store costs nothing; arrays in memory that `partial_fit` was given are kept for it, with the
-        squared loss the first 256 MiB of them (those given to `fit` are not, and none is pickled with the selector).
-        Subsets whose rows are gone vote as ever, but not a second time, and are left out of the average: then alone is
-        the answer another than that of one fit, and a note or a warning says so.
+        Selection is not repeated on earlier rows: their paths keep the models for all penalties that later calls can
+        require. With the squared loss, subsets are refitted from cached moments of a few kilobytes each; a subset is
+        read again only if its path did not visit a feature that is now selected or voted on again. Other losses read
+        these columns of all rows again. Stores are read from disk, so nothing is kept in memory for them. Arrays passed
+        to `partial_fit` are kept in memory (with the squared loss, the first 256 MiB); arrays passed to `fit` are not
+        kept, and no array is pickled with the selector. Subsets whose rows are gone keep their first vote, but have no
+        second vote and are left out of the average. Only then does the result differ from that of one fit, and a note
+        or a warning says so.
         """
         self.check_parameters()
         self._refuse_second_look("rows come")
@@ -380,8 +392,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         is_first = not seen.parts
         if not is_first and not self._loss.is_quadratic and any(part.matrix is None for part in seen.parts):
             warnings.warn(
-                "the rows of earlier calls are gone: their subsets vote, but are left out of the average; begin with "
-                "partial_fit, which keeps rows, or fit a store",
+                "the rows of earlier calls were not kept: their subsets still vote, but are left out of the average; "
+                "to avoid this, call partial_fit instead of fit for the first rows, or fit a store",
                 UserWarning,
                 stacklevel=2,
             )
@@ -408,7 +420,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         self._seen.parts[-1] = self._seen.parts[-1].without_arrays()
 
     def _take(self, run: Run) -> None:
-        """Steps 1 to 7, with the subsets of earlier calls."""
+        """Run steps 1 to 7 together with the subsets of earlier calls."""
         notes: list[str] = []
         units = _units(run.matrix.shape[1], self._groups_of(run.matrix))
         is_always = self._always(units, replace(run.shape, names=run.matrix.names))
@@ -462,7 +474,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         )
 
     def _check_always(self, units: Columns, is_always: np.ndarray, is_constant: np.ndarray, matrix: Matrix) -> None:
-        """Refuse a column that is always included, or a group, of which nothing varies."""
+        """Refuse a column that is always included, or a group, if it is constant."""
         for unit in np.flatnonzero(is_always):
             columns = units.columns(np.arange(units.n_units) == unit)
             if is_constant[columns].all():
@@ -472,7 +484,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
     def _partition(
         self, matrix: Matrix, units: Columns, is_always: np.ndarray, notes: list[str]
     ) -> tuple[Matrix, Subsets]:
-        """Step 1: return the rows in an order whose consecutive parts are the subsets."""
+        """Step 1: return the rows in an order such that consecutive parts are the subsets."""
         checked_target(matrix, self.loss_)
         rows = weighted_rows(matrix)
         n_values = n_entries_of(rows)
@@ -485,7 +497,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         return in_order, replace(subsets, settings=settings, n_entries=most_entries(in_order, subsets))
 
     def _coding(self, rows: Matrix) -> dict[str, Any]:
-        """Return what the target is, for `SelectionSettings`: classes and Huber's threshold are the first rows'."""
+        """Return how `SelectionSettings` codes the target; the first rows set the classes and Huber's threshold."""
         y, weight, seen = np.asarray(rows.read_target()), rows.read_weight(), self._seen
         if not seen.parts:
             seen.threshold = threshold_of(self._loss, None, y, weight)
@@ -504,9 +516,9 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         settings: SelectionSettings,
         notes: list[str],
     ) -> tuple[np.ndarray, SubsetFits | None]:
-        """Steps 4 and 5: return which features, or groups, are kept, and the subsets' fits on them, if any is.
+        """Steps 4 and 5: return which features or groups are kept, and the subsets' fits on them, if any are kept.
 
-        A column of a group that is constant in all rows takes no part in the fits.
+        Columns of a group that are constant in all rows are left out of the fits.
         """
 
         def varying(is_kept: np.ndarray) -> np.ndarray:
@@ -520,8 +532,8 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
             is_confirmed = units.confirmed(fits, vote.is_contender, settings)
             is_kept = vote.is_selected | is_confirmed
             notes.append(
-                f"{int(vote.is_contender.sum())} {units.kind}(s) had fewer votes than a majority and more than chance "
-                f"gives: {int(is_confirmed.sum())} kept by a second vote"
+                f"{int(vote.is_contender.sum())} {units.kind}(s) had no majority, but more votes than chance gives: "
+                f"a second vote kept {int(is_confirmed.sum())}"
             )
         columns = varying(is_kept)
         if fits is not None and len(fits.columns) == len(columns):
@@ -558,7 +570,7 @@ class Message(SelectsGroups, TakesRowBlocks, renamed={"penalty": "gic_penalty"})
         columns: np.ndarray,
         average: Average,
     ) -> np.ndarray:
-        """Set what the averaged model of some columns says of all; return the units kept, by `rank` and by size."""
+        """Set the attributes of all features from the averaged model; return the kept units, sorted."""
         self.scores_ = units.of_columns(frequency)
         self.support_ = units.of_columns(is_kept)
         self.coef_ = np.zeros((*average.coef.shape[:-1], len(self.scores_)))
@@ -574,16 +586,16 @@ def _units(n_features: int, groups: FeatureGroups | None) -> Columns:
 
 @dataclass
 class _Seen:
-    """What rows leave behind for those that come later."""
+    """What earlier calls of `partial_fit` keep for later ones."""
 
     codes: np.ndarray | None = None
-    """Values that a target of classes takes, ascending."""
+    """The values of a classification target, ascending."""
     threshold: float = 0.0
-    """Of the Huber loss."""
+    """Threshold of the Huber loss."""
     parts: list[Part] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
-        """Of all arrays that are held."""
+        """Size of all arrays that are kept."""
         held = (part for part in self.parts if part.matrix is not None and part.matrix.is_resident)
         return sum(part.subsets.data.nbytes for part in held)

@@ -1,6 +1,6 @@
-"""The model of one subset: which features it chooses, its fit on features given, the derivatives of its loss.
+"""Computations on one subset: select features, fit given features, evaluate derivatives of the loss.
 
-Imported by workers, hence light: numpy and the kernels; scikit-learn only where a user brings an estimator.
+Workers import this file, so it is light: numpy and the kernels, and scikit-learn only if a user passes an estimator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AnyPath: TypeAlias = LassoPath | GlmPath | GroupPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionSettings:
-    """How a subset selects: the parameters of `Message` under their own names, and what its target is."""
+    """How a subset selects: the parameters of `Message` under their own names, and the coding of the target."""
 
     criterion: str = "vote"
     gamma: float = 0.5
@@ -47,77 +47,77 @@ class SelectionSettings:
     max_features: int | None = None
     loss: str = "squared"
     n_subsets: int = 1
-    """That vote together."""
+    """Number of subsets that vote together."""
     positive: float | None = None
-    """With two classes, the target's value for the one whose odds are modelled."""
+    """With two classes: the target's value for the class whose odds are modelled."""
     classes: tuple[float, ...] = ()
-    """With the multinomial loss, the target's values in the order of the classes."""
+    """With the multinomial loss: the target's values in the order of the classes."""
     threshold: float = 0.0
-    """Of the Huber loss."""
+    """Threshold of the Huber loss."""
     tol: float = 1e-6
-    """Of a path's coefficients, where the loss is not squared: smaller where they are the result, not refitted."""
+    """Tolerance of a path's coefficients for other losses than squared; smaller if the path is not refitted."""
     groups: ColumnGroups | None = None
-    """Of columns that enter a model together; the candidates are these, and not the columns."""
+    """Columns that enter a model together. If given, the groups are the candidates instead of the columns."""
     always: tuple[int, ...] = ()
-    """Columns, or where there are `groups` these, that are in every model and are no candidates; ascending."""
+    """Columns, or groups if `groups` is given, that are in every model and are not candidates; ascending."""
 
     @property
     def record(self) -> Loss:
-        """What is true of the loss."""
+        """The declared properties of the loss."""
         return find_loss(self.loss)
 
     def n_candidates(self, n_features: int) -> int:
-        """Return how many features, or groups of them, there are to choose from."""
+        """Return the number of features, or groups, to choose from."""
         return n_features if self.groups is None else len(self.groups.bounds) - 1
 
     def penalty(self, total: float, n_features: int) -> float:
-        """Return λ of the criterion on rows of this total weight, for so many candidates and those always included."""
+        """Return λ of the criterion on rows of this total weight; `n_features` counts those always included too."""
         if self.gic_penalty is not None:
             return self.gic_penalty
         n_candidates = n_features - len(self.always)
         return feature_penalty(self.criterion, total, n_candidates, self.gamma, self.n_subsets)
 
     def least_penalty(self, total: float, n_features: int) -> float:
-        """Return λ where any number of subsets may join those that vote."""
+        """Return the smallest λ if any number of subsets may still join the vote."""
         if self.gic_penalty is not None or self.criterion != "vote":
             return self.penalty(total, n_features)
         return feature_penalty("bic", total, n_features)
 
     def per_column(self, total: float) -> float:
-        """Return what each further degree of freedom of a group costs, whose first costs `penalty`.
+        """Return the cost of each further degree of freedom of a group; `penalty` is the cost of the first.
 
-        With bic and ebic as much as a column with bic. With vote and ric 2, as in AIC, so that a group of noise is
-        chosen about as seldom as a column of noise: P(χ²_r > λ + 2 (r - 1)) is about P(χ²_1 > λ).
+        With bic and ebic it is that of a column with bic. With vote and ric it is 2, as in AIC, so that a noise group
+        is chosen about as seldom as a noise column: P(χ²_r > λ + 2 (r - 1)) is about P(χ²_1 > λ).
         """
         if self.gic_penalty is not None:
             return self.gic_penalty
         return 2.0 if self.criterion in ("vote", "ric") else feature_penalty("bic", total, 1)
 
     def of_path(self, total: float, n_features: int) -> dict[str, Any]:
-        """Return what every path takes, on rows of this total weight: λ of the criterion, where to end."""
+        """Return the options of every path on rows of this total weight: λ of the criterion, and when to stop."""
         names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
         return {"penalty": self.penalty(total, n_features)} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot(Record):
-    """The model that a subset chooses; with several classes, for one of them against the others."""
+    """The model that a subset chooses; with several classes, that for one class against the others."""
 
     selected: np.ndarray
     """Columns, ascending, int64."""
     coef: np.ndarray
-    """Of these columns on the scale of the data, shrunk as the path leaves them."""
+    """Coefficients of these columns on the scale of the data, as shrunk by the path."""
     intercept: float
     abstains: bool
-    """Whether the target is constant on the subset, of one class say: nothing is learnt from it."""
+    """Whether the target is constant on the subset (one class, for example), so that there is nothing to learn."""
     least_penalty: float = 0.0
-    """The smallest λ with which the subset chooses it."""
+    """The smallest λ for which the subset chooses this model."""
     of_class: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PathTable(Record):
-    """A path followed, one row for each λ."""
+    """The points of a path, one row for each λ."""
 
     lambdas: np.ndarray
     df: np.ndarray
@@ -125,9 +125,9 @@ class PathTable(Record):
     fit_is: str
     """``rss`` or ``deviance``."""
     gic: np.ndarray
-    """As it was followed."""
+    """With the penalty the path was computed with."""
     more: float
-    """By so much the penalty of a feature, or of a group, is larger than it was followed with."""
+    """How much larger the penalty per feature, or group, is than the one the path was computed with."""
     n_groups: np.ndarray | None = None
 
     @classmethod
@@ -149,9 +149,10 @@ class PathTable(Record):
 
 
 def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) -> list[tuple[float, int]]:
-    """Return which steps of a path some penalty chooses, from one down to the `least`, with which `gic` was made.
+    """Return the steps of a path that are best for some penalty from `penalty` down to `least`.
 
-    Each with the smallest penalty that chooses it: the vertices of the lower convex hull of the fit over the features.
+    `gic` was computed with `least`. Each step comes with the smallest penalty for which it is best. The steps are the
+    vertices of the lower convex hull of the fit as a function of the number of features.
 
     Examples
     --------
@@ -166,7 +167,8 @@ def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) ->
     step = int(np.argmin(fit + penalty * df))
     while True:
         larger = np.flatnonzero(df > df[step])
-        equal = (fit[step] - fit[larger]) / (df[larger] - df[step])  # the penalty at which a larger model is as good
+        # the penalty at which a larger model is equally good
+        equal = (fit[step] - fit[larger]) / (df[larger] - df[step])
         if not len(larger) or not equal.max() > least:
             return [*found, (least, step)]
         found.append((float(equal.max()), step))
@@ -175,7 +177,7 @@ def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) ->
 
 @dataclass(frozen=True, slots=True)
 class PathMoments(Record):
-    """What a path of the squared loss has met: moments and correlations of some features, for the refit."""
+    """Moments and correlations of the features that a squared-loss path visited, for the refit."""
 
     features: np.ndarray
     mean: np.ndarray
@@ -183,14 +185,14 @@ class PathMoments(Record):
     cross: np.ndarray
     """Products of the standardised features with the target."""
     gram_below: np.ndarray
-    """Correlations: what is below the diagonal, row by row."""
+    """Correlations below the diagonal, row by row."""
     y_variance: float
 
     @classmethod
     def of(cls, path: LassoPath | GroupPath) -> PathMoments:
-        """Return what a path leaves behind."""
+        """Return the moments that a path cached."""
         cache = path.gram
-        assert cache is not None  # of the squared loss
+        assert cache is not None  # the squared loss always has a cache
         below = cache.gram[_below_diagonal(len(cache.features))]
         return cls(cache.features, cache.mean, cache.scale, cache.cross, below, path.moments.y_variance)
 
@@ -209,29 +211,29 @@ def _below_diagonal(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class SubsetChoice(Record):
-    """What one subset chooses, and what it leaves behind for the refit."""
+    """What one subset chooses, and the moments that it caches for the refit."""
 
     ballots: tuple[Ballot, ...]
-    """One, or one for each class."""
+    """One ballot, or one for each class."""
     with_less: tuple[Ballot, ...]
-    """Those that it would cast with smaller penalties, since more subsets may come and vote: λ is falling."""
+    """The ballots for smaller penalties, by falling λ: more subsets may still join the vote."""
     total: float
     """Sum of the weights."""
     y_mean: np.ndarray
-    """The target's mean, or of the Huber loss its location, shape (); of several classes their shares."""
+    """Mean of the target, shape (); with the Huber loss its location; with several classes their shares."""
     constant: np.ndarray
-    """Columns that are constant on the subset, which does not vote on them."""
+    """Columns that are constant on the subset. It does not vote on them."""
     constant_value: np.ndarray
     n_unsolved: int
-    """Solves along the path that descent did not finish."""
+    """Number of solves along the path in which coordinate descent did not converge."""
     n_separable: int = 0
-    """Models along the path that tell rows without error, so that no coefficients are best."""
+    """Number of models along the path that separate rows perfectly, so that there is no finite optimum."""
     met: PathMoments | None = None
     path: PathTable | None = None
-    """Of the first subset."""
+    """Only for the first subset."""
 
     def among(self, settings: SelectionSettings, n_features: int) -> SubsetChoice:
-        """Return what the subset chooses with other settings: where more subsets vote."""
+        """Return what the subset chooses with other settings, when more subsets vote."""
         penalty, least = settings.penalty(self.total, n_features), settings.least_penalty(self.total, n_features)
         by_class: dict[int, Ballot] = {}
         for ballot in (*self.ballots, *self.with_less):
@@ -242,7 +244,7 @@ class SubsetChoice(Record):
 
     @property
     def n_selected(self) -> int:
-        """Features chosen for any class."""
+        """Number of features chosen for any class."""
         return len(np.unique(np.concatenate([ballot.selected for ballot in self.ballots])))
 
 
@@ -254,10 +256,10 @@ def choose(
     is_first: bool,
     column_weight: np.ndarray | None = None,
 ) -> SubsetChoice | None:
-    """Return what one subset chooses, with its path if it is the first; None where X is not finite.
+    """Return what one subset chooses, with its path if it is the first; None if X is not finite.
 
-    The target is as the loss wants it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights where
-    `SelectionSettings.weighs_columns`.
+    The target is coded as the loss needs it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights if
+    the selector's `weighs_columns` is true.
     """
     if isinstance(X, ColumnEntries) and settings.approx == "lsa":
         X = dense_block(X)
@@ -280,9 +282,7 @@ def _choice_of_path(
 ) -> SubsetChoice | None:
     total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
     penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
-    path = _path(
-        X, y, weight, settings, least, column_weight
-    )  # the longest of those that any number of subsets asks for
+    path = _path(X, y, weight, settings, least, column_weight)  # the longest path that any number of subsets needs
     m = path.moments
     if np.isnan(m.scale).any():
         return None
@@ -303,7 +303,7 @@ def _choice_of_path(
 
 
 def _ballot_at(path: AnyPath, step: int, null: float, abstains: bool, least_penalty: float) -> Ballot:
-    """Return the ballot of the model at one step of a path; `null` is the intercept without features."""
+    """Return the ballot of the model at one step of a path; `null` is the intercept of the model without features."""
     selected = path.selected(step)
     if not len(selected):
         return Ballot(selected, np.empty(0), null, abstains, least_penalty)
@@ -338,7 +338,7 @@ def _path(
 def _choice_of_estimator(
     X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
 ) -> SubsetChoice | None:
-    """Let a clone of the user's estimator choose: its columns with a coefficient, for all classes together."""
+    """Select with a clone of the user's estimator: the columns with a nonzero coefficient, for all classes together."""
     m = block_moments(X, y, weight)
     if np.isnan(m.scale).any():
         return None
@@ -406,7 +406,7 @@ def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
 
 
 def _location(path: AnyPath, y: np.ndarray, weight: np.ndarray) -> float:
-    """Return the target's mean, or for the Huber loss the fit of an intercept alone: where the path begins."""
+    """Return the target's mean; for the Huber loss, the intercept of the model without features."""
     if isinstance(path, GlmPath | GroupPath) and find_loss(path.loss).threshold and len(path.lambdas):
         return float(path.centred_intercepts[0])
     return path.moments.y_mean if isinstance(path, LassoPath) else float((weight * y).sum() / weight.sum())
@@ -414,58 +414,60 @@ def _location(path: AnyPath, y: np.ndarray, weight: np.ndarray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NormalEquations(Record):
-    """Least squares on some columns, of several subsets: what adds up to the sums over all rows."""
+    """Normal equations of some columns for several subsets. They add up to those of all rows."""
 
     total: np.ndarray
     """Sum of the weights, shape (n_subsets,)."""
     y_mean: np.ndarray
     y_variance: np.ndarray
     mean: np.ndarray
-    """Of the columns, shape (n_subsets, n_columns)."""
+    """Means of the columns, shape (n_subsets, n_columns)."""
     scale: np.ndarray
     cross: np.ndarray
     """Products of the standardised columns with the target, shape (n_subsets, n_columns)."""
     gram: np.ndarray
-    """Correlations, those of constant columns 0, shape (n_subsets, n_columns, n_columns)."""
+    """Correlations (0 for constant columns), shape (n_subsets, n_columns, n_columns)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaximumLikelihood(Record):
-    """Fits of another loss on some columns, of several subsets."""
+    """Fits of another loss to some columns, for several subsets."""
 
     total: np.ndarray
     """Sum of the weights, shape (n_subsets,)."""
     y_mean: np.ndarray
-    """The prediction where all columns have their means, shape (n_subsets,) or (n_subsets, n_classes)."""
+    """The linear predictor where all columns have their means, shape (n_subsets,) or (n_subsets, n_classes)."""
     mean: np.ndarray
-    """Of the columns, shape (n_subsets, n_columns)."""
+    """Means of the columns, shape (n_subsets, n_columns)."""
     scale: np.ndarray
     coef: np.ndarray
-    """Shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns); NaN at constant columns."""
+    """Shape (n_subsets, n_columns) or (n_subsets, n_classes, n_columns); NaN for constant columns."""
     is_singular: np.ndarray
-    """Whether columns depend on each other, shape (n_subsets,)."""
+    """Whether the columns are linearly dependent, shape (n_subsets,)."""
     is_separable: np.ndarray
-    """Whether the likelihood has no maximum, so that a weak ridge bounds the fit: classes are linearly separable, or
-    some of their rows are (quasi-complete separation)."""
+    """Whether the likelihood has no maximum, so that a weak ridge bounds the fit.
+
+    The classes, or some of their rows (quasi-complete separation), are then linearly separable.
+    """
     is_right: np.ndarray
-    """Whether this fit tells every row's class, of several: then they are linearly separable for certain."""
+    """Whether the fit classifies every row correctly, of two classes or more: they are certainly separable."""
     error: np.ndarray | None = None
-    """Standard errors of `coef`, infinite where there are none; where they were asked for."""
+    """Standard errors of `coef` if they were requested; infinite where there are none."""
     gain: np.ndarray | None = None
-    """Wald's statistics of groups of the columns, shape (n_subsets, n_groups), where groups were asked for."""
+    """Wald statistics of groups of the columns, shape (n_subsets, n_groups), if groups were requested."""
     gain_df: np.ndarray | None = None
     """Their degrees of freedom, with the sign of a single coefficient: see `Gain`."""
     dispersion: np.ndarray | None = None
-    """Of the noise, shape (n_subsets,), where the loss does not know it."""
+    """Dispersion of the noise, shape (n_subsets,), if the loss does not fix it."""
 
 
 class Gain(NamedTuple):
-    """By how much fits of several subsets gain by each of some groups, shape (n_subsets, n_groups) both."""
+    """How much the fits of several subsets gain by each of some groups; both of shape (n_subsets, n_groups)."""
 
     size: np.ndarray
-    """Over the dispersion, as χ² of noise; NaN where a subset does not know."""
+    """Gain divided by the dispersion, so that noise has a χ² distribution; NaN where a subset has no estimate."""
     df: np.ndarray
-    """Degrees of freedom; of a single coefficient -1 where it is negative."""
+    """Degrees of freedom; -1 for a single negative coefficient."""
 
 
 def refit(
@@ -478,7 +480,8 @@ def refit(
 ) -> NormalEquations | MaximumLikelihood:
     """Fit the chosen columns on the rows of one subset.
 
-    With standard errors where these do not follow, or for groups of the columns with what is gained by them.
+    `with_errors` adds standard errors where they do not follow from the result; `asked` adds the gain of groups of
+    columns.
     """
     if settings.record.is_quadratic:
         m = moments(X, y, weight)
@@ -511,25 +514,25 @@ def refit(
 
 
 def _is_right(X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, at_mean: Any, m: Moments) -> bool:
-    """Return whether a fit to two classes or several tells the class of every row."""
+    """Return whether a fit to two or more classes classifies every row correctly."""
     predictor = (X - m.mean) @ np.nan_to_num(coef).T + at_mean
     right = np.argmax(predictor, axis=1) == y if predictor.ndim > 1 else predictor * y > 0.0
     return bool(right[weight > 0.0].all()) and not _is_constant(y, weight)
 
 
 def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n_classes: int) -> np.ndarray:
-    """Return the standard errors of coefficients from the Hessian of the summed loss, on the scale of the data.
+    """Return the standard errors of coefficients, on the scale of the data, from the Hessian of the summed loss.
 
     Parameters
     ----------
     hessian : ndarray of shape (k, k)
-        As `Derivatives` have it.
+        Laid out as in `Derivatives`.
     scale : ndarray of shape (n_columns,)
-        Of the columns in which `hessian` is; 0 where one takes no part.
+        Scale of the columns in which `hessian` is taken; 0 for a column that takes no part.
     dispersion : float
-        Noise of the score over its derivative, 1 for a likelihood.
+        Variance of the score divided by its derivative; 1 for a likelihood.
     n_classes : int
-        0 where there is one coefficient for each column.
+        0 if each column has one coefficient.
 
     Returns
     -------
@@ -551,16 +554,16 @@ def standard_errors(hessian: np.ndarray, scale: np.ndarray, dispersion: float, n
 
 
 def gain_of_groups(hessian: np.ndarray, coef: np.ndarray, groups: ColumnGroups, dispersion: float) -> Gain:
-    """Return Wald's statistics of groups of columns, of one subset.
+    """Return the Wald statistics of groups of columns on one subset.
 
     Parameters
     ----------
     hessian : ndarray
-        As `Derivatives` have it.
+        Laid out as in `Derivatives`.
     coef : ndarray of shape (n_columns,) or (n_classes, n_columns)
         Standardised.
     groups : ColumnGroups
-        Of the columns, some of them.
+        Groups of some of the columns.
     dispersion : float
     """
     free = coef[None] if coef.ndim == 1 else coef[:-1] - coef[-1]
@@ -585,12 +588,12 @@ def gain_of_groups(hessian: np.ndarray, coef: np.ndarray, groups: ColumnGroups, 
 
 
 def of_one(*values: Any) -> list[np.ndarray]:
-    """Return the values of one subset as arrays of a leading axis of length 1."""
+    """Return the values of one subset as arrays with a leading axis of length 1."""
     return [np.asarray(value)[None] for value in values]
 
 
 def _gram(X: np.ndarray, weight: np.ndarray, m: Moments) -> np.ndarray:
-    """Return the correlations of all columns; those of constant ones are 0."""
+    """Return the correlations of all columns; 0 for constant ones."""
     varies = np.flatnonzero(m.scale > 0.0)
     rows = np.empty((len(varies), X.shape[1]))
     gram_rows(X, weight, m, varies, rows)
@@ -603,21 +606,21 @@ def _gram(X: np.ndarray, weight: np.ndarray, m: Moments) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the derivatives of the loss are wanted: a model of columns centred and scaled the same on every subset."""
+    """The point of the derivatives: a model of columns centred and scaled the same on every subset."""
 
     coef: np.ndarray
-    """Shape (n_columns,) or (n_classes, n_columns), of the columns ``(x - centre) / scale``."""
+    """Shape (n_columns,) or (n_classes, n_columns), for the columns ``(x - centre) / scale``."""
     intercept: Any
-    """The prediction where every column is at its centre."""
+    """The linear predictor where every column is at its centre."""
     centre: np.ndarray
     scale: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Derivatives(Record):
-    """Of the summed loss of several subsets, in the intercept and the coefficients of centred and scaled columns.
+    """Derivatives of the summed loss of several subsets, in the intercept and the coefficients of standardised columns.
 
-    Of the multinomial loss in those of all classes but the last, one class after the other.
+    With the multinomial loss, in those of all classes but the last, one class after the other.
     """
 
     gradient: np.ndarray

@@ -1,6 +1,6 @@
-"""What MESSAGE does where the data is: read the rows of a few subsets, return small records.
+"""The tasks of MESSAGE: read the rows of a few subsets, return small records.
 
-Imported by workers, hence light: numpy and the kernels.
+Workers import this file, so it is light: numpy and the kernels.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 class SubsetGroup:
     """Subsets that one task reads together, in their order.
 
-    `rows` are theirs in the matrix; the k-th of them has ``rows[bounds[k]:bounds[k + 1]]``.
+    `rows` are the rows of the matrix that belong to them; the k-th subset has ``rows[bounds[k]:bounds[k + 1]]``.
     """
 
     first: int
@@ -101,7 +101,7 @@ def derivatives_on_block(
 def _subsets(
     matrix: Matrix, settings: SelectionSettings, group: SubsetGroup, columns: Rows = slice(None)
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield number in the group, rows, target and weights of every subset, as the kernels take them."""
+    """Yield number in the group, rows, target and weights of every subset, in the form that kernels take."""
     X = matrix.read(group.rows, columns)
     y, weight = _target_and_weight(matrix, settings, group)
     for k in range(len(group.bounds) - 1):
@@ -112,7 +112,7 @@ def _subsets(
 def _subsets_with_all_columns(
     matrix: Matrix, settings: SelectionSettings, group: SubsetGroup
 ) -> Iterator[tuple[int, np.ndarray | ColumnEntries, np.ndarray, np.ndarray]]:
-    """Yield the same with the entries of rows that have few: decided for each subset by itself."""
+    """Yield the same with sparse entries where a subset has few; decided for each subset separately."""
     found = matrix.sparse_rows(group.rows)
     if found is None:
         yield from _subsets(matrix, settings, group)
@@ -127,7 +127,7 @@ def _subsets_with_all_columns(
 
 
 def is_sparse(n_samples: int, n_features: int, n_entries: int) -> bool:
-    """Return whether a subset's entries are worth more than its dense block."""
+    """Return whether a subset is faster from its sparse entries than as a dense block."""
     return not wants_whole_gram(n_samples, n_features) and n_entries <= SPARSE * n_samples * n_features
 
 
@@ -140,16 +140,16 @@ def _target_and_weight(
 
 
 def _coded(y: np.ndarray, settings: SelectionSettings) -> np.ndarray:
-    """Return the target as the loss wants it: 1 for the positive class, -1 for the others; the numbers of classes."""
+    """Return the target as the loss needs it: 1 for the positive class and -1 for the others; or class numbers."""
     if settings.classes:
         return np.searchsorted(np.array(settings.classes), y).astype(np.float64)
     return y if settings.positive is None else np.where(y == settings.positive, 1.0, -1.0)
 
 
 def bad_value_of(matrix: Matrix, rows: Rows, X: np.ndarray | ColumnEntries, start: int = 0) -> DataError:
-    """Return the error of the first value of a block whose moments are not finite; it begins at `start` of some rows.
+    """Return the error for the first bad value of a block whose moments are not finite; it begins at `start` of `rows`.
 
-    Of the first that is not finite itself, else of the largest, whose square is not.
+    The bad value is the first NaN or infinity; if there is none, the largest value, whose square overflows.
     """
     block = dense_block(X) if isinstance(X, ColumnEntries) else X
     bad = ~np.isfinite(block)

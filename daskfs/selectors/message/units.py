@@ -1,7 +1,7 @@
-"""What subsets vote on: columns, or groups of columns, each kept whole or not at all.
+"""The units that subsets vote on: columns, or groups of columns that are selected together or not at all.
 
-Subsets choose columns either way. Of groups their ballots are counted by groups (`Groups.counted`): a group is chosen
-where any of its columns is, and is constant where all of them are. Votes and what follows from them know units alone.
+Subsets choose columns in both cases. For groups, `Groups.counted` turns column ballots into group ballots: a group is
+chosen if any of its columns is, and is constant if all of them are. Votes and everything after them use units only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from daskfs.selectors.message.votes import notes_on_votes, second_vote
 
 
 class Columns:
-    """Each column is voted on."""
+    """Subsets vote on each column."""
 
     kind = "feature"
 
@@ -31,11 +31,11 @@ class Columns:
 
     @property
     def of_path(self) -> ColumnGroups | None:
-        """Groups that a path is to keep together."""
+        """Groups that a path keeps together."""
         return None
 
     def counted(self, choices: Choices) -> Choices:
-        """Return choices as they are voted on: of units in place of columns."""
+        """Return choices in units instead of columns."""
         return choices
 
     def columns(self, is_kept: np.ndarray) -> np.ndarray:
@@ -43,46 +43,46 @@ class Columns:
         return np.flatnonzero(is_kept)
 
     def have(self, columns: np.ndarray) -> np.ndarray:
-        """Return which units have any of some columns, shape (n_units,), bool."""
+        """Return which units contain any of some columns, shape (n_units,), bool."""
         return np.isin(np.arange(self.n_units), columns)
 
     def on_path(self, is_unit: np.ndarray) -> tuple[int, ...]:
-        """Return some units by the numbers that a path knows: groups only where it keeps any together."""
+        """Return some units by their numbers on a path: groups only if the path keeps any together."""
         numbers = self.columns(is_unit) if self.of_path is None else np.flatnonzero(is_unit)
         return tuple(numbers.tolist())
 
     def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
-        """Return which of some columns belong to the units that are voted on again, where these are not columns."""
+        """Return which columns belong to the units of the second vote, if the units are groups."""
         return None
 
     def confirmed(self, fits: SubsetFits, is_contender: np.ndarray, settings: SelectionSettings) -> np.ndarray:
-        """Return which contenders more than half of the subsets vote for, when they are asked."""
+        """Return which contenders more than half of the subsets confirm in the second vote."""
         penalty = np.array([settings.penalty(total, self.n_units) for total in fits.total])
         is_confirmed = np.zeros(self.n_units, dtype=bool)
         is_confirmed[fits.columns[second_vote(fits.z(), penalty, settings.n_subsets)]] = True
         return is_confirmed & is_contender
 
     def of_columns(self, values: np.ndarray) -> np.ndarray:
-        """Return of each column what its unit has."""
+        """Return the value of each column's unit."""
         return values
 
     def ranked(
         self, is_kept: np.ndarray, frequency: np.ndarray, columns: np.ndarray, average: Average
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the units that are kept, most important first, and their columns in this order.
+        """Return the kept units, most important first, and their columns in this order.
 
-        By inclusion frequency, then by the size of the standardised coefficient.
+        They are sorted by inclusion frequency, then by absolute standardised coefficient.
         """
         order = columns[np.lexsort((columns, -average.importance, -frequency[columns]))]
         return order, order
 
     def notes_on(self, frequency: np.ndarray, names: Names | None, most_columns: int) -> list[str]:
-        """Return the notes on what could not be voted on; `most_columns` has the largest model of a subset."""
+        """Return the notes on units that were not voted on; `most_columns` is the size of a subset's largest model."""
         return notes_on_votes(frequency, names)
 
 
 class Groups(Columns):
-    """Groups of columns are voted on."""
+    """Subsets vote on groups of columns."""
 
     kind = "group"
 
@@ -92,7 +92,7 @@ class Groups(Columns):
 
     @property
     def of_path(self) -> ColumnGroups | None:
-        """Groups that a path is to keep together; None where each has one column, and the Lasso serves."""
+        """Groups that a path keeps together; None if each has one column, so that the Lasso is enough."""
         of_path = ColumnGroups(self.groups.members, self.groups.bounds)
         return None if of_path.are_columns else of_path
 
@@ -103,7 +103,7 @@ class Groups(Columns):
         return group_of
 
     def counted(self, choices: Choices) -> Choices:
-        """Return choices of groups: those of which a column is chosen, and as constant those of which all are."""
+        """Return choices of groups: a group is chosen if any of its columns is, and constant if all of them are."""
         ballots, n_ballots = choices.ballots, len(choices.ballots.n_selected)
         of_ballot = np.repeat(np.arange(n_ballots), ballots.n_selected)
         pairs = np.unique(of_ballot * self.n_units + self._group_of[ballots.selected])
@@ -124,17 +124,17 @@ class Groups(Columns):
         return np.flatnonzero(is_kept[self._group_of])
 
     def have(self, columns: np.ndarray) -> np.ndarray:
-        """Return which groups have any of some columns, shape (n_units,), bool."""
+        """Return which groups contain any of some columns, shape (n_units,), bool."""
         return np.isin(np.arange(self.n_units), self._group_of[columns])
 
     def asked(self, is_asked: np.ndarray, columns: np.ndarray) -> ColumnGroups | None:
-        """Return where the columns of some groups stand among others."""
+        """Return the positions in `columns` of the columns of some groups."""
         groups = self._group_of[columns]
         parts = [np.flatnonzero(groups == g) for g in np.flatnonzero(is_asked)]
         return ColumnGroups(np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)]))
 
     def confirmed(self, fits: SubsetFits, is_contender: np.ndarray, settings: SelectionSettings) -> np.ndarray:
-        """Return which contenders more than half of the subsets vote for: whose criterion gains by the group."""
+        """Return the contenders that more than half of the subsets vote for: those that lower their criterion."""
         gain = fits.gain()
         of_column = np.array([settings.per_column(total) for total in fits.total])[:, None]
         of_group = np.array([settings.penalty(total, self.n_units) for total in fits.total])[:, None]
@@ -145,13 +145,13 @@ class Groups(Columns):
         return is_confirmed
 
     def of_columns(self, values: np.ndarray) -> np.ndarray:
-        """Return of each column what its group has."""
+        """Return the value of each column's group."""
         return values[self._group_of]
 
     def ranked(
         self, is_kept: np.ndarray, frequency: np.ndarray, columns: np.ndarray, average: Average
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the groups that are kept, and their columns, most important first, those of a group together."""
+        """Return the kept groups, most important first, and their columns; columns of a group stand together."""
         importance = np.zeros(len(self._group_of))
         importance[columns] = average.importance
         norms = np.sqrt(np.bincount(self._group_of, importance**2, minlength=self.n_units))
@@ -162,14 +162,14 @@ class Groups(Columns):
         return groups, np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def notes_on(self, frequency: np.ndarray, names: Names | None, most_columns: int) -> list[str]:
-        """Return what the groups are, which are constant, and whether some are larger than a subset's models."""
+        """Return notes that describe the groups, and count those that are constant or too large to be selected."""
         notes = [self.groups.text, *notes_on_votes(frequency, self.groups.names, "group")]
         n_large = int((self.groups.sizes > most_columns + 1).sum())
         if n_large:
             notes.append(
                 Caution(
-                    f"{n_large} group(s) have more columns than the {most_columns:,} of a subset's largest model, and "
-                    "cannot be selected: take fewer subsets, or set max_features"
+                    f"{n_large} group(s) have more columns than a subset's largest model ({most_columns:,}) and "
+                    "cannot be selected: use fewer subsets, or set max_features"
                 )
             )
         return notes

@@ -1,19 +1,20 @@
-"""Steps 3 and 4 of MESSAGE: the subsets' votes on the features, and a second vote on those that most subsets miss.
+"""Steps 3 and 4 of MESSAGE: the vote on the features, and a second vote on those that most subsets missed.
 
-On its path a subset chooses among models that the Lasso makes. Of correlated features it may miss one that it would
-keep if it were asked: a weak feature that enters after several of noise. More subsets do not find it by a vote.
+On its path a subset chooses only among the models of the Lasso. Among correlated features it may miss one that it would
+keep if it were tested directly: a weak feature that enters after several noise features. More subsets do not help then.
 
     Input: the votes, the majority M
-    1. The contenders C: features with more votes than noise gets, the expected number of features of noise with as many
-       votes v being below 0.1: p P(B >= v) < 0.1, B binomial of the subsets and the mean frequency below the majority.
+    1. The contenders C: features with more votes than noise gets. With v votes, the expected number of noise features
+       with as many votes is below 0.1: p P(B >= v) < 0.1, where B is binomial, with the number of subsets and the mean
+       frequency of the features below the majority.
     2. Fit M ∪ C on every subset i: z_ij = b_ij / se(b_ij).
-    3. Subset i votes for contender j where its criterion gains by j: z_ij² > λ_i. Keep those for which more than half
-       of all subsets vote with the same sign.
+    3. Subset i votes for contender j if j lowers its criterion: z_ij² > λ_i. Keep the contenders for which more than
+       half of all subsets vote with the same sign.
 
-A subset says the same yes or no as in the first vote, at the same price λ. What fewer than half of the subsets say,
-however wild their rows, admits no feature, whatever the number of subsets: no number enters but the votes. (A statistic
-of all rows would find weaker features and be moved by a few subsets; the median of z, scaled by √m, is moved by any
-share of them once they are many.) The second vote is not in the paper; ``Message(second_look=False)`` leaves it out.
+A subset answers the same question as in the first vote, with the same λ. Fewer than half of the subsets cannot admit a
+feature, however wild their rows and whatever the number of subsets, because only votes count. (A statistic over all
+rows would find weaker features, but a few subsets could sway it; the median of z, scaled by √m, is swayed by any share
+of the subsets once they are many.) The second vote is not in the paper; ``Message(second_look=False)`` omits it.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from daskfs.kernels.linear.linalg import extend_cholesky, forward_substitution
 from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.subset import Gain, NormalEquations
 
-FALSE_CONTENDERS = 0.1  # features of noise that may be expected to be looked at again
+FALSE_CONTENDERS = 0.1  # expected number of noise features among the contenders, at most
 
 
 class Vote(NamedTuple):
-    """Step 3."""
+    """Result of step 3."""
 
     is_selected: np.ndarray
     """Shape (n_features,), bool."""
     frequency: np.ndarray
-    """Shape (n_features,): the share of the subsets that chose a feature, among those where it is not constant; NaN
-    where it is constant in all."""
+    """Shape (n_features,): share of the subsets that chose a feature, among those where it is not constant, else NaN.
+    """
     is_contender: np.ndarray
     """Shape (n_features,), bool: not selected, but with more votes than noise gets."""
 
     def with_always(self, is_always: np.ndarray) -> Vote:
-        """Return the vote with some features in every model, which nobody votes on."""
+        """Return the vote with some features in every model, without a vote on them."""
         frequency = np.where(is_always, 1.0, self.frequency)
         return Vote(self.is_selected | is_always, frequency, self.is_contender & ~is_always)
 
 
 def count_votes(choices: Choices, n_features: int, tie: str) -> Vote:
-    """Count the votes: a feature is selected for which more than half of the subsets vote.
+    """Count the votes: a feature is selected if more than half of the subsets vote for it.
 
-    A subset whose target is constant has no vote; one where a column is constant has not voted for it. Of several
-    classes each is voted on by itself: a feature is selected for all classes where it is for one, and its frequency is
-    its highest.
+    A subset whose target is constant has no vote; a subset where a column is constant has not voted for it. With
+    several classes each class has its own vote: a feature is selected if it is selected for one class, and its
+    frequency is the highest over the classes.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def count_votes(choices: Choices, n_features: int, tie: str) -> Vote:
         With one ballot for each class.
     n_features : int
     tie : {"drop", "keep"}
-        Whether exactly half is enough.
+        Whether exactly half of the votes is enough.
     """
     votes = [_vote(choices, of_class, n_features, tie) for of_class in np.unique(choices.ballots.of_class)]
     is_selected = np.logical_or.reduce([vote.is_selected for vote in votes])
@@ -87,12 +88,12 @@ def _vote(choices: Choices, of_class: int, n_features: int, tie: str) -> Vote:
 
 
 def least_votes(n_votes: int, n_ballots: int, n_subsets: int, n_features: int) -> int:
-    """Return with how many votes a feature is unlikely to be noise.
+    """Return the number of votes with which a feature is unlikely to be noise.
 
     Parameters
     ----------
     n_votes, n_ballots : int
-        Of the features below the majority: how often one was chosen by a subset, of how many times it could have been.
+        Votes for the features below the majority, and the largest number of votes they could have had.
     n_subsets, n_features : int
 
     Examples
@@ -110,7 +111,7 @@ def least_votes(n_votes: int, n_ballots: int, n_subsets: int, n_features: int) -
 
 
 def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarray:
-    """Return coefficients over their standard errors, of least squares on every subset; NaN where there is none.
+    """Return least-squares coefficients divided by their standard errors, for every subset; NaN where there is none.
 
     Parameters
     ----------
@@ -123,17 +124,17 @@ def z_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarr
 
 
 def errors_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.ndarray:
-    """Return the standard errors of standardised coefficients, of least squares on every subset; NaN where none is.
+    """Return the standard errors of standardised least-squares coefficients, for every subset; NaN where none exists.
 
     Parameters are those of `z_of_least_squares`.
     """
     error, scale = np.full(coef.shape, np.nan), equations.scale
     patterns, pattern = np.unique(scale > 0.0, axis=0, return_inverse=True)
-    for k, varies in enumerate(patterns):  # most often one: all columns vary in all subsets
+    for k, varies in enumerate(patterns):  # usually one: all columns vary in all subsets
         at = np.ix_(pattern.ravel() == k, varies)
         b, total = coef[at] * scale[at], equations.total[at[0][:, 0]]
         explained = (b[:, None] @ equations.cross[at][:, :, None])[:, 0, 0]
-        left = equations.y_variance[at[0][:, 0]] - explained  # the residuals' variance
+        left = equations.y_variance[at[0][:, 0]] - explained  # variance of the residuals
         dispersion = left * total / np.maximum(total - b.shape[1] - 1.0, 1.0)
         gram = equations.gram[at[0][:, :, None], at[1][:, :, None], at[1][None]]
         error[at] = np.sqrt(_variances(total[:, None, None] * gram, dispersion))
@@ -141,7 +142,7 @@ def errors_of_least_squares(equations: NormalEquations, coef: np.ndarray) -> np.
 
 
 def gain_of_least_squares(equations: NormalEquations, coef: np.ndarray, groups: ColumnGroups) -> Gain:
-    """Return by how much least squares on every subset gains by each of some groups, over the noise.
+    """Return how much least squares gains by each of some groups on every subset, relative to the noise.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def gain_of_least_squares(equations: NormalEquations, coef: np.ndarray, groups: 
     coef : ndarray of shape (n_subsets, n_columns)
         The fits, for their signs.
     groups : ColumnGroups
-        Of the columns, some of them.
+        Groups of some of the columns.
     """
     n_subsets = len(equations.scale)
     size, df = np.empty((n_subsets, len(groups.bounds) - 1)), np.empty((n_subsets, len(groups.bounds) - 1))
@@ -170,7 +171,7 @@ def gain_of_least_squares(equations: NormalEquations, coef: np.ndarray, groups: 
 
 
 def _explained(equations: NormalEquations, i: int, takes_part: np.ndarray) -> tuple[float, int]:
-    """Return the part of the target's variance on a subset that some columns explain, and their rank."""
+    """Return the part of the target's variance that some columns explain on a subset, and their rank."""
     members = np.flatnonzero(takes_part)
     factor = np.zeros((len(members), len(members)))
     rank = extend_cholesky(equations.gram[i], members, len(members), 0, factor)
@@ -191,16 +192,16 @@ def _variances(hessian: np.ndarray, dispersion: np.ndarray) -> np.ndarray:
 
 
 def second_vote(z: np.ndarray, penalty: np.ndarray, n_subsets: int) -> np.ndarray:
-    """Return for which columns more than half of the subsets vote, of several classes for one, with the same sign.
+    """Return the columns that more than half of the subsets vote for with the same sign, for one class at least.
 
     Parameters
     ----------
     z : ndarray of shape (n_known, n_columns) or (n_known, n_classes, n_columns)
-        NaN where a subset does not know: no vote.
+        NaN where a subset has no estimate: no vote.
     penalty : ndarray of shape (n_known,)
         The subsets' λ.
     n_subsets : int
-        All of them, those of which nothing is known any more too.
+        Number of all subsets, including those about which nothing is known any more.
 
     Returns
     -------
@@ -219,27 +220,27 @@ def second_vote(z: np.ndarray, penalty: np.ndarray, n_subsets: int) -> np.ndarra
 
 
 def notes_on_choices(choices: Choices) -> list[str]:
-    """Return the notes on subsets that had no vote, and on paths that are not exact everywhere."""
+    """Return the notes on subsets without a vote, and on paths that are not exact everywhere."""
     notes, m = [], len(choices)
     if n_silent := int(choices.ballots.abstains.sum()):
         notes.append(f"the target is constant on {n_silent} of {m} subsets: they have no vote")
     if n_unsolved := int((choices.n_unsolved > 0).sum()):
         notes.append(
             Caution(
-                f"not converged on {n_unsolved} of {m} subsets: columns nearly depend on each other, and descent along "
-                "the path stopped before it was exact"
+                f"not converged on {n_unsolved} of {m} subsets: columns are nearly linearly dependent, and coordinate "
+                "descent along the path stopped early"
             )
         )
     if n_separable := int((choices.n_separable > 0).sum()):
         notes.append(
-            f"on the paths of {n_separable} of {m} subsets are models whose features tell rows without error "
-            "(separation): no coefficients are best, and the criterion takes the deviance that they fall to"
+            f"on the paths of {n_separable} of {m} subsets, some models separate rows perfectly (separation): they "
+            "have no finite optimum, and the criterion uses the limit of their deviance"
         )
     return notes
 
 
 def notes_on_votes(frequency: np.ndarray, names: Sequence[str] | np.ndarray | None, kind: str = "column") -> list[str]:
-    """Return the notes on columns, or groups of them, that nobody could vote on."""
+    """Return the notes on columns, or groups, that are constant in all subsets."""
     constant = np.flatnonzero(np.isnan(frequency))
     if not len(constant):
         return []

@@ -1,4 +1,4 @@
-"""MISSION: gradient descent in a count-sketch.
+"""MISSION: stochastic gradient descent in a count-sketch.
 
-Open to others: `plan`, the number of features where none is asked for.
+Open to others: `plan`, the default number of features.
 """

@@ -1,13 +1,13 @@
-"""Whether a count-sketch is large enough: before a run by the ghost law, after it by its noise against the threshold.
+"""Checks whether a count-sketch is large enough: before a run by the ghost law, afterwards by its noise.
 
-A ghost is a feature without weight whose estimate looks heavy because it shares cells with features that are. When k
+A ghost is a feature without weight whose estimate looks heavy because it shares cells with heavy features. If k
 features of weight 1 are in a sketch of R rows of w cells, the number of ghosts of at least ½ among d other ids is
 
     d C(R, m) 2 (k / 2w)^m,  m = (R + 1) / 2:    d k / w for R = 1,  1.5 d (k / w)² for R = 3,  2.5 d (k / w)³ for R = 5
 
-since more than half of the rows must hold a heavy feature of the same sign. MISSION as published keeps all weights in
-the sketch and has all of these ghosts; with exact weights of the active features nothing heavy stays there, and only
-the noise of the tail is left: one row's has standard deviation ‖tail‖ / √w.
+because more than half of the rows must hold a heavy feature of the same sign. MISSION as published keeps all weights in
+the sketch and has all of these ghosts. With exact weights of the active features, nothing heavy stays in the sketch,
+and only the noise of the tail remains: in one row it has standard deviation ‖tail‖ / √w.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import math
 from dataclasses import dataclass
 
 GHOST_SHARE = 0.05
-"""Of K: more expected ghosts than that, and a sketch counts as too small."""
+"""Share of K: a sketch with more expected ghosts is too small."""
 
 RELIEF = 4
-"""By so much smaller a sketch may be, where the weights of the active features are not in it (measured, not proven)."""
+"""How many times smaller a sketch may be if the weights of the active features are not in it (measured, not proven)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a sketch can hold."""
+    """Result of a check of a sketch."""
 
     n_ghosts: float
-    """Expected, were all K weights in the sketch."""
+    """Expected number of ghosts if all K weights were in the sketch."""
     is_enough: bool
     wanted_buckets: int
-    """The smallest power of two that is enough."""
+    """The smallest sufficient power of two."""
     text: str
 
 
 def expected_ghosts(n_ids: int, n_heavy: int, n_buckets: int, n_hashes: int) -> float:
-    """Return the ghosts of at least half of the weight of `n_heavy` equal features, among `n_ids` others.
+    """Return the expected ghosts, of at least half the weight of `n_heavy` equal features, among `n_ids` others.
 
     Examples
     --------
@@ -55,20 +55,20 @@ def check_capacity(
     variant: str = "active",
     nnz_per_row: float | None = None,
 ) -> Capacity:
-    """Say whether a sketch is large enough, before anything is learnt.
+    """Check before training whether a sketch is large enough.
 
     Parameters
     ----------
     n_features_to_select : int
         K.
     n_ids : int
-        Different ids, at least those met in a sample.
+        Number of different ids, or at least of those seen in a sample.
     n_buckets, n_hashes : int
         Of the sketch.
     variant : {"active", "paper"}
-        As of `daskfs.selectors.mission.selector.Mission`.
+        As in `daskfs.selectors.mission.selector.Mission`.
     nnz_per_row : float, optional
-        Of the sample, for the text.
+        Entries per row of the sample, for the text.
 
     Examples
     --------
@@ -85,10 +85,10 @@ def check_capacity(
     ghosts = expected_ghosts(n_ids, n_features_to_select, n_buckets, n_hashes)
     is_enough = n_buckets >= wanted
     per_row = "" if nnz_per_row is None else f" ({nnz_per_row:,.0f} entries a row)"
-    held = "the active features' weights are exact, so most of them do not arise" if relief > 1 else "all of them arise"
+    held = "most of them are avoided by exact weights of the active features" if relief > 1 else "all of them occur"
     text = (
         f"sketch of {n_hashes} x {n_buckets:,} cells for {n_features_to_select:,} of at least {n_ids:,} features"
-        f"{per_row}: {ghosts:,.0f} ghosts if all weights were in it; {held}"
+        f"{per_row}: {ghosts:,.0f} ghosts (false heavy features) if it held all weights; {held}"
     )
     if not is_enough:
         text += f"; TOO SMALL, set n_buckets={wanted}"
@@ -96,15 +96,15 @@ def check_capacity(
 
 
 def check_noise(tail_norm: float, threshold: float, n_ids: int, n_buckets: int, n_hashes: int) -> Capacity:
-    """Say after a run how many features without weight the tail's noise would lift over the threshold.
+    """Return after a run how many features without weight exceed the threshold because of the tail's noise.
 
-    The noise of a row is taken as normal with standard deviation ``tail_norm / sqrt(n_buckets)``; the median of R rows
-    exceeds the threshold where at least (R + 1) / 2 rows do on the same side.
+    The noise of a row is modelled as normal with standard deviation ``tail_norm / sqrt(n_buckets)``. The median of R
+    rows exceeds the threshold if at least (R + 1) / 2 rows do, on the same side.
 
     Parameters
     ----------
     tail_norm : float
-        Euclidean norm of what the sketch holds.
+        Euclidean norm of the vector in the sketch.
     threshold : float
         Weight from which a feature becomes active.
     n_ids, n_buckets, n_hashes : int
@@ -127,8 +127,8 @@ def check_noise(tail_norm: float, threshold: float, n_ids: int, n_buckets: int, 
         wanted *= 2
     noise, false = tail_norm / math.sqrt(n_buckets), false_ones(n_buckets)
     text = (
-        f"after the run: the tail's noise is {noise:.3g} against a threshold of {threshold:.3g}; "
+        f"after the run: the noise of the sketch is {noise:.3g}, the threshold {threshold:.3g}; "
         f"{false:,.0f} of {n_ids:,} features would exceed it by chance"
     )
     is_enough = n_buckets >= wanted
-    return Capacity(false, is_enough, wanted, text if is_enough else f"{text}; a sketch of {wanted:,} buckets would do")
+    return Capacity(false, is_enough, wanted, text if is_enough else f"{text}; {wanted:,} buckets would be enough")

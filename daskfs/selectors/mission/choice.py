@@ -1,9 +1,9 @@
-"""Of more features of large weight than are wanted, those that explain the target together, by exact statistics.
+"""Selection among the candidates with the largest weights: those that explain the target together, by exact statistics.
 
-Weights of stochastic descent say how much of the prediction a feature carries beside all others that are active: of
-features that say the same each has a part, and several of a bundle come before the only one of another. The second
-moments of some hundreds of features fit in memory and are a sum over rows. On them each next feature is the one that
-lowers the squared loss most beside those before it (of classes that of their indicators, all together).
+A weight of stochastic descent says how much of the prediction a feature carries in addition to all other active
+features. Redundant features share it, and several features of a bundle may come before the only feature of another. The
+second moments of some hundreds of features fit in memory and are sums over rows. On them, forward selection adds the
+feature that lowers the squared loss most (for classes, the loss of their indicators together).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 
 RIDGE_OF_STANDARDISED, RIDGE_OF_RAW = 3.0, 10.0
-"""Times the mean square of a column, and s² or s, where s = min(1, k log p / n).
+"""Ridges, as multiples of the mean square of a column times s² or s, where s = min(1, k log p / n).
 
-Standardised columns need a ridge where rows are few; where they are many, one lets stand-ins of chosen columns in. On
-columns as they come it keeps those of few rows back. Both measured on open sets of their kind, beside 1 to 100 and
-other powers of s.
+Standardised columns need a ridge if there are few rows; with many rows, a ridge admits substitutes of chosen columns.
+For unscaled columns it restrains those that are nonzero in few rows. Both were measured on public data sets, against
+values from 1 to 100 and other powers of s.
 """
 
 
@@ -37,22 +37,22 @@ def choose(
     standardize: bool,
     always: Sequence[int] = (),
 ) -> np.ndarray:
-    """Return the positions of the columns to keep, ascending; without those that are constant.
+    """Return the positions of the columns to keep, ascending; constant columns are left out.
 
     Parameters
     ----------
     run : Run
-        As `daskfs.selectors.shared.refit.refit_selected` takes it.
+        As for `daskfs.selectors.shared.refit.refit_selected`.
     columns : ndarray of shape (n_columns,), int64
         Ascending.
     n_keep : int
     positives : sequence of float or None
-        The target's value for each class that is told from the rest; [None] for a target of numbers.
+        The target's value for each class that is fitted against the rest; [None] for regression.
     standardize : bool
-        Whether columns are compared as if their standard deviations were 1. Where they are not, the ridge keeps back
-        what few rows have.
+        Whether to compare columns as if their standard deviations were 1. Otherwise the ridge restrains columns that
+        are nonzero in few rows.
     always : sequence of int
-        Columns that are kept whatever else; the others are compared by what these leave of them and of the target.
+        Columns that are always kept. The others are compared after regression on these, as is the target.
     """
     with run.timed("choice"):
         blocks = SelectedBlocks(run, columns)
@@ -72,7 +72,7 @@ def choose(
     if not is_held.any():
         return np.sort(varies[forward_selection(gram, cross, ridge, n_keep)])
     by_held = np.linalg.pinv(gram[np.ix_(is_held, is_held)], hermitian=True) @ gram[is_held]
-    cross -= cross[:, is_held] @ by_held  # Frisch, Waugh and Lovell: without a ridge on these
+    cross -= cross[:, is_held] @ by_held  # the Frisch-Waugh-Lovell theorem: these have no ridge
     gram -= gram[:, is_held] @ by_held
     held, others = varies[is_held], varies[~is_held]
     left = np.ascontiguousarray(gram[np.ix_(~is_held, ~is_held)]), np.ascontiguousarray(cross[:, ~is_held])

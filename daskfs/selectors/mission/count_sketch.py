@@ -1,4 +1,4 @@
-"""A count-sketch as an object: add, estimate, decay, merge, save and load; and names of features as 64-bit ids."""
+"""The count-sketch as an object (add, estimate, decay, merge, save, load), and names of features as 64-bit ids."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estim
 
 FORMAT_VERSION = 1
 HASH_NAME = "daskfs-mix64-1"
-"""Of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
+"""Name of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
 
 SMALLEST_SCALE = 1e-3
-"""Below this the cells themselves are scaled: float32 cells stay far from underflow."""
+"""Below this the cells themselves are scaled, so that float32 cells stay far from underflow."""
 
 NORM_BUCKETS = 1 << 20
-"""Of a row, that its norm is estimated from: within a thousandth, unless a few elements are most of it."""
+"""Buckets of a row that its norm is estimated from: accurate to 0.1 %, unless a few elements dominate."""
 
-_LAST_ID = (1 << 64) - 2  # the number after it marks a free slot of a table
+_LAST_ID = (1 << 64) - 2  # the next number marks a free slot of a table
 
 
 class CountSketch:
-    """A vector with up to 2⁶⁴ - 1 elements, kept as `n_hashes` rows of `n_buckets` cells.
+    """A vector with up to 2⁶⁴ - 1 elements, stored as `n_hashes` rows of `n_buckets` cells.
 
     Parameters
     ----------
     n_buckets : int
-        Cells of a row: a power of two, at most 2³¹.
+        Cells per row: a power of two, at most 2³¹.
     n_hashes : int
-        Rows: 1, 3 or 5; an estimate is the median of theirs. 0 for the identity, which has one cell for each id.
+        Rows: 1, 3 or 5; an estimate is the median over the rows. 0 for the identity, which has one cell per id.
     seed : int
-        Of the hash.
+        Seed of the hash.
     n_outputs : int
-        Numbers that an element has: one for each class.
+        Numbers per element: one for each class.
     cells : ndarray of shape (n_hashes * n_buckets, n_outputs), float32, optional
-        To go on with, without a copy; by default zeros.
+        Initial cells, used without a copy; by default zeros.
     scale : float
-        By which the cells are to be multiplied.
+        Factor of all cells.
 
     Notes
     -----
-    Takes ``4 n_hashes n_buckets n_outputs`` bytes. `decay` is lazy: a factor that all cells share.
+    Takes ``4 n_hashes n_buckets n_outputs`` bytes. `decay` is lazy: it changes only the common factor.
 
     Examples
     --------
@@ -79,25 +79,25 @@ class CountSketch:
 
     @property
     def hashing(self) -> tuple[np.uint64, tuple[int, ...], np.uint64]:
-        """What kernels want to know of it: buckets, rows, seed."""
+        """The arguments of kernels: buckets, rows, seed."""
         return np.uint64(self.n_buckets), rows_of(self.n_hashes), seed_word(self.seed)
 
     def _cells_of(self, output: int) -> np.ndarray:
         return self.cells.reshape(-1) if self.n_outputs == 1 else self.cells[:, output]
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Add values, of shape (n_keys,) or (n_keys, n_outputs), to the elements of these ids (uint64)."""
+        """Add values, of shape (n_keys,) or (n_keys, n_outputs), to the elements with these ids (uint64)."""
         wide = np.asarray(values, dtype=np.float64).reshape(len(keys), self.n_outputs)
         table = (wide / self.scale).astype(np.float32)
         for c in range(self.n_outputs):
             add(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), np.ascontiguousarray(table[:, c]))
 
     def add_to(self, output: int, keys: np.ndarray, values: np.ndarray) -> None:
-        """Add values, of shape (n_keys,), to one number of the elements of these ids."""
+        """Add values, of shape (n_keys,), to one output of the elements with these ids."""
         add(self._cells_of(output), *self.hashing, keys, (values.astype(np.float64) / self.scale).astype(np.float32))
 
     def estimate(self, keys: np.ndarray) -> np.ndarray:
-        """Return the elements' estimates, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs)."""
+        """Return the estimates of elements, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs)."""
         estimates = np.empty((self.n_outputs, len(keys)), dtype=np.float32)
         for c in range(self.n_outputs):
             estimate(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), estimates[c])
@@ -105,13 +105,13 @@ class CountSketch:
         return estimates[0] if self.n_outputs == 1 else np.ascontiguousarray(estimates.T)
 
     def decay(self, factor: float) -> None:
-        """Multiply every element by a factor above 0; the cells are touched only now and then."""
+        """Multiply every element by a positive factor; the cells themselves are scaled only occasionally."""
         self.scale *= factor
         if self.scale < SMALLEST_SCALE:
             self.settle()
 
     def settle(self) -> None:
-        """Bring the scale to 1, by multiplying the cells."""
+        """Multiply the cells by the scale, and set it to 1."""
         if self.scale != 1.0:
             self.cells *= np.float32(self.scale)
             self.scale = 1.0
@@ -119,7 +119,8 @@ class CountSketch:
     def norm(self) -> float:
         """Return an estimate of the vector's Euclidean norm: the median of the rows' norms.
 
-        Of rows with more than 2²⁰ buckets the first so many stand for all: elements are spread evenly over them.
+        If a row has more than 2²⁰ buckets, the norm is extrapolated from the first 2²⁰, since elements are spread
+        evenly.
         """
         cells, n_rows = self.cells.reshape(-1), max(self.n_hashes, 1)
         length = len(cells) // n_rows
@@ -128,61 +129,61 @@ class CountSketch:
         return float(np.sqrt(np.median(squares) * (length / looked_at)) * self.scale)
 
     def is_like(self, other: CountSketch) -> bool:
-        """Whether both have the same hash and shape, so that their cells mean the same."""
+        """Return whether both have the same hash and shape, so that their cells have the same meaning."""
         mine = (self.n_buckets, self.n_hashes, self.seed, self.n_outputs)
         return mine == (other.n_buckets, other.n_hashes, other.seed, other.n_outputs)
 
     def merge(self, other: CountSketch, share: float = 1.0, own_share: float = 1.0) -> None:
-        """Become ``own_share`` times itself plus ``share`` times the other: by default the sum.
+        """Replace the sketch by ``own_share`` times itself plus ``share`` times the other: by default the sum.
 
         Raises
         ------
         ConfigError
-            The other has another seed or shape.
+            The other has a different seed or shape.
         """
         if not self.is_like(other):
             raise ConfigError(
-                f"expected a sketch like {self!r}, found {other!r}", "merge", "make both with one seed and shape"
+                f"expected a sketch like {self!r}, found {other!r}", "merge", "create both with the same seed and shape"
             )
         self.cells *= np.float32(own_share * self.scale)
         self.cells += np.float32(share * other.scale) * other.cells
         self.scale = 1.0
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the sketch as one .npz file, under a temporary name first.
+        """Write the sketch to an .npz file, under a temporary name first.
 
         Raises
         ------
         RunError
-            It cannot be written.
+            The file cannot be written.
         """
         save_arrays(path, {**self.to_arrays(), "format_version": np.int64(FORMAT_VERSION), "hash": np.str_(HASH_NAME)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CountSketch:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises
         ------
         RunError
-            No such file, a damaged one, one of a newer format or of another hash.
+            The file does not exist, is damaged, or has a newer format or another hash.
         """
         return cls.from_arrays(load_arrays(path), str(path))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return everything there is to know of it as arrays."""
+        """Return the complete state as arrays."""
         shape = np.array([self.n_buckets, self.n_hashes, self.seed, self.n_outputs], dtype=np.int64)
         return {"cells": self.cells, "sketch": shape, "scale": np.array(self.scale)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], where: str = "sketch") -> CountSketch:
-        """Return the sketch that `to_arrays` described, with cells of its own."""
+        """Return the sketch from the arrays of `to_arrays`; the cells are copied."""
         try:
             n_buckets, n_hashes, seed, n_outputs = (int(number) for number in arrays["sketch"])
             cells, scale = np.array(arrays["cells"], dtype=np.float32), float(arrays["scale"])
             return cls(n_buckets, n_hashes, seed, n_outputs, cells, scale)
         except (KeyError, TypeError, ValueError, ConfigError) as fault:
-            raise RunError(f"damaged sketch: {fault!r}", where, "make it again") from fault
+            raise RunError(f"damaged sketch: {fault!r}", where, "create it again") from fault
 
     def __repr__(self) -> str:
         outputs = f" x {self.n_outputs} outputs" if self.n_outputs > 1 else ""
@@ -190,12 +191,12 @@ class CountSketch:
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
-    """Write arrays as one .npz file; the name always stands for a whole file.
+    """Write arrays to an .npz file; a file of this name is always complete.
 
     Raises
     ------
     RunError
-        It cannot be written.
+        The file cannot be written.
     """
     try:
         with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
@@ -206,33 +207,33 @@ def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Read what `save_arrays` wrote; see `CountSketch.load` for what is refused."""
+    """Read a file written by `save_arrays`; see `CountSketch.load` for the errors."""
     where = str(path)
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
     except FileNotFoundError:
-        raise RunError("no such file", where, "name a file that save() wrote") from None
+        raise RunError("no such file", where, "name a file written by save()") from None
     except (OSError, ValueError, EOFError) as fault:
-        raise RunError(f"cannot be read: {fault}", where, "make it again") from fault
-    except Exception as fault:  # zipfile's and zlib's own, for a damaged archive
-        raise RunError(f"damaged: {fault}", where, "make it again") from fault
+        raise RunError(f"cannot be read: {fault}", where, "create it again") from fault
+    except Exception as fault:  # zipfile and zlib raise errors of their own for a damaged archive
+        raise RunError(f"damaged: {fault}", where, "create it again") from fault
     version = int(arrays.get("format_version", -1))
     if version < 0:
-        raise RunError("not a sketch of daskfs", where, "name a file that save() wrote")
+        raise RunError("not a sketch of daskfs", where, "name a file written by save()")
     if version > FORMAT_VERSION:
         raise RunError(f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})", where, "upgrade daskfs")
     if str(arrays.get("hash")) != HASH_NAME:
-        raise RunError(f"expected the hash {HASH_NAME}, found {arrays.get('hash')}", where, "make it again")
+        raise RunError(f"expected the hash {HASH_NAME}, found {arrays.get('hash')}", where, "create it again")
     return arrays
 
 
 def ids_of_names(names: Iterable[str]) -> np.ndarray:
     """Return 64-bit ids of feature names: the first eight bytes of BLAKE2b of their UTF-8, little-endian.
 
-    The same in every process, machine and version of Python. The number that marks a free slot is not used. For callers
-    that feed a `CountSketch` or sparse columns by name: no source of daskfs hashes names, and `Mission` takes the
-    numbers of columns.
+    The ids are the same in every process, on every machine and with every Python version. The number that marks a free
+    slot is not used. For callers that fill a `CountSketch` or sparse columns by name: no source of daskfs hashes names,
+    and `Mission` uses column numbers.
 
     Returns
     -------
@@ -248,20 +249,20 @@ def ids_of_names(names: Iterable[str]) -> np.ndarray:
 
 
 def names_of_ids(selected: np.ndarray, names: Sequence[str]) -> list[str]:
-    """Return the name behind each selected id, from a list of names that were met.
+    """Return the name of each selected id, from a list of names.
 
-    Two names with one id share a weight. Among n names that is expected n² / 2⁶⁵ times: 0.03 for a thousand million.
+    Two names with the same id share a weight. Among n names, n² / 2⁶⁵ such pairs are expected: 0.03 for a billion.
 
     Parameters
     ----------
     selected : ndarray of shape (n_selected,), uint64
     names : sequence of str
-        A name may stand there many times.
+        May contain duplicates.
 
     Raises
     ------
     DataError
-        Two different names have the same selected id, or none has it.
+        Two different names have the same selected id, or no name has it.
 
     Examples
     --------

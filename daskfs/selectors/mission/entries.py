@@ -1,4 +1,4 @@
-"""Rows of a sparse source that pass by once: entries by 64-bit ids, or by numbers of columns, without a store."""
+"""Rows of a sparse source that is read only once: entries by 64-bit ids or column numbers, without a store."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from daskfs.matrix.passing import Passing
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
-"""Of a source, read at once."""
+"""Rows and entries of a source that are read at once."""
 MOST_IDS = 2**63
-"""Features that there may be, where they are ids."""
+"""Number of possible features if these are ids."""
 
 
 class PassingEntries(Passing):
-    """Rows as their entries, from blocks of a sparse source.
+    """Rows as sparse entries, from blocks of a source.
 
     Parameters
     ----------
     blocks : generator of SparseBlock
     source : SparseSource
-        That they are of.
+        The source of the blocks.
     n_before : int
         Number of the first row.
     """
@@ -39,16 +39,16 @@ class PassingEntries(Passing):
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """Rows so far, and features that there may be."""
+        """Number of rows so far, and of possible features."""
         return self._n_rows, self._n_features
 
     @property
     def names(self) -> Names:
-        """Features are called by their numbers."""
+        """Names of features: their numbers."""
         return Names(min(self._n_features, MOST_IDS - 1))
 
     def reach(self, stop: int) -> int:
-        """Wait until there are so many rows, or no more; return how many there are of them."""
+        """Wait until there are `stop` rows, or no more; return how many there are."""
         while self._n_rows < stop and (block := next(self._blocks, None)) is not None:
             self._window.append((self._n_rows, self._n_rows + block.n_rows, block))
             self._n_rows += block.n_rows
@@ -88,7 +88,7 @@ class PassingEntries(Passing):
         return np.concatenate([np.empty(0), *parts])
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return the weights of consecutive rows; None where they all weigh the same."""
+        """Return the weights of consecutive rows; None if all are equal."""
         found = self._overlapping(rows)
         if all(block.weight is None for block, _, _ in found):
             return None
@@ -98,20 +98,20 @@ class PassingEntries(Passing):
         return np.concatenate(parts)
 
     def told(self, rows: slice) -> Iterator[ToldNames]:
-        """Yield the names that the blocks of these rows tell, where their ids do not say them."""
+        """Yield the names in the blocks of these rows, unless ids encode the names."""
         found = [] if self._source.ids_say_names else self._overlapping(rows)
         return (block.names.of_rows(first, last) for block, first, last in found if block.names is not None)
 
     def names_of(self, ids: np.ndarray) -> NamedIds | None:
-        """Return the names of ids that say them."""
+        """Return the names of ids that encode them."""
         return self._source.names_of(ids) if self._source.ids_say_names else None
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Refuse: nobody lays down rows of so many columns."""
-        raise DataError("rows of a sparse stream are learnt from as entries", "fit", "make a store of the source")
+        """Raise: rows with so many columns are never dense."""
+        raise DataError("rows of a sparse stream cannot be read as dense rows", "fit", "create a store from the source")
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._window.clear()
         self._blocks.close()
 
@@ -119,7 +119,7 @@ class PassingEntries(Passing):
 def linear_predictor(
     block: SparseBlock, ids: np.ndarray, coef: np.ndarray, intercept: np.ndarray | float
 ) -> np.ndarray:
-    """Return ``X @ coef + intercept`` of a block's rows, of features that are ids.
+    """Return ``X @ coef + intercept`` for the rows of a block whose features are ids.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def rows_of(block: SparseBlock, is_kept: np.ndarray) -> SparseBlock:
 
 
 def behind(blocks: Iterator[SparseBlock], n_rows: int) -> Iterator[SparseBlock]:
-    """Yield what comes behind so many rows."""
+    """Yield the blocks without the first `n_rows` rows."""
     for block in blocks:
         if n_rows < block.n_rows:
             yield rows_of(block, np.arange(block.n_rows) >= n_rows)
@@ -168,32 +168,32 @@ def behind(blocks: Iterator[SparseBlock], n_rows: int) -> Iterator[SparseBlock]:
 
 
 class _NamesOfRows:
-    """The names that a block tells, of which some rows were left out."""
+    """The names in a block of which some rows were left out."""
 
     def __init__(self, names: ToldNames, rows: np.ndarray) -> None:
         self._names, self._rows = names, rows
 
     @property
     def ids(self) -> np.ndarray:
-        """Of all that are told."""
+        """Ids of all names."""
         return self._names.ids
 
     @property
     def text(self) -> np.ndarray:
-        """Their names, one after the other."""
+        """The names, one after the other."""
         return self._names.text
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each begins, and the last ends."""
+        """Start of each name, and the end of the last."""
         return self._names.offsets
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return the names of ids that are wanted, and maybe others."""
+        """Return the names of wanted ids, and possibly others."""
         return self._names.among(wanted)
 
     def of_rows(self, first: int, stop: int) -> ToldNames:
-        """Return the names of some of the rows that are left, and of those between them."""
+        """Return the names of some of the remaining rows, and of the rows between them."""
         if first == stop:
             return self._names.of_rows(0, 0)
         return self._names.of_rows(int(self._rows[first]), int(self._rows[stop - 1]) + 1)

@@ -1,4 +1,4 @@
-"""The names of active features, kept beside their ids while rows pass by; collisions of names are noticed."""
+"""The names of active features, stored with their ids while rows are read; collisions of names are detected."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from daskfs.matrix.passing import Passing
 from daskfs.sources.sparse.base import ToldNames
 
 MOST_SHOWN, MOST_COLLISIONS = 3, 1000
-"""Collisions that are told by name; that are remembered."""
+"""Number of collisions that are reported by name, and that are remembered."""
 COMPARED_ROWS, COMPARED_EVERY = 256, 1 << 14
-"""Rows whose names are compared with those that are known, and how often."""
+"""Number of rows whose names are compared with known names, and the interval in rows."""
 FEWEST = 1024
-"""Names of features that are not active any more, and may be again."""
+"""Number of names kept of features that are no longer active and may become so again."""
 
 
 @dataclass
 class FeatureNames:
-    """Names of the features that are active, as many as these.
+    """Names of the active features.
 
-    A feature becomes active in a row that has it, and the block of this row tells its name: nobody has to remember the
-    names of all that ever occurred, and no second pass looks for them. Names that are known are compared with those of
-    some rows in every `COMPARED_EVERY`: what has two names often has both there.
+    A feature becomes active in a row that contains it, and the block of this row has its name. So neither all names
+    that ever occurred nor a second pass are needed. In some rows of every `COMPARED_EVERY`, known names are compared
+    with those of the block: an id with two names often has both there.
 
     Attributes
     ----------
     names : dict of int to str
         By id.
     collisions : dict of int to (str, str)
-        Two names that an id had, of as many ids as are remembered.
+        Two names of the same id, for as many ids as are remembered.
     """
 
     are_ids: bool = True
-    """Else numbers of columns."""
+    """Otherwise they are column numbers."""
     names: dict[int, str] = field(default_factory=dict)
     collisions: dict[int, tuple[str, str]] = field(default_factory=dict)
     _digests: dict[int, int] = field(default_factory=dict)
 
     def note_rows(self, rows: Passing, piece: slice, find_active: Callable[[], np.ndarray]) -> None:
-        """Keep the names of features that are active after these rows, as far as the rows tell them."""
+        """Store the names of features that are active after these rows, if the rows have them."""
         found = list(rows.told(piece))
         if not found:
             return
@@ -57,7 +57,7 @@ class FeatureNames:
                 self.compare(told, active)
 
     def note(self, told: ToldNames, active: np.ndarray) -> None:
-        """Keep the names of active features that have none among those that a block tells, and those of few others.
+        """Store the missing names of active features from a block, and drop names that are no longer needed.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class FeatureNames:
             self._keep(set(active.tolist()))
 
     def compare(self, told: ToldNames, active: np.ndarray) -> None:
-        """Compare the names of active features with those that a block tells; keep what had none."""
+        """Compare the names of active features with those of a block; store missing ones."""
         told = told.among(active)
         n_slots = 1 << max(4, (4 * len(active)).bit_length())
         keys, digest_of = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.uint64)
@@ -94,7 +94,7 @@ class FeatureNames:
         self._digests = {j: digest for j, digest in self._digests.items() if j in active}
 
     def include(self, other: FeatureNames) -> None:
-        """Take the names that another model met, beside which this one learnt."""
+        """Add the names of another model that was trained in parallel."""
         for j, name in other.names.items():
             self._take_other(j, name, other)
         self.collisions = dict(list({**other.collisions, **self.collisions}.items())[:MOST_COLLISIONS])
@@ -104,21 +104,22 @@ class FeatureNames:
             self._take(j, name, other._digests[j])
 
     def notes(self, selected: np.ndarray) -> list[str]:
-        """Return what a reader must know of the names of what was selected."""
+        """Return the notes on the names of selected features."""
         notes: list[str] = []
         collided = [j for j in selected.tolist() if j in self.collisions]
         if collided:
             pairs = [f"{self.collisions[j][0]!r} and {self.collisions[j][1]!r}" for j in collided[:MOST_SHOWN]]
             more = f" and {len(collided) - MOST_SHOWN:,} more" if len(collided) > MOST_SHOWN else ""
-            notes.append(Caution(f"different features with one id, told apart by nothing: {', '.join(pairs)}{more}"))
+            shown = f"{', '.join(pairs)}{more}"
+            notes.append(Caution(f"different features with the same id, which cannot be distinguished: {shown}"))
         elif self.collisions:
             notes.append(f"{len(self.collisions):,} ids had two names each; none of them was selected")
         n_nameless = sum(j not in self.names for j in selected.tolist()) if self.names else 0
         if n_nameless:
-            notes.append(f"{n_nameless:,} selected features were never named; they are called by their ids")
+            notes.append(f"{n_nameless:,} selected features have no name in the data; their ids are shown instead")
         return notes
 
     def __getitem__(self, ids: np.ndarray) -> list[str]:
-        """Return the names of ids; the number itself where one has none (x and the number of a column)."""
+        """Return the names of ids; the number itself if there is none (for a column, x and its number)."""
         prefix = "" if self.are_ids else "x"
         return [self.names.get(j, f"{prefix}{j}") for j in ids.tolist()]

@@ -1,4 +1,4 @@
-"""One fit of MISSION: what is known before the first row, the passes over the rows, the refit."""
+"""One fit of MISSION: the survey of the first rows, the passes over the rows, the refit."""
 
 from __future__ import annotations
 
@@ -38,27 +38,29 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import class_weights
 
 PERIOD = 0.2
-"""Of the falling learning rate, in epochs."""
+"""Period of the falling learning rate, in epochs."""
 
 REFIT_SHARE = 0.1
-"""Of the rate of one pass, that of a refit by descent: it is to arrive, not to find."""
+"""Learning rate of a refit by descent, as a share of that of one pass: the start is near the optimum."""
 
 PAPER_RATE = 0.5
-"""Constant, of the paper's experiments (section 6.2), which have losses of classes; it does not say that of the squared
-loss, and there steps with this rate grow where rows are longer than 2."""
+"""Constant rate of the paper's experiments (section 6.2), for classification.
+
+The paper gives none for the squared loss; there, steps with this rate diverge if rows are longer than 2.
+"""
 
 LEG_TASKS, CHAIN_TASKS = 64, 256
-"""Tasks after which the client gets a model at the latest, and after which it waits for it."""
+"""Largest number of tasks before the client receives a model, and before it waits for one."""
 
 
 class Line(NamedTuple):
     """A line of the history."""
 
     number: float
-    """Of the pass."""
+    """Number of the pass."""
     rows_seen: float
     mean_loss: float
-    """Of the rows since the last line, before they were learnt from."""
+    """Mean loss of the rows since the last line, each before the update with it."""
     threshold: float
     n_active: float
     tail_norm: float
@@ -69,7 +71,7 @@ HISTORY = ("pass", *Line._fields[1:])
 
 @dataclass(frozen=True, slots=True)
 class MissionFit:
-    """A model, how it learns, and what is known of the rows; a stream of rows goes on from it."""
+    """A model, its training settings, and the facts about the rows. A stream of rows continues from it."""
 
     shape: MissionShape
     sgd: SgdSettings
@@ -78,7 +80,7 @@ class MissionFit:
     n_samples: int
     history: list[Line] = field(default_factory=list)
     progressive: dict[int, float] = field(default_factory=dict)
-    """After so many rows of a stream the mean loss of all of them, each before it was learnt from."""
+    """Progressive loss of a stream by number of rows: their mean loss, each before the update with it."""
     seconds: dict[str, float] = field(default_factory=dict)
     nbytes: dict[str, int] = field(default_factory=dict)
 
@@ -89,19 +91,19 @@ class MissionFit:
 
     @property
     def by_rank(self) -> np.ndarray:
-        """The active features' places, most important first: those always included, then by the size of the weight."""
+        """Positions of the active features, most important first: those always included, then by absolute weight."""
         sizes = norms(self.state.weights).astype(np.float64)
         return np.lexsort((self.state.keys, -sizes, ~self.is_always))
 
     @property
     def are_ids(self) -> bool:
-        """Whether features are ids, of which nobody has a list."""
+        """Whether features are ids, so that there is no list of them."""
         return self.shape.data.n_features >= MOST_IDS
 
     def selected(self) -> MissionFit:
-        """Return the fit with what is selected as active: of hashed columns all, each with the weight of its cell.
+        """Return the fit with the selected features active (all columns with feature hashing).
 
-        Hashed ids are not known one by one: none of them is active, and rows are predicted by their cells.
+        Hashed ids cannot be listed: none of them is active, and rows are predicted from their cells.
         """
         if self.shape.model.variant != "hashing" or self.are_ids:
             return self
@@ -112,7 +114,7 @@ class MissionFit:
         return replace(self, state=replace(self.state, keys=keys, weights=weights, touches=touches))
 
     def going_on(self, settings: Settings, n_samples: int) -> MissionFit:
-        """Return the fit with which so many more rows are learnt from; this one stays as it is."""
+        """Return a copy of the fit that is ready to learn from `n_samples` more rows."""
         seen = self.n_samples + n_samples
         return replace(
             self,
@@ -126,21 +128,21 @@ class MissionFit:
 def encode_target(
     settings: Settings, matrix: Matrix, n_classes: int | None, names: np.ndarray | None
 ) -> tuple[TargetEncoding, np.ndarray]:
-    """Return how targets are read, and the intercepts of the model without features.
+    """Return the encoding of the target, and the intercepts of the model without features.
 
     Parameters
     ----------
     settings : Settings
     matrix : Matrix
     n_classes : int, optional
-        Of numbered classes, where these rows need not have them all.
+        Number of classes, if they are numbered and some may be missing in these rows.
     names : ndarray of shape (n_classes,), optional
-        By which the user's weights know the classes.
+        Labels of the classes in the user's class weights.
 
     Raises
     ------
     DataError
-        One class only.
+        There is only one class.
     """
     y, weight = np.asarray(matrix.read_target()), matrix.read_weight()
     weight = np.ones(len(y)) if weight is None else weight
@@ -157,7 +159,7 @@ def encode_target(
 
 
 def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
-    """Return the intercepts of the model without features, of classes with these shares of the weight."""
+    """Return the intercepts of the model without features, for classes with these shares of the weight."""
     if find_loss(loss).has_classes and len(shares) > 2:
         return np.asarray(np.log(shares))
     positive = shares[1:] if len(shares) == 2 else shares
@@ -166,16 +168,16 @@ def _null_intercepts(loss: str, shares: np.ndarray) -> np.ndarray:
 
 
 def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.ndarray, n_epochs: int) -> MissionFit:
-    """Look at the first rows, and return an empty model that is ready to learn from all.
+    """Survey the first rows, and return an empty model that is ready to train.
 
     Parameters
     ----------
     run : Run
         Over the rows in the order of the first pass.
     settings, target, intercept
-        The latter two from `encode_target`.
+        The last two from `encode_target`.
     n_epochs : int
-        Passes to come.
+        Number of passes that follow.
 
     Raises
     ------
@@ -212,7 +214,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
 
 
 def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constant: bool) -> tuple[float, float]:
-    """Return the learning rate of the first row, and the longest step that it may lead to."""
+    """Return the learning rate of the first row, and the longest step allowed."""
     loss = find_loss(settings.loss)
     if settings.learning_rate is not None:
         return float(settings.learning_rate), math.inf
@@ -222,7 +224,7 @@ def _rate(settings: Settings, model: ModelShape, squared_norm: float, is_constan
 
 
 def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bool) -> Survey:
-    """Look at the first rows."""
+    """Survey the first rows."""
     cuts = Cuts(1) if is_sparse else shape.cuts(run.task_limit)
     standardize = shape.settings.standardize and not is_sparse
     rows = _first_rows(run, is_sparse)
@@ -231,12 +233,12 @@ def _survey(run: Run, shape: MissionShape, target: TargetEncoding, is_sparse: bo
 
 
 def _first_rows(run: Run, is_sparse: bool) -> Rows:
-    """Return the rows that say enough of all."""
+    """Return enough rows for the survey."""
     return run.rows(0, min(n_surveyed(run.shape.n_features, is_sparse), run.shape.n_samples))
 
 
 def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
-    """Refuse rows of a stream with a class that it was not told of.
+    """Refuse rows of a stream with an unknown class.
 
     Raises
     ------
@@ -254,27 +256,27 @@ def refuse_new_classes(matrix: Matrix, target: TargetEncoding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRound:
-    """What is learnt between two averages."""
+    """The training between two averages of the models."""
 
     number: int
-    """Of the pass."""
+    """Number of the pass."""
     units: list[Unit]
-    """One for each model."""
+    """One unit for each model."""
     is_report: bool
-    """Whether a line of the history follows, and a checkpoint."""
+    """Whether a line of the history and a checkpoint follow."""
     frozen: bool
     with_sums: bool
-    """Both as of `RowRange`."""
+    """`frozen` and `with_sums` are as in `RowRange`."""
 
     @property
     def n_rows(self) -> int:
-        """Of all models."""
+        """Number of rows for all models."""
         return sum(stop - start for blocks in self.units for start, stop in blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPasses(Record):
-    """What a checkpoint knows of the passes so far."""
+    """The state of the passes in a checkpoint."""
 
     state: ModelState
     history: np.ndarray
@@ -284,7 +286,7 @@ class KeptPasses(Record):
 
 @dataclass(frozen=True, slots=True)
 class Refit:
-    """The fit of the selected columns alone, in the order of their ids."""
+    """The refit on the selected columns, in the order of their ids."""
 
     coef: np.ndarray
     """Shape (n_selected, n_outputs)."""
@@ -295,14 +297,14 @@ class Refit:
 
 
 class Passes:
-    """The passes of a model over the rows: which rows in which order, who takes them, what was finished before.
+    """The passes of a model over the rows: the order of rows, the tasks, and checkpoints.
 
     Parameters
     ----------
     run : Run
         Over the rows in the order of the first pass.
     fit : MissionFit
-        The model to start with.
+        The model to start from.
     """
 
     def __init__(self, run: Run, fit: MissionFit) -> None:
@@ -311,16 +313,16 @@ class Passes:
         self._counted = (fit.state.loss_sum, fit.state.weight_sum)  # at the last line of the history
 
     def take(self, step: str, first: int, n_passes: int, *, frozen: bool = False) -> None:
-        """Take all rows `n_passes` times.
+        """Make `n_passes` passes over all rows.
 
         Parameters
         ----------
         step : str
         first : int
-            Number of the first pass: that of number 0 is in the order of the rows.
+            Number of the first pass; pass 0 is in the order of the rows.
         n_passes : int
         frozen : bool
-            Whether the active features stay as they are; the first such pass brings back their columns' sums.
+            Whether the set of active features stays the same; the first such pass returns sums over their columns.
         """
         order = self.settings.order(self.run.shape.n_samples)
         rounds = [
@@ -339,12 +341,12 @@ class Passes:
                     advance(len(leg))
 
     def learnt(self) -> MissionFit:
-        """Return the fit with the model as it is now."""
+        """Return the fit with the present model."""
         so_far = {"history": list(self.history), "progressive": dict(self.progressive)}
         return replace(self.fit, state=self.state, seconds=self.run.seconds, nbytes=self.run.nbytes, **so_far)  # type: ignore[arg-type]
 
     def _chain(self, step: str, legs: list[list[TrainingRound]]) -> Iterator[list[TrainingRound]]:
-        """Let each model take its rows of every round, and average them after it; yield every leg when it is done."""
+        """Train each model on its rows, and average them after every round; yield each leg when it is done."""
         run, shape, seen = self.run, self.sgd.shape, self.state.rows_seen
         starts = iter(accumulate((one.n_rows for leg in legs for one in leg), initial=seen))
         parts = [[self._parts(one, next(starts)) for one in leg] for leg in legs]
@@ -357,7 +359,7 @@ class Passes:
             yield leg
 
     def _parts(self, one: TrainingRound, rows_seen: float) -> list[RowRange]:
-        """Return what each model is to take in a round."""
+        """Return the rows of each model in a round."""
         n_models = len(one.units)
         in_place = n_models == 1 and self.run.workers.client is None
         return [
@@ -382,18 +384,18 @@ class Passes:
         mean_loss = loss / weight if weight else np.nan
         self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
         self.run.learn("pass", state.rows_seen / max(1, self.run.shape.n_samples), mean_loss, self._largest)
-        if self.progressive:  # a stream goes on
+        if self.progressive:  # a stream is continued
             self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
 
     def _largest(self) -> np.ndarray:
-        """Return the active features, those with the largest weights first; feature hashing has none."""
+        """Return the active features, largest weights first; there are none with feature hashing."""
         keys, weights = self.state.keys, self.state.weights
         if not len(keys):
             return keys
         return keys[np.argsort(-np.abs(weights).reshape(len(keys), -1).max(axis=1, initial=0.0), kind="stable")]
 
     def _resume(self, step: str) -> int:
-        """Take up what an interrupted run had finished; return how many rounds."""
+        """Restore an interrupted run from a checkpoint; return the number of finished rounds."""
         kept = self.run.load(step, KeptPasses)
         if kept is None:
             return 0
@@ -402,7 +404,7 @@ class Passes:
         return kept.n_done
 
     def choose(self) -> None:
-        """Of the candidates keep those that explain the target together, where there is a choice."""
+        """Keep the candidates that explain the target together, if there are more than to select."""
         shape, keys = self.fit.shape, self.state.keys
         if not shape.has_choice or not len(keys):
             return
@@ -415,12 +417,12 @@ class Passes:
 
     @property
     def _positives(self) -> list[Any]:
-        """The classes that are each told from the rest, of two the second; [None] for a target of numbers."""
+        """The classes that are each fitted against the rest (of two only the second); [None] for regression."""
         classes = self.sgd.target.classes
         return [None] if classes is None else list(classes[1:] if len(classes) == 2 else classes)
 
     def _with_class_weights(self) -> Run:
-        """Return the run over the matrix whose weights are those of the classes too, with room for exact statistics."""
+        """Return the run over the matrix with class weights included, with memory for exact statistics."""
         matrix, target, limit = self.run.matrix, self.sgd.target, self.run.task_limit
         weighted = matrix
         if target.class_weight is not None:
@@ -429,7 +431,7 @@ class Passes:
         return self.run.over(weighted, task_limit=room if limit is None else min(limit, room))
 
     def refit(self) -> Refit | None:
-        """Fit the selected columns alone, exactly or by further passes; None where neither is asked for."""
+        """Refit on the selected columns, exactly or by further passes; None if `refit` is None."""
         kind = self.fit.shape.refit
         if kind is None or not len(self.state.keys):
             return None
@@ -445,17 +447,19 @@ class Passes:
         if any(fit.is_separable for fit in fits):
             notes.append(SEPARATED)
         if fits[0].n_dependent:
-            notes.append(f"{fits[0].n_dependent} selected column(s) depend on others: their coefficient is 0")
+            n_dependent = fits[0].n_dependent
+            notes.append(f"{n_dependent} selected column(s) are linear combinations of others: their coefficient is 0")
         coef, intercept = np.column_stack([fit.coef for fit in fits]), np.array([fit.intercept for fit in fits])
         return Refit(coef, intercept, fits[0].scale, notes)
 
     def _refit_by_descent(self) -> Refit:
-        """Let the weights of the selected features learn alone."""
-        # The rate follows from the norms of the selected columns alone: all others stay as they are.
+        """Refit by stochastic descent on the weights of the selected features."""
+        # The rate follows from the norms of the selected columns, since all other weights are fixed.
         n_samples, n_epochs, shape = self.run.shape.n_samples, self.settings.n_epochs, self.sgd.shape
-        if n_epochs == 1 or shape.is_in_sketch:  # the constant rate falls from here on
+        if n_epochs == 1 or shape.is_in_sketch:  # the rate was constant and falls from here on
             self.sgd = replace(self.sgd, period=PERIOD * n_samples)
-        if shape.is_by_class:  # which is for selecting: what is selected has exact weights of all from here on
+        # per-class selection is over: from here on each selected feature has an exact weight for every class
+        if shape.is_by_class:
             shape = replace(shape, variant="active", per_class=False, n_selected=len(self.state.keys))
         rows = _first_rows(self.run, self.fit.shape.nnz_per_row is not None)
         norm = self.run.map("survey", mean_squared_norm, [rows], self.state.keys, self.run.keep(self.sgd))[0]
@@ -464,17 +468,17 @@ class Passes:
         self.sgd = replace(self.sgd, shape=shape, rate=share * rate, step_limit=step_limit)
         self.take("refit", n_epochs, n_refit_epochs(n_epochs, n_samples), frozen=True)
         state, scaling = self.state, self.sgd.scaling
-        assert state.sums is not None  # the first of these passes added them up
+        assert state.sums is not None  # the first of these passes computed them
         _, total, squares = state.sums.T / n_samples
         spread = np.sqrt(np.maximum(squares - total**2, 0.0))
         return Refit(*on_scale_of_data(scaling, state), spread / _factors(scaling, state.keys))
 
 
 def _chains(rounds: Sequence[TrainingRound]) -> Iterator[list[list[TrainingRound]]]:
-    """Yield rounds as chains of legs, each in its order: the client has the state after a leg, and waits for a chain.
+    """Yield rounds as chains of legs, in order: the client receives the state after a leg, and waits after a chain.
 
-    A leg ends where there is a report, or are sums to be added. Legs and chains have an end, for the scheduler keeps
-    the tasks of a chain until it is done, and a worker that is lost costs them all.
+    A leg ends with a report, or when sums must be added. Legs and chains have limited length, because the scheduler
+    keeps the tasks of a chain until it is done, and a lost worker loses all of them.
     """
     legs: list[list[TrainingRound]] = [[]]
     for one in rounds:
@@ -493,7 +497,7 @@ def _n_tasks(legs: list[list[TrainingRound]]) -> int:
 
 
 def on_scale_of_data(scaling: Scaling | None, state: ModelState) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights (n_active, n_outputs) and intercepts as they apply to the columns as they came."""
+    """Return weights (n_active, n_outputs) and intercepts for the original columns."""
     coef = state.weights.astype(np.float64) * _factors(scaling, state.keys)[:, None]
     if scaling is None:
         return coef, np.array(state.intercept)
@@ -502,7 +506,7 @@ def on_scale_of_data(scaling: Scaling | None, state: ModelState) -> tuple[np.nda
 
 
 def _factors(scaling: Scaling | None, keys: np.ndarray) -> np.ndarray:
-    """Return by what the active features were multiplied before they were learnt from, (n_active,)."""
+    """Return the factors by which the active features were multiplied before training, (n_active,)."""
     if scaling is None:
         return np.ones(len(keys))
     factors: np.ndarray = scaling.factor[keys.astype(np.int64)]

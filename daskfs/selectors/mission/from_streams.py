@@ -1,4 +1,4 @@
-"""MISSION of what passes by once: row blocks, sparse sources without a store, more files later."""
+"""MISSION on streams: row blocks that can be read only once, sparse sources without a store, more files later."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
-LARGEST_TARGET = 1e25  # of numbers: weights and the sketch are of single precision
+LARGEST_TARGET = 1e25  # of regression targets: weights and the sketch have single precision
 HEAD_ROWS = 128
-"""Of a source, by which a fit is planned."""
+"""Rows of a source from which a fit is planned."""
 
 
 class LearnsFromStreams(KeepsModels):
-    """The part of `daskfs.Mission` that learns from rows as they pass by."""
+    """The part of `daskfs.Mission` that learns from streams of rows."""
 
     _passes_once = True
 
     @abstractmethod
     def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
-        """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
+        """Return the encoding of the target, and the intercepts of the model without features; set `classes_`."""
 
     def fit_blocks(self, blocks: Any, **more: Any) -> Any:
-        """Select features of row blocks, given one after the other, each with its target.
+        """Select features from row blocks, given one after the other, each with its target.
 
-        See `daskfs.selectors.from_blocks.TakesRowBlocks.fit_blocks`; beside it a sparse source is taken, whose features
+        See `daskfs.selectors.from_blocks.TakesRowBlocks.fit_blocks`. It also accepts a sparse source, whose features
         may be 64-bit ids, and which needs no store.
         """
         self._forget_stream()
@@ -72,25 +72,26 @@ class LearnsFromStreams(KeepsModels):
         tell: Tell | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Any:
-        """Learn from the rows of a sparse source as they are read, once, without a store.
+        """Learn from the rows of a sparse source while they are read, in one pass, without a store.
 
         Parameters
         ----------
         source : SparseSource
-            Files of clicks, words, k-mers; features by 64-bit ids, or by numbers of columns.
+            Files of clicks, words, or k-mers; features are 64-bit ids or column numbers.
         classes : array-like of shape (n_classes,), optional
-            All labels, where the first rows need not have them all.
+            All class labels, if some may be missing in the first rows.
         n_samples : int, optional
-            How many rows there are, where somebody knows: the tail's half-life is `tail_half_life` times this number.
-            Otherwise it grows with the rows that came.
+            Number of rows, if known: the tail's half-life is then `tail_half_life` times this number. Otherwise it
+            grows with the number of rows so far.
         keep : callable, optional
-            Tells which rows of a block are learnt from, bool of shape (n_rows,); others are left for testing.
+            Returns the rows of a block to learn from, bool of shape (n_rows,); the others are left for testing.
         tell : callable, optional
-            Is told the mean loss of the rows so far, each before it was learnt from, after 1, 2, 4, 8, ... rows.
+            Called with a line of text with the mean loss so far, after 1, 2, 4, 8, ... rows. The loss of each row is
+            computed before the update with it.
         checkpoint : Checkpoint, optional
-            Keeps what was learnt, twice a minute and when there is an interrupt, with the number of rows, or of parts
-            of the source: called again with it, the fit reads over those and goes on, to the same result. Not with the
-            authors' heap, whose order is not kept: that begins anew.
+            Stores the model every 30 seconds and at an interrupt, with the number of rows (or parts of the source)
+            done. Called again with it, the fit skips those and continues, with the same result. This does not work with
+            ``heap=True``, whose order is not stored: that fit starts again.
 
         Returns
         -------
@@ -99,13 +100,13 @@ class LearnsFromStreams(KeepsModels):
         Raises
         ------
         KeyboardInterrupt
-            With what was learnt so far in the selector: `save` keeps it, `partial_fit` goes on.
+            The selector then has the model so far: `save` stores it, `partial_fit` continues.
 
         Notes
         -----
-        Where features are ids, there are no arrays of all features: ``selected_`` are the ids, most important first,
-        and ``coef_``, ``scores_`` and ``support_`` are of these alone, in this order. The names that the source tells
-        of its features come back in the result. `partial_fit` with another source goes on.
+        If features are ids, there are no arrays over all features: ``selected_`` has the ids, most important first, and
+        ``coef_``, ``scores_`` and ``support_`` cover only these, in this order. The result has the features' names if
+        the source has them. `partial_fit` with another source continues the training.
         """
         self.check_parameters()
         self._refuse_second_look("a source is read")
@@ -115,12 +116,12 @@ class LearnsFromStreams(KeepsModels):
         return self
 
     def plan_source(self, source: SparseSource) -> SelectorPlan:
-        """Return what learning from a sparse source will hold, as far as its first rows tell.
+        """Return the memory for learning from a sparse source, estimated from its first rows.
 
         Raises
         ------
         PlanError
-            The memory limit is too small; with the sizes that would fit.
+            The memory limit is too small. The error names sizes that would fit.
         """
         self._settle_loss(source.estimate_target(), is_plan=True)
         head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
@@ -150,13 +151,13 @@ class LearnsFromStreams(KeepsModels):
         checkpoint: Checkpoint | None = None,
     ) -> None:
         source = source.as_it_stands()
-        if self.heap:  # whose order is not kept
+        if self.heap:  # whose order is not stored
             checkpoint = None
         done = None if checkpoint is None else self._resumed(checkpoint)
         if self.n_replicas > 1:
             if keep is not None or n_samples is not None:
-                problem = "models that learn side by side from parts of a source take all of its rows"
-                raise ConfigError(problem, "n_replicas", "leave it 1, or split nothing off")
+                problem = "several models learn from all rows of a source: no rows can be held out, or their number set"
+                raise ConfigError(problem, "n_replicas", "leave it 1, or pass neither keep nor n_samples")
             with interrupts.guard():
                 self._learn_from_parts(source, labels, tell, checkpoint, done)
             return
@@ -190,7 +191,7 @@ class LearnsFromStreams(KeepsModels):
         checkpoint: Checkpoint | None,
         done: Done | None,
     ) -> None:
-        """Let several models learn from parts of a source, where the work runs, and average them after each round."""
+        """Train several models on parts of a source, in tasks, and average them after each round."""
         parts, before, started = source.parts(), self._stream, time.perf_counter()
         if not parts:
             raise ConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
@@ -220,7 +221,8 @@ class LearnsFromStreams(KeepsModels):
                     learn_part, items, combine, name="mission-train", shared=shared
                 )
                 n_before, names = n_before + found.n_rows, found.names
-                model = MissionModel.of(shape, found.state, copy=False)  # of all that were active somewhere, K stay
+                # keeps K of all features that are active in some model
+                model = MissionModel.of(shape, found.state, copy=False)
                 state = replace(model.state(), rows_seen=float(n_before))
                 lines.add(model, n_before, time.perf_counter() - started)
                 so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
@@ -261,7 +263,7 @@ class LearnsFromStreams(KeepsModels):
         labels: np.ndarray | None,
         passage: Passage,
     ) -> None:
-        """Learn from blocks, of which the first say what the target is."""
+        """Learn from blocks; the first ones determine the coding of the target."""
         before = self._stream
         if before is None:
             first = self._first_of(blocks, n_wanted_of)
@@ -284,7 +286,7 @@ class LearnsFromStreams(KeepsModels):
             self.classes_ = labels
 
     def _first_of(self, blocks: Iterator[Any], n_wanted_of: Callable[[Any], int]) -> list[Any]:
-        """Return the first blocks, with as many rows as are looked at before anything is learnt."""
+        """Return the first blocks, with enough rows for the survey."""
         first: list[Any] = []
         n_rows, n_wanted = 0, 1
         while n_rows < n_wanted and (block := next(blocks, None)) is not None:
@@ -298,15 +300,15 @@ class LearnsFromStreams(KeepsModels):
         return first
 
     def _with_codes(self, block: Any, labels: np.ndarray | None) -> Any:
-        """Return a block with its target as numbers, and its weights."""
+        """Return a block with a numeric target and checked weights."""
         n_rows = block.n_rows
         y, _ = self._coded(block.y, labels, is_first=False)
         return replace(block, y=as_column(y, n_rows, "y"), weight=weights_of(block.weight, n_rows))
 
     def _begin_stream(self, rows: Passing, labels: np.ndarray | None, passage: Passage) -> None:
         if self.n_replicas > 1:
-            problem = "rows that pass by once are learnt from by one model"
-            raise ConfigError(problem, "n_replicas", "leave it 1, or pass promises of blocks")
+            problem = "blocks that can be read only once train one model"
+            raise ConfigError(problem, "n_replicas", "leave it 1, or pass blocks that can be read again")
         rows.holds = True
         fit = self._begun(rows, labels)
         if passage.n_expected is not None:
@@ -317,7 +319,7 @@ class LearnsFromStreams(KeepsModels):
             self._learn(run, rows, fit, passage)
 
     def _begun(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
-        """Look at the first rows, which are held, and return an empty model that is ready to learn."""
+        """Survey the first rows, which are kept, and return an empty model that is ready to train."""
         is_sparse = rows.sparse_rows(slice(0, 0)) is not None
         rows.reach(1)
         first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
@@ -325,8 +327,8 @@ class LearnsFromStreams(KeepsModels):
         checked_target(first, self.loss_, LARGEST_TARGET)
         settings = self._settings_of_streams()
         if rows.shape[1] >= MOST_IDS and settings.n_hashes == 0:
-            problem = "features that are 64-bit ids cannot have a cell each"
-            raise ConfigError(problem, "tail", 'tail="sketch", or make a store of the source')
+            problem = "cannot be 'identity' with 64-bit ids as features: there are too many for a cell each"
+            raise ConfigError(problem, "tail", 'use tail="sketch", or create a store from the source')
         with self._run(first, Here()) as run:
             target = self._encoded(settings, first, None if labels is None else len(labels))
             return begin(run, settings, *target, n_epochs=1)
@@ -335,7 +337,7 @@ class LearnsFromStreams(KeepsModels):
         rows.reach(passage.n_seen + 1)
         if rows.shape[1] != before.shape.data.n_features:
             found, expected = (_features(n) for n in (rows.shape[1], before.shape.data.n_features))
-            raise DataError(f"expected rows of {expected}, as before, found {found}", "partial_fit", "fit anew")
+            raise DataError(f"expected rows of {expected}, as before, found {found}", "partial_fit", "fit again")
         settings = self._settings_of_streams()
         with self._run(rows, Here()) as run:
             run.seconds.update(before.seconds)

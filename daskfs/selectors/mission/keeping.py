@@ -1,4 +1,4 @@
-"""What MISSION keeps of streams: a model that goes on, in this process or, saved, in another; no rows."""
+"""Models that MISSION can continue to train: in this process or, after saving, in another. No rows are kept."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
 from daskfs.selectors.mission.stream import Learner
 from daskfs.selectors.shared.run import Checkpoint, Run
 
-NO_REFIT = "rows are learnt from once and not kept: the coefficients are those of stochastic descent"
+NO_REFIT = "rows are used once and not kept: the coefficients are those of stochastic descent, without a refit"
 
 
 _STEP = "stream"
 
 
 class Done(NamedTuple):
-    """How far a stream came before it was interrupted."""
+    """The progress of a stream when it was interrupted."""
 
     n_seen: int
-    """Rows that were learnt from; of a source in parts how many of these."""
+    """Number of rows done; for a source in parts, number of parts."""
     counted: tuple[float, float]
-    """As of `Passage`."""
+    """As in `Passage`."""
 
 
 class _Streamed:
-    """What a selector has while it learns from streams."""
+    """The attributes of a selector while it learns from streams."""
 
     n_replicas: Any
     heap: Any
@@ -51,23 +51,23 @@ class _Streamed:
     _stream_labels: np.ndarray | None
     _stream: MissionFit | None = None
     _names_of_features: FeatureNames | None = None
-    """Of features that are ids, or of columns that blocks name."""
+    """Names of features that are ids, or of columns that blocks name."""
 
 
 class KeepsModels(_Streamed, TakesRowBlocks):
-    """The part of `daskfs.Mission` that has a model to go on with."""
+    """The part of `daskfs.Mission` that holds a model to continue with."""
 
     @abstractmethod
     def _settings(self) -> Settings:
-        """Return what is asked of a fit."""
+        """Return the settings of a fit."""
 
     @abstractmethod
     def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
-        """Set what was selected, and the result."""
+        """Set the selection and the result."""
 
     @abstractmethod
     def _notes_on_stream(self, fit: MissionFit) -> list[str]:
-        """Return in words what was known before the first row, and whether the sketch was large enough."""
+        """Return notes on the survey, and on whether the sketch was large enough."""
 
     def _forget_stream(self) -> None:
         self._stream, self._names_of_features = None, None
@@ -80,24 +80,24 @@ class KeepsModels(_Streamed, TakesRowBlocks):
 
     @property
     def can_go_on(self) -> bool:
-        """Whether something was learnt from a stream, which `save` keeps."""
+        """Whether there is a model from a stream, which `save` can store."""
         return self._stream is not None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt from streams to a file, with which `load` goes on.
+        """Write the model learnt from streams to a file; `load` continues from it.
 
         Raises
         ------
         RunError
-            It cannot be written, or there is nothing that could go on: a `fit` of known rows is done.
+            The file cannot be written, or there is no such model: a `fit` to known rows cannot be continued.
         """
         if self._stream is None:
-            remedy = "fit_source, partial_fit, or fit_blocks with an iterator"
-            raise RunError("only what learns from streams can go on, and be saved for that", str(path), remedy)
+            remedy = "use fit_source, partial_fit, or fit_blocks with an iterator"
+            raise RunError("only a model that learns from a stream can be saved to continue", str(path), remedy)
         save_arrays(path, self._arrays_of(self._stream))
 
     def _arrays_of(self, fit: MissionFit, **more: Any) -> dict[str, Any]:
-        """Return all that is known, with which somebody goes on."""
+        """Return the complete state for continuing."""
         here = ("client", "verbose", "schema")
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in here}
         parameters["random_state"] = fit.shape.settings.seed
@@ -114,7 +114,7 @@ class KeepsModels(_Streamed, TakesRowBlocks):
         checkpoint.save(_STEP, self._arrays_of(fit, done=[done.n_seen, *done.counted]))
 
     def _resumed(self, checkpoint: Checkpoint) -> Done | None:
-        """Take up what was learnt before an interruption; return how far that was."""
+        """Restore the model from before an interruption; return its progress."""
         arrays = checkpoint.load(_STEP)
         if arrays is None:
             return None
@@ -124,7 +124,7 @@ class KeepsModels(_Streamed, TakesRowBlocks):
         return Done(int(n_seen), (counted[0], counted[1]))
 
     def _restore(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> MissionFit:
-        """Go on with what `_arrays_of` returned."""
+        """Restore the state that `_arrays_of` returned."""
         self.loss_ = notes["loss"]
         fit = fit_of(arrays, notes, self._settings_of_streams())
         self._stream, self._names_of_features = fit, names_of(notes)
@@ -135,12 +135,12 @@ class KeepsModels(_Streamed, TakesRowBlocks):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return a selector that was saved; it predicts, and `partial_fit` goes on.
+        """Return a saved selector; it can predict, and `partial_fit` continues the training.
 
         Raises
         ------
         RunError
-            No such file, a damaged one, one of a newer format.
+            The file does not exist, is damaged, or has a newer format.
         """
         arrays = load_arrays(path)
         notes = notes_of(arrays, str(path))
@@ -159,7 +159,7 @@ class KeepsModels(_Streamed, TakesRowBlocks):
 
 
 class _Gone(Matrix):
-    """Stands for rows that are gone: their shape and names."""
+    """The shape and names of rows that are no longer available."""
 
     def __init__(self, n_samples: int, n_features: int, dtype: np.dtype, names: Sequence[str] | None) -> None:
         self.shape, self.dtype = (n_samples, n_features), dtype
@@ -171,5 +171,5 @@ class _Gone(Matrix):
         return self._names
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Refuse: the rows are gone."""
-        raise DataError("the rows of a stream are not kept: they cannot be read again", "fit", "read the source anew")
+        """Raise: the rows are not kept."""
+        raise DataError("the rows of a stream are not kept and cannot be read again", "fit", "read the source again")

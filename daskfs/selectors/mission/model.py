@@ -1,6 +1,6 @@
-"""MISSION's model while it learns: exact weights of the active features, a count-sketch of all others, an intercept.
+"""MISSION's model during training: exact weights of active features, a count-sketch of all others, an intercept.
 
-Imported by workers, hence light: numpy and the kernels.
+Workers import this file, so it is light: numpy and the kernels.
 """
 
 from __future__ import annotations
@@ -31,89 +31,92 @@ from daskfs.selectors.mission.count_sketch import CountSketch
 from daskfs.selectors.shared.record import Record
 
 SLACK = 4096
-"""Features that a row may make active beyond those that ask for a selection; the others wait in the sketch."""
+"""Features that a row may make active beyond the number that triggers a selection; the others wait in the sketch."""
 
 POLICIES = {"paper": FRESH, "heap": STALE, "iht": FORGETS}
-"""Of the variants that keep the k largest of each class in a heap."""
+"""Variants that keep the k largest features of each class in a heap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What a model's arrays look like, and what it learns."""
+    """The sizes of a model's arrays, and what it learns."""
 
     n_selected: int
-    """K, the active features that a selection leaves; where there is a heap, of each class."""
+    """K, the number of active features after a selection; with a heap, of each class."""
     n_buckets: int
     n_hashes: int
     seed: int
     n_outputs: int = 1
     loss: str = "squared"
     variant: str = "active"
-    """"active" or "paper", as of `daskfs.Mission`; "heap", the authors' program; and without a sketch
-    the hard thresholding of "iht" and "batch_iht"; "hashing" has no active features."""
+    """The algorithm: "active" or "paper", as in `daskfs.Mission`, or one of the following.
+
+    "heap" is the authors' program; "iht" and "batch_iht" are hard thresholding without a sketch; "hashing" has no
+    active features.
+    """
     n_gathered: int = 0
-    """Of "batch_iht": features between two selections."""
+    """With "batch_iht": features between two selections."""
     per_class: bool = False
-    """Of "active" with several outputs: whether each has K active features of its own."""
+    """With "active" and several outputs: whether each has its own K active features."""
     always: tuple[int, ...] = ()
-    """Features that are active from the first row on and stay it, K of all; of "active" without classes of its own."""
+    """Features that are active from the first row on and stay so; included in K. Only for "active"."""
 
     @property
     def is_in_sketch(self) -> bool:
-        """Whether all weights are in the sketch, those of the active features too."""
+        """Whether all weights are in the sketch, including those of the active features."""
         return self.variant in ("paper", "heap")
 
     @property
     def has_heap(self) -> bool:
-        """Whether heaps, one for each output, hold the K largest of every row."""
+        """Whether heaps, one for each output, hold the K largest features after every row."""
         return self.variant in POLICIES
 
     @property
     def most_selected(self) -> int:
-        """Features that may be active when all rows are learnt from."""
+        """Largest number of active features at the end."""
         return self.n_selected * (self.n_outputs if self.is_by_class else 1)
 
     @property
     def is_by_class(self) -> bool:
-        """Whether each output has its K largest; a weight is 0 where the feature is not active for the class."""
+        """Whether each output has its own K largest; a weight is 0 if the feature is not active for the class."""
         return self.has_heap or self.per_class
 
     @property
     def forgets(self) -> bool:
-        """Whether there is no sketch: what is not active is gone."""
+        """Whether there is no sketch, so that weights of inactive features are lost."""
         return self.variant in ("iht", "batch_iht")
 
     @property
     def full(self) -> int:
-        """Active features, or entries of the classes, from which on a selection is due."""
+        """Number of active features, or entries of the classes, that triggers a selection."""
         if self.per_class:
             return self.most_selected + max(self.most_selected // 4, 1024)
         return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
 
     @property
     def n_chains(self) -> int:
-        """Rows of the sketch in which is known what active features have a cell, where they are asked for again."""
+        """Rows of the sketch that index the active features by cell, for variants that query them again."""
         return self.n_hashes if self.variant == "paper" else 0
 
     @property
     def n_slots(self) -> int:
-        """Of a table: a power of two, of which half is used."""
+        """Slots of a table: a power of two, half of which is used."""
         most = self.n_selected + 1 if self.has_heap else self.full + SLACK
         return 1 << (2 * most - 1).bit_length()
 
     @property
     def sketch_nbytes(self) -> int:
-        """Of the cells."""
+        """Bytes of the cells."""
         return max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
 
     @property
     def nbytes(self) -> int:
-        """Of one model in memory."""
+        """Bytes of one model in memory."""
         if self.has_heap:
             slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 4 + 4 + 8 + 8 + 8 + 8 * self.n_chains
             heap_nbytes = self.n_slots * slot_nbytes + self.n_selected * place_nbytes + 8
             return self.sketch_nbytes + self.n_outputs * heap_nbytes
-        if self.per_class:  # as a table of entries while it learns, as rows of all classes afterwards
+        if self.per_class:  # a table of entries during training, rows of all classes afterwards
             table_nbytes, rows_nbytes = self.n_slots * 20, self.most_selected * (16 + 4 * self.n_outputs)
             return self.sketch_nbytes + max(table_nbytes, rows_nbytes)
         return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
@@ -130,29 +133,29 @@ class ModelState(Record):
     keys: np.ndarray
     """Ids of the active features, ascending."""
     weights: np.ndarray
-    """Theirs, of shape (n_active, n_outputs); of heaps 0 where not active for the class."""
+    """Weights of the active features, shape (n_active, n_outputs); with heaps 0 if not active for the class."""
     touches: np.ndarray
-    """Rows that had the feature while it was active."""
+    """Number of rows that had the feature while it was active."""
     cells: np.ndarray
-    """Of the sketch."""
+    """Cells of the sketch."""
     scale: float
-    """By which the cells are to be multiplied."""
+    """Factor of all cells."""
     intercept: np.ndarray
     """Shape (n_outputs,)."""
     threshold: float = 0.0
-    """Weight with which a feature becomes active."""
+    """Weight from which a feature becomes active."""
     rows_seen: float = 0.0
     loss_sum: float = 0.0
-    """Of the rows so far, before they were learnt from."""
+    """Summed loss of the rows so far, each before the update with it."""
     weight_sum: float = 0.0
     n_merged: int = 1
-    """Models whose mean this is."""
+    """Number of models of which this is the mean."""
     sums: np.ndarray | None = None
-    """Of the active features' columns, where they were asked for: weighted sums of 1, x and x², (n_active, 3)."""
+    """Weighted sums of 1, x and x² over the active features' columns, if requested, (n_active, 3)."""
 
 
 class NotFiniteRow(Exception):
-    """A row holds NaN or infinity: its position among those handed over."""
+    """A row has NaN or infinity; holds its position among the given rows."""
 
     def __init__(self, row: int) -> None:
         super().__init__(row)
@@ -166,9 +169,9 @@ class MissionModel:
     ----------
     shape : ModelShape
     intercept : ndarray of shape (n_outputs,), optional
-        To start from.
+        Initial intercepts.
     sketch : CountSketch, optional
-        To go on with; by default an empty one.
+        Initial sketch; by default an empty one.
     """
 
     def __init__(
@@ -191,7 +194,7 @@ class MissionModel:
     def train(
         self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rule: StepRule, frozen: bool = False
     ) -> None:
-        """Take rows in their order, with a selection wherever the table is full.
+        """Learn from rows in order, with a selection whenever the table is full.
 
         Parameters
         ----------
@@ -241,7 +244,7 @@ class MissionModel:
         return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
 
     def hold(self) -> None:
-        """Let the features be active that always are, before the first row."""
+        """Activate the features that are always active, before the first row."""
         n = len(self.shape.always)
         if not n:
             return
@@ -249,7 +252,7 @@ class MissionModel:
         self._fill(keys, np.zeros((n, self.shape.n_outputs), np.float32), np.zeros(n, np.int64))
 
     def select(self) -> None:
-        """Keep the K active features of largest weight; what the others weighed goes back to the sketch."""
+        """Keep the K active features with the largest weights; the weights of the others return to the sketch."""
         if self.shape.per_class:
             self._select_of_each_class()
             return
@@ -257,7 +260,7 @@ class MissionModel:
         if not self.shape.has_heap:
             self._fill(*self._selected(keys, weights, touches))
             return
-        self._check_finite(weights)  # heaps hold the K largest all the time
+        self._check_finite(weights)  # heaps hold the K largest at all times
         sizes, is_full = np.abs(weights[weights != 0.0]), (self.heaps.n_active == self.shape.n_selected).all()
         if self.shape.is_in_sketch:
             self.scalars["threshold"] = sizes.min() if is_full and len(sizes) else 0.0
@@ -265,7 +268,7 @@ class MissionModel:
     def _selected(
         self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the K largest of these, those always active first, and put what the others weigh into the sketch."""
+        """Return the K largest features, those always active first; add the weights of the others to the sketch."""
         self._check_finite(weights)
         sizes = norms(weights)
         if len(keys) <= self.shape.n_selected:
@@ -277,14 +280,14 @@ class MissionModel:
         is_dropped = np.ones(len(keys), dtype=bool)
         is_dropped[keep] = False
         dropped = np.flatnonzero(is_dropped)
-        order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
+        order = dropped[np.argsort(keys[dropped])]  # independent of the table's layout
         self.sketch.add(keys[order], weights[order])
-        kept = sizes[keep][compete[keep]]  # none, where as many are always active as are wanted
+        kept = sizes[keep][compete[keep]]  # empty if as many are always active as are selected
         self.scalars["threshold"] = kept.min() if len(kept) else sizes[dropped].max()
         return keys[keep], weights[keep], touches[keep]
 
     def _select_of_each_class(self) -> None:
-        """Keep the K entries of largest weight of each class; what the others weighed goes back to the sketch."""
+        """Keep the K largest entries of each class; the weights of the others return to the sketch."""
         stops = np.cumsum(self.entries.n_active)
         keys, weights, touches = entries_by_class(self.entries)
         self._check_finite(weights)
@@ -295,19 +298,19 @@ class MissionModel:
                 is_kept[own] = False
                 is_kept[own.start + keep] = True
                 dropped = own.start + np.flatnonzero(~is_kept[own])
-                order = dropped[np.argsort(keys[dropped])]  # whatever the table's layout
+                order = dropped[np.argsort(keys[dropped])]  # independent of the table's layout
                 self.sketch.add_to(c, keys[order], weights[order])
         classes = np.repeat(np.arange(len(stops), dtype=np.int32), self.entries.n_active)
         self._fill_entries(keys[is_kept], classes[is_kept], weights[is_kept], touches[is_kept])
 
     def _fill_entries(self, keys: np.ndarray, classes: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
-        """Let these be the active features of the classes; a full class's smallest is what others must exceed."""
+        """Set the active features of the classes; the smallest weight of a full class becomes its threshold."""
         fill_entries(keys, classes, weights, touches, self.shape.n_selected, self.entries)
         self.scalars["threshold"] = self.entries.thresholds.min()
 
     def _selected_by_class(self, keys: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weights, 0 where one is not among the K largest of its class."""
-        if self.shape.is_in_sketch:  # which alone knows them
+        """Return the weights, set to 0 if not among the K largest of their class."""
+        if self.shape.is_in_sketch:  # which has the only estimate of them
             weights = self.sketch.estimate(keys).reshape(weights.shape)
         self._check_finite(weights)
         selected = np.zeros_like(weights)
@@ -321,28 +324,28 @@ class MissionModel:
     def _check_finite(self, weights: np.ndarray) -> None:
         if not np.isfinite(weights).all() or not np.isfinite(self.intercept).all():
             raise DataError(
-                "expected weights that stay finite, found ones that grew beyond all bounds",
+                "expected finite weights, found weights that diverged",
                 "learning_rate",
                 "lower it, or scale the columns",
             )
 
     def end_block(self, n_rows: float, half_life: float) -> None:
-        """Select, and let the tail fade by what so many rows take of its half-life (rows; infinite for never)."""
+        """Select, and decay the tail by the factor for `n_rows` rows of its half-life (in rows; infinite for never)."""
         self.select()
         factor = 2.0 ** -(n_rows / half_life)
         if factor == 1.0:
             return
         self.sketch.decay(factor)
-        if self.shape.is_in_sketch:  # the active features do not fade: add their part again, the sketch is linear
+        if self.shape.is_in_sketch:  # active features do not decay: add the lost part again, since the sketch is linear
             keys, weights, touches = self.active()
             order = np.argsort(keys)
             self.sketch.add(keys[order], (1.0 - factor) * weights[order])
             self._fill(keys, self._selected_by_class(keys, weights), touches)
 
     def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in no known order.
+        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in any order.
 
-        Of heaps a weight is 0 where the feature is not active for its class.
+        With heaps a weight is 0 if the feature is not active for the class.
         """
         if self.shape.has_heap:
             return self._active_of_heaps()
@@ -352,11 +355,11 @@ class MissionModel:
         return self.keys[occupied], self.weights[occupied], self.touches[occupied]
 
     def active_ids(self) -> np.ndarray:
-        """Return the ids of the active features, in no known order."""
+        """Return the ids of the active features, in any order."""
         return self.active()[0]
 
     def n_features(self) -> int:
-        """Return how many features are active."""
+        """Return the number of active features."""
         return count_features(self.entries.keys) if self.shape.per_class else len(self.active()[0])
 
     def _active_of_heaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -376,7 +379,7 @@ class MissionModel:
         keys, at = np.unique(of_entries, return_inverse=True)
         weights, touches = np.zeros((len(keys), self.shape.n_outputs), np.float32), np.zeros(len(keys), np.int64)
         weights[at, classes] = of_weights
-        order = np.argsort(of_touches)  # of several classes the most
+        order = np.argsort(of_touches)  # the largest over the classes
         touches[at[order]] = of_touches[order]
         return keys, weights, touches
 
@@ -398,7 +401,7 @@ class MissionModel:
         self.n_active[0] = len(keys)
 
     def state(self, sums: np.ndarray | None = None) -> ModelState:
-        """Return the model as it travels: ids ascend, whatever the table's layout; the cells are not copied."""
+        """Return the model as it is sent between processes: ids ascend, and the cells are not copied."""
         keys, weights, touches = self.active()
         order = np.argsort(keys)
         threshold, _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
@@ -409,9 +412,9 @@ class MissionModel:
 
     @classmethod
     def of(cls, shape: ModelShape, state: ModelState, *, copy: bool = True) -> MissionModel:
-        """Return the model of a state; of a mean of models a selection.
+        """Return the model of a state; if that is a mean of models, after a selection.
 
-        Without a copy it goes on with the state's cells.
+        Without a copy, the model uses the cells of the state.
         """
         model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
         model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
@@ -425,21 +428,21 @@ class MissionModel:
 
 
 def settled(shape: ModelShape, state: ModelState) -> ModelState:
-    """Return a model; of a mean of models a selection: of all that were active somewhere, K stay."""
+    """Return a model; if it is a mean of models, select K of the features that are active in some model."""
     if state.n_merged == 1:
         return state
     return replace(MissionModel.of(shape, state, copy=False).state(), sums=state.sums)
 
 
 def norms(weights: np.ndarray) -> np.ndarray:
-    """Return the size of each feature's weights, of shape (n_active, n_outputs): by that they are compared."""
+    """Return the norm of each feature's weights, of shape (n_active, n_outputs); features are compared by it."""
     if weights.shape[1] == 1:
         return np.abs(weights[:, 0])
     return np.sqrt(np.square(weights, dtype=np.float64).sum(axis=1)).astype(np.float32)
 
 
 def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
-    """Return the positions of the `n_kept` largest sizes, ascending; of equal ones those of the smallest ids.
+    """Return the positions of the `n_kept` largest sizes, ascending; ties go to the smallest ids.
 
     Examples
     --------
@@ -458,7 +461,7 @@ def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
 
 
 def _entries_of(keys: np.ndarray, *states: ModelState) -> np.ndarray:
-    """Return of which classes a feature is active in one of some models, bool of shape (n_keys, n_outputs)."""
+    """Return for which classes a feature is active in any of some models, bool of shape (n_keys, n_outputs)."""
     is_active = np.zeros((len(keys), states[0].weights.shape[1]), dtype=bool)
     for state in states:
         is_active[np.searchsorted(keys, state.keys)] |= state.weights != 0.0
@@ -468,8 +471,8 @@ def _entries_of(keys: np.ndarray, *states: ModelState) -> np.ndarray:
 def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelState:
     """Return the mean of two models, or of means of models.
 
-    A feature that is active in one of them leaves the other's sketch with its estimate there, so that all of what the
-    mean's sketch holds is tail. All that are active in either stay active: a selection follows when all are merged.
+    A feature that is active in only one of them leaves the other's sketch with its estimate there, so that the mean's
+    sketch holds only the tail. Features that are active in either stay active; a selection follows when all are merged.
     """
     n_merged = first.n_merged + second.n_merged
     share = second.n_merged / n_merged
@@ -481,13 +484,13 @@ def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelSta
         is_there = np.isin(keys, part.keys, assume_unique=True)
         table = np.zeros((len(keys), shape.n_outputs), dtype=np.float32)
         table[is_there] = part.weights
-        if is_active is not None:  # what the other has of each class
+        if is_active is not None:  # estimates of entries that are active only in the other model
             missing = is_active & (table == 0.0)
             table[missing] = sketch.estimate(keys).reshape(table.shape)[missing]
             sketch.add(keys, np.where(missing, -table, 0.0))
         else:
             table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, shape.n_outputs)
-            if not shape.is_in_sketch:  # whose sketch holds all weights
+            if not shape.is_in_sketch:  # otherwise the sketch holds all weights
                 sketch.add(keys[~is_there], -table[~is_there])
         touches[is_there] += part.touches
         sketches.append(sketch)
@@ -505,5 +508,5 @@ def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelSta
         loss_sum=first.loss_sum + second.loss_sum,
         weight_sum=first.weight_sum + second.weight_sum,
         n_merged=n_merged,
-        sums=None if first.sums is None else first.sums + second.sums,  # the ids are the same then
+        sums=None if first.sums is None else first.sums + second.sums,  # the ids are then the same
     )

@@ -1,6 +1,6 @@
-"""What MISSION does where parts of a sparse source are read: models learn side by side, and are averaged.
+"""The tasks that read parts of a sparse source: models learn in parallel, and are averaged.
 
-Imported by workers, hence light: numpy and the kernels.
+Workers import this file, so it is light: numpy and the kernels.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class PartToLearn:
     part: Any
     n_replicas: int
     number: int
-    """Of this model among them."""
+    """Number of this model."""
 
 
 class HowToLearn(NamedTuple):
-    """The same for all parts of a round."""
+    """Settings that are the same for all parts of a round."""
 
     sgd: SgdSettings
     labels: np.ndarray | None
-    """Values of the target that stand for the classes."""
+    """Values of the target for the classes."""
     block_rows: int
     half_life: float | None
-    """In passes over the rows that came; None: the tail never fades."""
+    """In passes over the rows so far; None: the tail never decays."""
     n_before: int
-    """Rows that were learnt from before this round."""
+    """Number of rows that were learnt from before this round."""
 
 
 class LearntPart(NamedTuple):
-    """A model that has learnt from a part, or a mean of such."""
+    """A model that has learnt from a part, or a mean of such models."""
 
     state: ModelState
     names: FeatureNames
@@ -52,14 +52,14 @@ class LearntPart(NamedTuple):
 
 
 def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNames, item: PartToLearn) -> LearntPart:
-    """Let a model learn from a part of a source, in its own blocks.
+    """Train a model on a part of a source, in its own blocks.
 
     Raises
     ------
     DataError
-        NaN or infinity; a class that was not told.
+        NaN or infinity, or an unknown class.
     """
-    if item.number:  # what has been counted so far counts once, where models are averaged
+    if item.number:  # so that earlier counts are counted once when models are averaged
         state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
     model, rule, n_seen = MissionModel.of(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
     names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
@@ -87,13 +87,13 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
 
 
 def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> LearntPart:
-    """Return the mean of two models, with the names that either has met."""
+    """Return the mean of two models, with the names of both."""
     first.names.include(second.names)
     return LearntPart(merged(shape, first.state, second.state), first.names, first.n_rows + second.n_rows)
 
 
 def _coded(blocks: Iterator[SparseBlock], labels: np.ndarray | None) -> Generator[SparseBlock, None, None]:
-    """Yield blocks with the numbers of their classes as target."""
+    """Yield blocks with class numbers as the target."""
     for block in blocks:
         if labels is None:
             yield block

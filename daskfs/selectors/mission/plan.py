@@ -1,4 +1,4 @@
-"""What MISSION will read and hold: integers in, integers out."""
+"""The reads and the memory of MISSION: integers in, integers out."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from daskfs.selectors.mission.rounds import REPORTS, PassOrder
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan, most_within
 from daskfs.selectors.shared.work import Work, added, of_refit
 
-PIECE_NBYTES = 16 << 20  # of rows that are entries at once, where the memory allows
-DECODED_NBYTES = 256 << 20  # of rows decoded at once, so that no tile is decoded again: a row of tiles has no more
-N_PIECES = 3  # alive: one learnt from, one read ahead, one on its way
-N_MODELS = 3  # alive in a task: the one it was given, its own, the one it returns
-N_AVERAGED = 4  # beside them, of models that are averaged: two of the round before, two that the client has asked for
-REFIT_VALUES = 1 << 20  # of the selected columns, in the blocks of an exact refit, with their copies
+PIECE_NBYTES = 16 << 20  # rows as sparse entries at one time, if the memory allows
+DECODED_NBYTES = 256 << 20  # rows decoded at one time, so that no tile is decoded twice: a row of tiles is not larger
+N_PIECES = 3  # pieces in memory: one is used, one is read ahead, one is on its way
+N_MODELS = 3  # models in memory of a task: its input, its own, its output
+N_AVERAGED = 4  # in addition, of averaged models: two of the round before, two that the client requested
+REFIT_VALUES = 1 << 20  # values of the selected columns per block of an exact refit, with their copies
 EXACT_COST, EXACT_COST_OF_ONE_STEP = 2e8, 4e9  # multiplications of a Newton step up to which a refit is exact
-REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # of a refit by descent: rows that it takes at least, passes at most
-FEW = 1e6  # of them, below which stochastic descent has too few rows to arrive anywhere
-ROWS_PER_COLUMN = 10  # of two classes: with less, they are linearly separable by chance
+REFIT_STEPS, MOST_REFIT_EPOCHS = 20_000, 100  # refit by descent: smallest number of rows, largest number of passes
+FEW = 1e6  # multiplications below which stochastic descent has too few rows to converge
+ROWS_PER_COLUMN = 10  # with two classes; with less, they are linearly separable by chance
 
 
 SURVEY_ROWS = 4096
-SURVEY_VALUES = 1 << 22  # of a dense matrix, looked at before anything is learnt
-LEAST_SURVEYED = 256  # rows of it: standard deviations within 5 %
+SURVEY_VALUES = 1 << 22  # values of a dense matrix that are surveyed before training
+LEAST_SURVEYED = 256  # rows of it: standard deviations are accurate to 5 %
 
 DEFAULT_N_SELECTED = 1000
-ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows for each feature, where no number is asked for
-CANDIDATES, FEWEST_CANDIDATES, MOST_CANDIDATES = 4, 400, 1000  # for each feature that is asked for; at least; at most
-CHOICE_COST = 4e9  # multiplications of the second moments of all candidates, up to which there is a choice
+ROWS_OF_A_DEFAULT, FEWEST_OF_A_DEFAULT = 2, 10  # rows per feature in the default number of features; its minimum
+CANDIDATES, FEWEST_CANDIDATES, MOST_CANDIDATES = 4, 400, 1000  # candidates per requested feature; minimum; maximum
+CHOICE_COST = 4e9  # largest number of multiplications for the second moments of all candidates
 DEFAULT_BUCKETS = 1 << 18
 FEWEST_BUCKETS = 1 << 10
 
 
 def buckets_of(asked: int | None, n_features: int) -> int:
-    """Return the cells of a row of the sketch: 2¹⁸, or as many as twice the features where there are fewer.
+    """Return the number of cells per row of the sketch: 2¹⁸, or about twice the number of features if that is smaller.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def buckets_of(asked: int | None, n_features: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is asked of a fit: the parameters of `daskfs.Mission` of the same names, or what a baseline has instead."""
+    """Settings of a fit: the parameters of `daskfs.Mission` with the same names, or those of a baseline."""
 
     n_features_to_select: int | None
     loss: str
     variant: str
-    """As of `ModelShape`."""
+    """As in `ModelShape`."""
     n_buckets: int | None
     n_hashes: int
     """0: one cell for each feature."""
@@ -81,25 +81,25 @@ class Settings:
     refit: str | None
     seed: int
     n_candidates: int | str | None = None
-    """"auto": as many as the rows' second moments cost little."""
+    """If "auto", the number for which the rows' second moments are cheap."""
     n_gathered: int = 0
-    """As of `ModelShape`."""
+    """As in `ModelShape`."""
     always_include: Any = None
-    """Columns by number or name, as the parameter has them."""
+    """Columns by number or name, as in the parameter."""
     per_class: bool = False
-    """Whether each of several classes has features of its own."""
+    """Whether each of several classes has its own features."""
     is_stream: bool = False
-    """Whether rows are met once and are not all known."""
+    """Whether rows come only once and are not all known in advance."""
     total_weight: float | None = None
-    """Of the rows, where they have weights: a row of weight 2 counts as two."""
+    """Total weight of the rows, if they have weights: a row of weight 2 counts as two."""
 
     def n_selected(self, data: DataShape) -> int:
-        """Return how many features are selected in the end.
+        """Return the number of features to select.
 
         Raises
         ------
         ConfigError
-            More features are asked for than there are.
+            More features are requested than there are.
         """
         supported = DEFAULT_N_SELECTED
         if not self.is_stream and self.variant != "hashing":
@@ -108,7 +108,7 @@ class Settings:
         return n_to_select(self.n_features_to_select, data.n_features, supported)
 
     def n_learnt(self, data: DataShape, n_outputs: int) -> int:
-        """Return how many features are active after a selection: candidates, where there is a choice among them."""
+        """Return the number of active features after a selection: candidates, if there is a choice among them."""
         n_selected, asked = self.n_selected(data), self.n_candidates
         if asked is None or self.is_stream or self.refit is None:
             return n_selected
@@ -118,20 +118,20 @@ class Settings:
         return min(max(int(asked), n_selected), data.n_features)
 
     def order(self, n_samples: int) -> PassOrder:
-        """Return the order in which passes take the rows."""
+        """Return the order of the rows in the passes."""
         return PassOrder(n_samples, self.block_rows, self.n_replicas, self.sync_every, self.seed)
 
     def half_life(self, n_samples: int) -> float:
-        """Return the rows in which the tail loses half; infinite for never."""
+        """Return the number of rows in which the tail halves; infinite for never."""
         return math.inf if self.tail_half_life is None else self.tail_half_life * n_samples
 
     def model(self, data: DataShape, n_outputs: int) -> ModelShape:
-        """Return the model of so many outputs.
+        """Return the shape of a model with `n_outputs` outputs.
 
         Raises
         ------
         ConfigError
-            More features are asked for than there are.
+            More features are requested than there are.
         """
         return ModelShape(
             n_selected=self.n_learnt(data, n_outputs),
@@ -148,18 +148,18 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class MissionShape:
-    """A matrix, what is asked of it, and what follows from both."""
+    """A matrix, the settings of a fit, and what follows from both."""
 
     data: DataShape
     settings: Settings
     model: ModelShape
-    """Whose active features are candidates, where there is a choice."""
+    """Shape of the model; its active features are candidates if there is a choice."""
     n_selected: int
-    """Features that are selected in the end, at most."""
+    """Largest number of features that are selected in the end."""
     refit: str | None
-    """"exact", "sgd" or None."""
+    """One of "exact", "sgd" and None."""
     nnz_per_row: float | None = None
-    """Of sparse rows; None where they are dense."""
+    """Entries per row; None if rows are dense."""
 
     @classmethod
     def of(cls, data: DataShape, settings: Settings, n_outputs: int = 1, nnz_per_row: float | None = None) -> Self:
@@ -170,19 +170,19 @@ class MissionShape:
         return cls(data, settings, model, n_selected, refit, nnz_per_row)
 
     def with_always(self, names: Names) -> Self:
-        """Return the shape with the columns that are always included, which are now known by number.
+        """Return the shape with the numbers of the columns that are always included.
 
         Raises
         ------
         ConfigError, DataError
-            Ids of which nobody knows the names; no such column; more of them than are selected.
+            Features are ids without names, a column does not exist, or there are more columns than are selected.
         """
         asked, n_features = self.settings.always_include, self.data.n_features
         if asked is None:
             return self
         if n_features >= MOST_IDS:
-            problem = "features that are 64-bit ids are not known before they come"
-            raise ConfigError(problem, "always_include", "leave it out, or make a store of the source")
+            problem = "has no effect with 64-bit ids as features, which are not known in advance"
+            raise ConfigError(problem, "always_include", "leave it out, or create a store from the source")
         always = np.sort(columns_of(asked, n_features, names, "always_include"))
         if len(always) > self.n_selected:
             problem = f"expected at most {self.n_selected} columns, found {len(always)}"
@@ -191,7 +191,7 @@ class MissionShape:
 
     @property
     def has_choice(self) -> bool:
-        """Whether what is selected is chosen by exact statistics, if only to leave constant columns out."""
+        """Whether the selection uses exact statistics, if only to leave out constant columns."""
         cost = self.model.n_outputs * self.data.n_samples * self.model.n_selected**2
         return (
             self.refit is not None
@@ -201,20 +201,19 @@ class MissionShape:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows come as their entries."""
+        """Whether rows are sparse entries."""
         return self.nnz_per_row is not None or self.data.n_entries is not None
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a tile, where rows come dense out of tiles; else 0."""
+        """Rows of a tile, if rows are dense and come from tiles; else 0."""
         rows = 1 if self.data.tile_shape is None else self.data.tile_shape[0]
         return 0 if self.is_sparse or rows == 1 else min(rows, self.data.n_stored or self.data.n_samples)
 
     def rows_nbytes(self, n_rows: int) -> int:
-        """Of so many rows: as entries, an id and a value each, and dense, where that is not what was decoded.
-
-        Of sparse rows, with a copy: those that have most entries, where a store says how many; else such of twice the
-        mean length.
+        """Return the bytes of this many rows as entries (an id and a value each) and, if needed, as dense rows.
+        Sparse rows include a copy. If a store knows them, the rows with the most entries are assumed; otherwise rows of
+        twice the mean length.
         """
         if not self.is_sparse:
             is_float = self.data.dtype in (np.float32, np.float64)
@@ -228,7 +227,7 @@ class MissionShape:
         return n_rows * (int(2 * mean * (self.data.itemsize + 8 + 12)) + 64)
 
     def cuts(self, memory_limit: int | None) -> Cuts:
-        """Return how many rows are decoded at once, if possible whole tiles, and how many of them are entries."""
+        """Return how many rows are decoded at once (whole tiles if possible), and how many are entries at once."""
         room, decoded, stretches = PIECE_NBYTES, 0, None
         left = None if memory_limit is None else memory_limit - self._training(Cuts(0)).nbytes
         if self.tile_rows:
@@ -243,16 +242,16 @@ class MissionShape:
         return Cuts(most_within(self.rows_nbytes, room, most), stretches)
 
     def task(self, cuts: Cuts) -> Budget:
-        """Return the peak of one task: it learns from rows, or takes part in the refit."""
+        """Return the peak memory of one task, which learns from rows or takes part in the refit."""
         return max(self._training(cuts), self.exact_refit(), key=lambda budget: budget.nbytes)
 
     @property
     def least(self) -> Budget:
-        """The peak of one task that reads row by row."""
+        """Peak memory of a task that reads row by row."""
         return self.task(Cuts(1, Stretches.within(self.tile_rows, 1) if self.tile_rows else None))
 
     def _training(self, cuts: Cuts) -> Budget:
-        """Return what a task holds that learns from rows, cut like this."""
+        """Return the memory of a task that learns from rows cut in this way."""
         scaling = 0 if self.is_sparse else 48 * self.data.n_features
         n_replicas = self.settings.n_replicas
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
@@ -264,7 +263,7 @@ class MissionShape:
         return budget.add("pieces of rows", N_PIECES * self.rows_nbytes(cuts.piece_rows))
 
     def exact_refit(self) -> Budget:
-        """Return what a task holds that makes second moments, of candidates or for an exact refit; else nothing."""
+        """Return the memory of a task that computes second moments, of candidates or for an exact refit."""
         k = max(self.n_selected * (self.refit == "exact"), self.model.n_selected * self.has_choice)
         n_values = self.data.n_samples * k
         if not k:
@@ -275,16 +274,16 @@ class MissionShape:
         return budget.add("matrices of K x K", n_matrices * 8 * (k + 1) ** 2)
 
 
-BLOCKS_ALIVE = 4  # of a source: one learnt from, one looked at with it, one read ahead, one on its way
-NAME_NBYTES, LINE_NBYTES = 400, 64  # of a name with its entries in dicts; of what a feature's line is, at most usually
-READER_NBYTES = 8 << 20  # text not yet parsed, decompressors, arrays that are twice as long as they are full
+# blocks of a source in memory: one is used, one is surveyed with it, one is read ahead, one is on its way
+BLOCKS_ALIVE = 4
+NAME_NBYTES, LINE_NBYTES = 400, 64  # a name with its entries in dicts; the usual maximum of a feature's line
+READER_NBYTES = 8 << 20  # text not yet parsed, decompressors, arrays that are only half full
 
 
 def with_blocks_of_source(budget: Budget, shape: MissionShape, block_rows: int, block_nnz: int) -> Budget:
-    """Return a budget with what parsed blocks of a source take beside the model, and names of active features.
+    """Return a budget that adds parsed blocks of a source and the names of active features.
 
-    An entry has an id and a value; beside its name's place, the line that it stands in and, where it is learnt from, a
-    copy.
+    An entry takes an id, a value, the position of its name, its line and, during training, a copy.
     """
     nnz = min(int(block_rows * 2 * (shape.nnz_per_row or 1)), block_nnz)
     blocks = BLOCKS_ALIVE * (nnz * (8 + 4 + 8 + LINE_NBYTES // 4) + block_rows * 40)
@@ -293,12 +292,12 @@ def with_blocks_of_source(budget: Budget, shape: MissionShape, block_rows: int, 
 
 
 def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
-    """Return what a fit will read and hold.
+    """Return what a fit will read and hold in memory.
 
     Raises
     ------
     PlanError
-        The models and one row do not fit in the limit; with the sizes that would.
+        The models and one row do not fit in the limit. The error names sizes that would.
     """
     data, model, settings = shape.data, shape.model, shape.settings
     what = f"a sketch of {model.sketch_nbytes:,} bytes, three times, and one row of {data.n_features:,} columns take"
@@ -324,9 +323,9 @@ def plan_mission(shape: MissionShape, memory_limit: int | None) -> SelectorPlan:
 
 
 def _work(shape: MissionShape, n_passes: int, memory_limit: int | None) -> Work:
-    """Return what is computed: one model learns from one row after the other, of which candidates are chosen once.
+    """Return the work: one model learns row by row, and the candidates are chosen once.
 
-    Blocks of rows end within tiles, and so do pieces where a row of tiles is more than is decoded at once. The survey
+    Blocks of rows end within tiles; so do pieces if a row of tiles is larger than what is decoded at once. The survey
     reads its rows for means and again for norms, unless they are decoded together.
     """
     data, model, settings = shape.data, shape.model, shape.settings
@@ -359,12 +358,12 @@ def _work(shape: MissionShape, n_passes: int, memory_limit: int | None) -> Work:
 
 
 def n_surveyed(n_features: int, is_sparse: bool) -> int:
-    """Return how many rows are looked at before anything is learnt."""
+    """Return the number of rows that are surveyed before training."""
     return SURVEY_ROWS if is_sparse else min(SURVEY_ROWS, max(LEAST_SURVEYED, SURVEY_VALUES // n_features))
 
 
 def _n_tasks_of_pass(settings: Settings, n_samples: int) -> int:
-    """Return how many tasks learn in a pass, at most: of models that are averaged, one for each part in between."""
+    """Return the largest number of training tasks of a pass: with several models, one per part between averages."""
     if settings.n_replicas == 1:
         return REPORTS
     block, every = settings.block_rows, settings.sync_every
@@ -375,7 +374,7 @@ def _n_tasks_of_pass(settings: Settings, n_samples: int) -> int:
 
 
 def n_refit_epochs(n_epochs: int, n_samples: int) -> int:
-    """Return the passes of a refit by stochastic gradient descent: more where a pass has few rows.
+    """Return the number of passes of a refit by stochastic gradient descent: more if a pass has few rows.
 
     Examples
     --------
@@ -386,7 +385,7 @@ def n_refit_epochs(n_epochs: int, n_samples: int) -> int:
 
 
 def chosen_refit(wanted: str | None, loss: str, n_outputs: int, n_samples: int, n_selected: int) -> str | None:
-    """Return "exact", "sgd" or None: by default exact where Newton steps are cheap and there are rows enough."""
+    """Return "exact", "sgd" or None: by default exact if Newton steps are cheap and there are enough rows."""
     if wanted != "auto":
         return wanted
     record = find_loss(loss)

@@ -1,4 +1,4 @@
-"""What MISSION predicts of the rows of a sparse source, and how well."""
+"""Predictions of MISSION for the rows of a sparse source, and their score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskfs.sources.sparse.base import SparseBlock, SparseSource
 
 
 class PredictsSources(BaseSelector):
-    """The part of `daskfs.Mission` that takes sparse sources where it takes matrices."""
+    """The part of `daskfs.Mission` that accepts sparse sources in place of matrices."""
 
     def _respond(self, X: Any, response: Response) -> Any:
         if isinstance(X, SparseSource):
@@ -29,7 +29,7 @@ class PredictsSources(BaseSelector):
         return super()._respond(X, response)
 
     def predictor(self) -> LinearPredictor:
-        """Return what makes the linear predictor; of a stream of ids its columns are ids."""
+        """Return the object that computes the linear predictor; after a stream of ids its columns are ids."""
         if vars(self).get("n_features_in_", 0) < MOST_IDS - 1:
             return super().predictor()
         order = np.argsort(self.selected_)
@@ -37,14 +37,14 @@ class PredictsSources(BaseSelector):
 
     def _predictor(self, block: SparseBlock) -> np.ndarray:
         """Return the linear predictor of a block's rows."""
-        are_ids = vars(self).get("n_features_in_", 0) >= MOST_IDS - 1  # of which only the selected have a coefficient
+        are_ids = vars(self).get("n_features_in_", 0) >= MOST_IDS - 1  # only the selected ids have a coefficient
         coef = self.coef_ if are_ids else self.coef_[..., self.selected_]
         return linear_predictor(block, self.selected_.astype(np.uint64), coef, self.intercept_)
 
     def predictors_of(
         self, source: SparseSource, keep: Callable[[SparseBlock], np.ndarray] | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` tells."""
+        """Return targets, weights and linear predictors of the rows of a source, or of those that `keep` selects."""
         found = []
         for block in source.sparse_blocks(BLOCK_ROWS, BLOCK_NNZ):
             some = block if keep is None else rows_of(block, keep(block))
@@ -54,9 +54,9 @@ class PredictsSources(BaseSelector):
         return y, weight, predictor
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R², or of a classifier the share of labels that are right; see `BaseSelector.score`.
+        """Return R², or the accuracy of a classifier; see `BaseSelector.score`.
 
-        Of a sparse source the rows' own targets and weights.
+        For a sparse source, the rows' own targets and weights are used.
         """
         if not isinstance(X, SparseSource):
             return super().score(X, y, sample_weight)

@@ -1,6 +1,6 @@
-"""Rows on their way to a model: tiles are decoded once, in stretches, of which pieces are made into entries.
+"""Rows on their way to a model: tiles are decoded once, in stretches, and pieces of these become entries.
 
-Imported by workers, hence light.
+Workers import this file, so it is light.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from daskfs.selectors.shared.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Scaling(Record):
-    """How dense columns are standardised before they are learnt from: (x - centre) * factor."""
+    """Standardisation of dense columns before training: (x - centre) * factor."""
 
     centre: np.ndarray
     factor: np.ndarray
-    """One over the standard deviation; 1 of a constant column."""
+    """One over the standard deviation; 1 for a constant column."""
 
 
 class Cuts(NamedTuple):
-    """How rows are cut on their way, which is of no consequence for what is learnt."""
+    """How rows are cut for reading. It does not affect the result."""
 
     piece_rows: int
-    """Rows of a piece: those that are entries at once."""
+    """Rows of a piece, which are entries at one time."""
     stretches: Stretches | None = None
-    """What is decoded at once; None: a piece."""
+    """Rows that are decoded at once; None: a piece."""
 
 
 class Piece(NamedTuple):
-    """Rows that are entries at once."""
+    """Rows that are entries at one time."""
 
     rows: Rows
     stretch: Rows
-    """What is decoded with them."""
+    """The rows that are decoded together with them."""
     within: slice
-    """Where they are in it."""
+    """Their position there."""
     ends_block: bool = False
 
 
 def pieces_of(blocks: Sequence[Rows], cuts: Cuts) -> Iterator[Piece]:
-    """Yield the pieces of blocks of rows in their order; none goes beyond a block, but stretches do."""
+    """Yield the pieces of blocks of rows in order. No piece crosses the end of a block, but stretches do."""
     for rows, ends in _runs(blocks):
         length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         decoded = [(0, length)] if cuts.stretches is None else cuts.stretches.cut(rows)
@@ -69,7 +69,7 @@ def pieces_of(blocks: Sequence[Rows], cuts: Cuts) -> Iterator[Piece]:
 
 
 def _runs(blocks: Sequence[Rows]) -> Iterator[tuple[Rows, list[int]]]:
-    """Yield rows that follow each other, and where blocks end among them."""
+    """Yield runs of consecutive rows, and the ends of blocks within them."""
     run, ends = slice(0, 0), list[int]()
     for block in blocks:
         if not isinstance(block, slice):
@@ -93,7 +93,7 @@ def _taken(rows: Rows, start: int, stop: int) -> Rows:
 
 
 class RowReader:
-    """Reads pieces of rows; what was decoded last is kept until a piece of another stretch is asked for.
+    """Reads pieces of rows; the last decoded stretch is kept until a piece of another one is requested.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ class RowReader:
         self._decoded = np.empty((0, 0))
 
     def dense(self, piece: Piece) -> np.ndarray:
-        """Return a piece of a dense matrix, of floating point."""
+        """Return a piece of a dense matrix, in floating point."""
         if not _are_same(self._stretch, piece.stretch):
-            self._stretch, self._decoded = None, np.empty((0, 0))  # or its buffer counts as in use
+            self._stretch, self._decoded = None, np.empty((0, 0))  # otherwise its buffer counts as in use
             self._decoded = self._read(piece.stretch)
             self._stretch = piece.stretch
         return _as_floats(self._decoded[piece.within])
@@ -121,7 +121,7 @@ class RowReader:
         return self.matrix.read(rows, slice(None), out)
 
     def entries(self, piece: Piece, scaling: Scaling | None = None) -> SparseRows:
-        """Return a piece as the kernels take it: ids unsigned, values float32, as they stand or from dense rows."""
+        """Return a piece in the form of the kernels: unsigned ids, float32 values, from sparse or dense rows."""
         found = self.matrix.sparse_rows(piece.rows)
         if found is not None:
             return _for_kernels(found)
@@ -132,7 +132,7 @@ class RowReader:
 
 
 def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> SparseRows:
-    """Return rows as the kernels take them, see `RowReader`."""
+    """Return rows in the form of the kernels; see `RowReader`."""
     n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
     return RowReader(matrix).entries(Piece(rows, rows, slice(0, n_rows)), scaling)
 
@@ -159,5 +159,5 @@ def _for_kernels(found: SparseRows) -> SparseRows:
 
 
 def _writable(values: np.ndarray) -> np.ndarray:
-    """Contiguous and writable: for numba, read-only arrays are another type, compiled again."""
+    """Return a contiguous and writable array: numba compiles again for read-only arrays."""
     return np.require(values, requirements=["C", "W"])

@@ -1,4 +1,4 @@
-"""Which rows a model takes in a pass, in which order, until models are averaged. Integers only."""
+"""The rows of each model in a pass, and their order, up to the next average. Integers only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 REPORTS = 8
-"""Lines of the history, and checkpoints, of a pass: one model learns from so many ranges of rows."""
+"""Lines of the history, and checkpoints, per pass: a single model learns from so many ranges of rows."""
 
 Unit: TypeAlias = tuple[tuple[int, int], ...]
 """Blocks that one model takes between two averages, as intervals of rows."""
@@ -18,7 +18,7 @@ Unit: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class PassOrder:
-    """The order of blocks of rows in each pass, and who takes them."""
+    """The order of blocks of rows in each pass, and their assignment to models."""
 
     n_samples: int
     block_rows: int
@@ -28,17 +28,17 @@ class PassOrder:
 
     @property
     def n_blocks(self) -> int:
-        """Of a pass."""
+        """Number of blocks per pass."""
         return -(-self.n_samples // self.block_rows)
 
     def blocks(self, number: int) -> np.ndarray:
-        """Return the blocks of a pass in their order: the first one is in the order of the rows."""
+        """Return the blocks of a pass in order; the first pass is in the order of the rows."""
         if not number:
             return np.arange(self.n_blocks)
         return np.random.default_rng(np.random.SeedSequence([self.seed, number])).permutation(self.n_blocks)
 
     def rounds(self, number: int) -> Iterator[tuple[list[Unit], bool]]:
-        """Yield the rounds of a pass: for each model its blocks; and whether a report follows."""
+        """Yield the rounds of a pass: the blocks of each model, and whether a report follows."""
         rows, n = self.block_rows, self.n_samples
         blocks = [(k * rows, min((k + 1) * rows, n)) for k in self.blocks(number).tolist()]
         if self.n_replicas == 1:
@@ -52,14 +52,14 @@ class PassOrder:
             yield part, k in reports
 
     def _units(self, blocks: list[tuple[int, int]]) -> list[Unit]:
-        """Return what one model takes between two averages: equal parts of blocks (all count alike), or several."""
+        """Return the units: equal parts of blocks (so that models have equal weights), or several blocks."""
         if n := self._blocks_of_unit:
             return [tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)]
         parts = [self._parts(a, b).tolist() for a, b in blocks]
         return [(part,) for bounds in parts for part in pairwise(bounds)]
 
     def bounds(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where rows begin and end that one model takes in a pass without a gap, for a count of what is read."""
+        """Return the starts and ends of the runs of rows that one model reads without a gap, to count what is read."""
         rows, n, order = self.block_rows, self.n_samples, self.blocks(number)
         if self.n_replicas > 1 and not self._blocks_of_unit:
             last = (self.n_blocks - 1) * rows
@@ -78,7 +78,7 @@ class PassOrder:
 
     @property
     def _blocks_of_unit(self) -> int:
-        """How many blocks; 0: parts of one."""
+        """Number of blocks per unit; 0: units are parts of a block."""
         return -(-self.sync_every // self.block_rows) if self.sync_every > self.block_rows else 0
 
     def _parts(self, start: int, stop: int) -> np.ndarray:

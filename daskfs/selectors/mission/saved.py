@@ -1,4 +1,4 @@
-"""A model that learns from streams as a file, from which another process goes on: arrays and JSON, nothing pickled."""
+"""Files of models that learn from streams, for continuing in another process: arrays and JSON, no pickle."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OF_SGD = ("rate", "period", "step_limit", "intercept_ratio", "half_life", "piec
 def arrays_of(
     fit: MissionFit, names: FeatureNames | None, labels: np.ndarray | None, more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return everything there is to know of a fit.
+    """Return the complete state of a fit as arrays.
 
     Parameters
     ----------
     fit : MissionFit
     names : FeatureNames, optional
     labels : ndarray of shape (n_classes,), optional
-        Of a classifier, as the user has them.
+        The user's class labels, for a classifier.
     more : mapping
-        What else JSON can hold: the selector's parameters.
+        Further values that JSON can represent: the selector's parameters.
     """
     data, target = fit.shape.data, fit.sgd.target
     notes = dict(more) | {
@@ -67,21 +67,22 @@ def _plain(value: Any) -> Any:
 
 
 def notes_of(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Any]:
-    """Return what JSON holds.
+    """Return the values that are stored as JSON.
 
     Raises
     ------
     RunError
-        This is no model that `arrays_of` described.
+        The file is not a model written by `arrays_of`.
     """
     if "notes" not in arrays:
-        raise RunError("expected a model of Mission, found another file of daskfs", where, "name a file of save()")
+        problem = "expected a model of Mission, found another file of daskfs"
+        raise RunError(problem, where, "name a file written by save()")
     found: dict[str, Any] = json.loads(arrays["notes"].tobytes())
     return found
 
 
 def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings: Settings) -> MissionFit:
-    """Return the fit that `arrays_of` described, of a selector with these settings."""
+    """Return the fit from the arrays of `arrays_of`, for a selector with these settings."""
     given = notes["data"]
     data = DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
     shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
@@ -96,7 +97,7 @@ def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings:
 
 
 def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
-    """Return the names of active features that `arrays_of` described."""
+    """Return the names of active features from the values of `notes_of`."""
     given = notes["names"]
     if given is None:
         return None

@@ -6,47 +6,47 @@
     3. Gradient of the loss in every non-zero feature j of the row: g_j = ℓ'(z, y_i) x_ij.
        Active: β_j -= λ_t g_j. Others: UPDATE(S, j, -λ_t g_j).
     4. If |QUERY(S, j)| >= τ: j becomes active with β_j = QUERY(S, j), and leaves the sketch.
-    5. After each block of rows: the k largest |β_j| stay active, τ is the smallest of them; the others go back,
-       UPDATE(S, j, β_j). What is in the sketch fades: S *= 2^(-rows / half-life).
+    5. After each block of rows: the k largest |β_j| stay active, τ is the smallest of them; the others return,
+       UPDATE(S, j, β_j). The content of the sketch decays: S *= 2^(-rows / half-life).
     6. Second moments of the active features, which are more than k: forward selection of k on them.
     7. Refit on the selected features.
     Return A, β
 
 After algorithm 1 of A. Aghazadeh, R. Spring, D. LeJeune, G. Dasarathy, A. Shrivastava and R. G. Baraniuk, "MISSION:
 Ultra Large-Scale Feature Selection using Count-Sketches", Proceedings of the 35th International Conference on Machine
-Learning (2018). ``variant="paper"`` is that algorithm, ``heap=True`` the authors' program for it, ``tail="identity"``
-the paper's section 5.1, one cell for each feature:
+Learning (2018). ``variant="paper"`` is that algorithm, ``heap=True`` is the authors' program for it, and
+``tail="identity"`` is section 5.1 of the paper, with one cell for each feature:
 
-    1. Sketch S = 0, β = 0; of several classes, S and β of each.
+    1. Sketch S = 0, β = 0; with several classes, S and β of each.
     2. For each row i: UPDATE(S, j, -λ g_j) for every non-zero feature j of the row.
     3. β = the k largest of QUERY(S, j) over the active features and those of the row.
     Return β
 
-with the constant rate λ = 0.5 of its experiments (of the squared loss it says none, and the default below serves), in
-one pass, without intercept, fading, standardising or refit unless they are asked for. One thing is not as algorithm 1
-reads: the top k of a whole sketch cannot be listed without all ids, so that features that are not active are looked at
-when a row has them. That is what a top-k heap beside a count-sketch does, which sections 1 and 7 speak of.
+with the constant rate λ = 0.5 of its experiments (the paper gives none for the squared loss, so the default below is
+used), in one pass, and without intercept, decay, standardisation or refit unless requested. One step differs from the
+text of algorithm 1: the top k of a whole sketch cannot be listed without all ids, so inactive features are queried when
+a row has them. This is what a top-k heap with a count-sketch does, as sections 1 and 7 of the paper describe.
 
 Differs from the paper
 ----------------------
 With the default variant:
 
 * Active features have exact weights (as in K. S. Tai, V. Sharan, P. Bailis and G. Valiant, "Sketching linear
-  classifiers over data streams", SIGMOD 2018). In the paper's algorithm they share cells with others: features without
-  weight look heavy, about 1.5 d (k / w)² of d in a sketch of three rows of w cells.
-* The active features are selected again every `block_rows` rows, not after each: until then up to max(k, 1,024) more
-  predict, all that reached the threshold.
-* With several classes the k features are the same for all, by the norm of their weights; the paper has k of each, as
-  `per_class` has.
-* Features of ``always_include`` are active from the first row on, are never put back into the sketch, and are taken out
-  of target and candidates in step 6.
-* The tail fades (section 5.1 of the paper scales it by hand). Without that, a second pass makes the selection worse:
-  features outside the active set are pushed by residuals that they never lower.
+  classifiers over data streams", SIGMOD 2018). In the paper's algorithm they share cells with others, so features
+  without weight look heavy: about 1.5 d (k / w)² of d features in a sketch of three rows of w cells.
+* The active features are selected again every `block_rows` rows, not after each row. In between, up to max(k, 1,024)
+  further features that reached the threshold take part in predictions.
+* With several classes the k features are the same for all, chosen by the norm of their weights. The paper has k for
+  each class, as with `per_class`.
+* Features in ``always_include`` are active from the first row on and never return to the sketch. In step 6 the target
+  and the candidates are regressed on them first.
+* The tail decays (section 5.1 of the paper scales it by hand). Otherwise a second pass makes the selection worse:
+  features outside the active set accumulate updates from residuals that they never reduce.
 * The intercept starts at the model without features and learns at a hundredth of the rate; the paper has none.
-* The rate follows from the rows: c / mean ‖x‖², falling as 1 / sqrt(1 + t / 0.2 n) when there are several passes.
-* Step 6: weights say what a feature carries beside all others that are active, so that of a bundle of correlated
-  features each has a part. Where k is small, k of some 400 are chosen on exact moments.
-* Step 7: on its own, stochastic descent leaves weights that depend on how often a feature was met.
+* The rate is computed from the rows: c / mean ‖x‖², falling as 1 / sqrt(1 + t / 0.2 n) if there are several passes.
+* Step 6: a weight says what a feature carries in addition to all other active features, so that the features of a
+  correlated bundle share it. If k is small, k of some 400 features are chosen by exact moments.
+* Step 7: without a refit, the weights of stochastic descent depend on how often a feature occurred.
 """
 
 from __future__ import annotations
@@ -90,119 +90,120 @@ from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseSource
 
 N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
-"""By default, where the paper's algorithm has one pass, no intercept, and no fading tail."""
+"""Default values; the paper's algorithm has one pass, no intercept, and no decay of the tail."""
 
 
 class Mission(LearnsFromStreams, PredictsSources):
-    """Select the features of largest weight, learnt row by row in constant memory, whatever the number of features.
+    """Select the features with the largest weights, learnt row by row in constant memory for any number of features.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        The paper's k; by default 1,000, or half as many as there are rows (at least 10), or all where there are fewer.
-        With the paper's variant and more than two classes so many of each class, as the paper has it: what is selected
-        are those of any class.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features to select, k in the paper. Default: 1,000, but at most half the number of rows (at least 10)
+        and at most all features. With the paper's variant and more than two classes this number is for each class, and
+        the selection is the union. "cv" chooses the number by cross-validation; a mapping with the parameters `cv`,
+        `sizes`, `rule`, `metric`, `groups` and `order` of `daskfs.SelectionCV` sets the details.
     loss : {"auto", "squared", "logistic", "multinomial", "squared_hinge", "hinge"}
-        The model: of numbers, or of two classes (any labels). With more than two, "multinomial" is one model of all
-        classes (cross-entropy), the others set one class against the rest; either way a feature is selected for all
-        classes together, by the Euclidean norm of its weights. By default squared, logistic or multinomial, as the
-        target calls for.
+        Loss function, for regression or for classes with any labels. With more than two classes, "multinomial" is one
+        model of all classes (cross-entropy); the others fit each class against the rest. In both cases features are
+        selected for all classes together, by the Euclidean norm of their weights. auto: squared, logistic or
+        multinomial, depending on the target.
     variant : {"active", "paper"}
-        Whether the active features' weights are exact, or the published algorithm to the letter.
+        Variant of the algorithm. active: the weights of the active features are exact. paper: the published algorithm,
+        literally.
     heap : bool
-        With the paper's variant, whether the k largest stand in a heap that is corrected lazily, as in the authors'
-        program: predictions use estimates from when a feature was last met.
+        Whether to keep the k largest features in a heap that is updated lazily (only with the paper's variant), as in
+        the authors' program. Predictions then use the estimate from a feature's last occurrence.
     tail : {"sketch", "identity"}
-        What holds the other features' weights: a count-sketch, or one cell for each feature.
+        Storage of the other features' weights: a count-sketch, or one cell for each feature.
     n_buckets : int, optional
-        Cells in a row of the sketch, a power of two; 2¹⁸ by default, fewer where there are fewer features.
+        Number of cells in a row of the sketch, a power of two. Default: 2¹⁸, or fewer with fewer features.
     n_hashes : {1, 3, 5}
-        Rows of the sketch. 3 is best where the memory suffices, 1 where it is tight.
+        Number of rows of the sketch. 3 is best if there is enough memory, 1 if memory is short.
     n_epochs : int, optional
-        Passes over the rows: 5 by default, with the paper's variant 1.
+        Number of passes over the rows. Default: 5; 1 with the paper's variant.
     learning_rate : float, optional
-        Learning rate of the first row; by default set from the mean squared norm of the rows. With the paper's variant
-        constant, and 0.5 by default unless the loss grows with the square.
+        Learning rate of the first row. Default: set from the mean squared norm of the rows. With the paper's variant it
+        is constant, and 0.5 by default unless the loss is squared or squared hinge.
     intercept_rate : float, optional
-        Learning rate of the intercept, as a share of `learning_rate`; 0.01 by default. With the paper's variant 0 by
-        default, which there means that there is no intercept.
+        Learning rate of the intercept, as a share of `learning_rate`. Default: 0.01; with the paper's variant 0, which
+        there means no intercept.
     tail_half_life : float or "auto" or None
-        Half-life, in passes, of the weights outside the active set; None: they never decay (then take one pass only).
-        By default 1, with the paper's variant None. Choose it shorter where memory is tight.
+        Half-life, in passes, of the weights outside the active set; None: they never decay (use only one pass then).
+        "auto": 1; with the paper's variant None. Use a shorter one if memory is short.
     block_rows : int
-        Rows between two selections of the k largest. Later passes take these blocks in random order.
+        Number of rows between two selections of the k largest features. Later passes take these blocks in random order.
     n_replicas : int
-        Models that learn side by side, each from its own rows with so many times the rate, and are averaged. The result
-        depends on this number, and not on the number of workers. Of a sparse source each learns from a part of the
-        files, on the client's workers, and they are averaged when all have theirs.
+        Number of models that learn in parallel, each from its own rows with a rate `n_replicas` times as large, and are
+        averaged. The result depends on this number, but not on the number of workers. With a sparse source, each model
+        learns from a part of the files, on the client's workers, and they are averaged after each round of parts.
     sync_every : int
-        Rows of each replica between two averages. With a client, models go from worker to worker: an average takes
-        about ten milliseconds and sends whole models, so that the rows between two must take more to learn from.
+        Number of rows of each replica between two averages. With a client, models are sent between workers: an average
+        takes about ten milliseconds and transfers whole models, so training on the rows in between should take longer.
     standardize : bool, optional
-        Whether dense columns are centred and scaled, by the first rows, before they are learnt from: by default, but
-        not with the paper's variant. Sparse ones are taken as they are.
+        Whether to centre and scale dense columns, with statistics of the first rows, before training. Default: yes,
+        except with the paper's variant. Sparse columns are never scaled.
     class_weight : "balanced" or mapping of a class to its weight, optional
-        Multiplies the sample weights.
+        Factors for the sample weights.
     refit : {"auto", "exact", "sgd", "none", "ols", "ridge", "elastic"} or None
-        The fit of the selected features alone: to the minimum of the loss, by further passes of stochastic descent, or
-        not at all. By default the first where it is cheap (n k² up to 4e9, of classes 2e8), with a ridge that the data
-        choose, and classes have ten rows for each feature; with the paper's variant none. Or as every selector has it:
-        "ols" without a penalty, "ridge", or "elastic" with an l1 penalty by the loss on rows held out, each class by
-        itself.
+        How to refit on the selected features. exact: the minimum of the loss, with a ridge chosen from the data. sgd:
+        further passes of stochastic descent. none or None: no refit. auto: exact if it is cheap (n k² up to 4e9, for
+        classes 2e8) and, for classes, there are ten rows per feature; otherwise sgd; no refit with the paper's variant.
+        The others are as for every selector: "ols" without a penalty, "ridge", or "elastic" with an l1 penalty chosen
+        by the held-out loss, each class separately.
     n_candidates : int or "auto" or None
-        Features that are learnt, out of which `n_features_to_select` are chosen by forward selection on their exact
-        second moments, read in one more pass; None: those of largest weight are selected. By default four for each
-        feature, at least 400 and at most 1,000, or fewer where the moments of n rows cost more than 4e9 multiplications
-        (of 40,000 rows 316, of 1,000,000 63). There is no choice in a stream, with the paper's variant, or without a
-        refit.
+        Number of features to learn, from which `n_features_to_select` are chosen by forward selection on their exact
+        second moments, computed in one more pass. None: select the features with the largest weights. "auto": four per
+        feature, at least 400 and at most 1,000, but fewer if the moments of n rows cost more than 4e9 multiplications
+        (316 for 40,000 rows, 63 for 1,000,000). There is no such choice in a stream, with the paper's variant, or
+        without a refit.
     per_class : bool
-        With more than two classes, whether `n_features_to_select` are selected for each class, by the size of its
-        weight, as the paper's variant does in any case; otherwise the features are the same for all. There is no choice
-        by second moments then, and a refit is of the classes' features together.
+        With more than two classes: whether to select `n_features_to_select` for each class, by absolute weight, as the
+        paper's variant always does. Otherwise all classes have the same features. There is then no choice by second
+        moments, and the refit uses the features of all classes together.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else: their weights are exact from the first row on, and
-        never in the sketch, and the others are chosen by what they add. They count among `n_features_to_select`. The
-        refit has no penalty on them. Not with the paper's variant or `per_class`, which rank all features, and not
-        where features are 64-bit ids.
+        Numbers or names of columns that are always selected. Their weights are exact from the first row on, and the
+        other features are chosen by what they add. They count in `n_features_to_select`. The refit does not penalise
+        them. Cannot be combined with the paper's variant or `per_class`, which rank all features, or with features that
+        are 64-bit ids.
     random_state : int, RandomState or None
-        Seed of the sketch's hash, of the order of rows in memory and of later passes.
+        Seed of the sketch's hash, of the order of rows in memory, and of later passes.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, most important first: those always included, then by the size of the weight with which they were
-        selected.
+        Selected columns, most important first: those always included, then by the absolute value of the weight at
+        selection.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), of more than two classes (n_classes, n_features)
-        On the scale of the data, 0 where not selected.
+        Coefficients on the scale of the data, 0 for columns not selected.
     intercept_ : float, of more than two classes ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        With a loss of classes.
+        Class labels, for classification.
     scores_ : ndarray of shape (n_features,)
-        Size of the weight before the refit, beside all candidates, of standardised columns where they were; 0 where not
-        selected.
+        Absolute value of the weight before the refit, learnt together with all candidates (for standardised columns, if
+        they were standardised); 0 for columns not selected.
     result_ : SelectionResult
-        Its table has further columns: `weight` (before the refit, with its sign), `touches` (rows met while active),
-        `deviation` (standard deviation of the column) and `weight_x_deviation`: by weight alone rare features rank too
-        low, by this one they rank lower still, and common ones first. Its history has the mean loss of the rows before
-        they were learnt from, the threshold and the norm of the tail.
+        Its table has further columns: `weight` (before the refit, with its sign), `touches` (number of rows with the
+        feature while it was active), `deviation` (standard deviation of the column) and `weight_x_deviation`. Rare
+        features rank too low by weight alone, and still lower by this product, which puts common features first. Its
+        history has the mean loss of the rows, each before the update with it, the threshold and the norm of the tail.
 
     Notes
     -----
-    Memory: 4 n_hashes n_buckets bytes of sketch (times the classes, where there are more than two), 20 bytes for each
-    of about 4 k + 8,192 slots, and blocks of rows; besides, what is reported of every feature. Sparse input stays
-    sparse. The same store, parameters and seed give the same bits on one machine with any number of workers. Tiles and
-    memory change no more than rounding. The paper's variant asks the sketch for all k active features after every row
-    that has others: its time grows with k.
+    Memory: 4 n_hashes n_buckets bytes for the sketch (times the number of classes if more than two), 20 bytes for each
+    of about 4 k + 8,192 slots, blocks of rows, and the results for every feature. Sparse input stays sparse. On one
+    machine the same store, parameters and seed give bit-identical results with any number of workers. Tiles and memory
+    change results only by rounding. The paper's variant queries the sketch for all k active features after every row
+    that contains other features, so its time grows with k.
 
-    Not for a hundred features of dense columns that fit in memory: `FGM` and `OnlineSubstitution` look at all columns
-    with exact statistics, where this selector sees those among the weights of largest size. Where thousands are asked
-    for there is no choice by second moments, and of correlated columns several of a bundle are selected.
+    Do not use it to select a hundred features from dense columns that fit in memory: `FGM` and `OnlineSubstitution`
+    test all columns with exact statistics, while this selector considers only those with the largest weights. If
+    thousands are requested, there is no choice by second moments, and several columns of a correlated bundle may be
+    selected.
 
-    Columns of very different scale learn at very different speeds, and an |x| a thousand times larger makes a weight a
-    thousand times smaller: scale sparse columns first, by tf-idf or their largest value.
+    Columns of very different scale learn at very different speeds, and if |x| is a thousand times larger, the weight is
+    a thousand times smaller. Scale sparse columns first, by tf-idf or their largest value.
 
     Examples
     --------
@@ -244,21 +245,21 @@ class Mission(LearnsFromStreams, PredictsSources):
     def _check_combination(self) -> None:
         if self.always_include is not None and (self.variant == "paper" or self.per_class):
             what = "the paper's variant" if self.variant == "paper" else "per_class"
-            problem = f"{what} ranks all features: none can be kept whatever it weighs"
+            problem = f"cannot be combined with {what}, which ranks all features"
             raise ConfigError(problem, "always_include", "leave one of them out")
         if self.heap and self.variant != "paper":
-            raise ConfigError("only the paper's variant has a heap", "heap", 'variant="paper"')
+            raise ConfigError("only the paper's variant has a heap", "heap", 'set variant="paper"')
 
     def _check_loss(self, loss: Loss) -> None:
         if self.refit == "exact" and not loss.has_formula_of_many_rows:
-            raise ConfigError(f"there is no exact refit of the {loss.name} loss", "refit", 'refit="sgd"')
+            raise ConfigError(f"there is no exact refit of the {loss.name} loss", "refit", 'use refit="sgd"')
         if self.class_weight is not None and not loss.is_classifier:
             problem = f"the {loss.name} loss has no classes"
             raise ConfigError(problem, "class_weight", "leave it out, or pass sample weights")
 
     @property
     def is_nested(self) -> bool:
-        """Whether the ranks of one fit are those of fewer features, whose coefficients are the refit's."""
+        """Whether the ranking of one fit also gives smaller selections, with coefficients from the refit."""
         return self.variant != "paper" and (self._refits or self.refit in ("auto", "exact")) and not self.per_class
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
@@ -266,7 +267,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
 
     def _settings(self) -> Settings:
-        """Return what is asked of a fit, with the default values of its variant."""
+        """Return the settings of a fit, with the default values of its variant."""
         is_paper, intercept_rate, half_life = self.variant == "paper", self.intercept_rate, self.tail_half_life
         return Settings(
             n_features_to_select=self.n_features_to_select,
@@ -292,7 +293,7 @@ class Mission(LearnsFromStreams, PredictsSources):
 
     @property
     def _own_refit(self) -> Literal["auto", "exact", "sgd"] | None:
-        """The fit of the selected features that this method makes; a refit of every selector's kind comes after it."""
+        """This method's own refit. The refits of every selector ("ols", "ridge", "elastic") come after it."""
         if self.refit in (None, "none") or (self.variant == "paper" and self.refit not in ("exact", "sgd")):
             return None
         return self.refit if self.refit in ("exact", "sgd") else "auto"  # type: ignore[return-value]
@@ -308,16 +309,16 @@ class Mission(LearnsFromStreams, PredictsSources):
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None, tell: Tell | None = None
     ) -> Mission:
-        """Learn from more rows, once, in the order in which they stand; the features selected may change.
+        """Learn once from more rows, in the given order. The selected features may change.
 
         Parameters
         ----------
         X, y, sample_weight : as in `fit`
-            Or X is a sparse source, files of clicks or words, whose rows bring their targets and weights.
+            X may also be a sparse source, such as files of clicks or words, which has its own targets and weights.
         classes : array-like of shape (n_classes,), optional
-            All labels, where the first rows do not have them all.
+            All class labels, if some do not occur in the first rows.
         tell : callable, optional
-            Of a source, as of `fit_source`.
+            For a source, as in `fit_source`.
 
         Returns
         -------
@@ -325,9 +326,9 @@ class Mission(LearnsFromStreams, PredictsSources):
 
         Notes
         -----
-        Nothing is kept but the model: `coef_` are its weights, without a refit. The learning rate is constant, from the
-        norms of the first rows; the tail's half-life is `tail_half_life` times the rows met so far. A pickled selector
-        goes on where it stood.
+        Only the model is kept: `coef_` has its weights, without a refit. The learning rate is constant, set from the
+        norms of the first rows; the tail's half-life is `tail_half_life` times the number of rows so far. A pickled
+        selector continues where it stopped.
         """
         self.check_parameters()
         self._refuse_second_look("rows come")
@@ -384,19 +385,19 @@ class Mission(LearnsFromStreams, PredictsSources):
         return [*_notes_before(fit), *_notes_after(fit)]
 
     def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
-        """Return how the target is read, with the intercepts of the model without features; set `classes_`."""
+        """Return the encoding of the target, and the intercepts of the model without features; set `classes_`."""
         target, intercept = encode_target(settings, matrix, n_classes, getattr(self, "_labels", None))
         if target.classes is not None:
             self.classes_ = target.classes
         return target, intercept
 
     def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
-        """Set what was selected, its coefficients on the scale of the data, and the result."""
+        """Set the selection, its coefficients on the scale of the data, and the result."""
         n_features, model = int(run.matrix.shape[1]), fit.state
         keys, sizes = model.keys, norms(model.weights).astype(np.float64)
         coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
         order = fit.by_rank
-        if n_features >= MOST_IDS:  # of what is selected alone, in this order
+        if n_features >= MOST_IDS:  # only for selected ids, in this order
             self.selected_, columns, n_features = keys[order], np.argsort(order), len(keys)
         else:
             columns = keys.astype(np.int64)
@@ -441,7 +442,7 @@ class Mission(LearnsFromStreams, PredictsSources):
 
     @property
     def response_losses(self) -> tuple[str, str]:
-        """Of a classifier each class has a predictor of its own, of two the second alone, whatever its loss is."""
+        """For a classifier each class has its own predictor (of two only the second), whatever the loss."""
         if not find_loss(self.loss_).is_classifier:
             return super().response_losses
         if len(self.classes_) == 2:
@@ -469,7 +470,7 @@ def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, 
 
 
 def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
-    """Refuse a column that is always included and does not vary, as far as somebody has looked at all its rows."""
+    """Refuse an always included column that is constant, if all its rows were read."""
     keys, varies = fit.state.keys, np.ones(len(fit.state.keys), dtype=bool)
     if refit is not None:
         varies = refit.deviation > 0.0
@@ -479,31 +480,31 @@ def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
 
 
 def _notes_before(fit: MissionFit) -> list[str]:
-    """Return in words what was known before the first row was learnt from."""
+    """Return notes on the survey of the first rows."""
     model, survey, settings, notes = fit.shape.model, fit.survey, fit.shape.settings, []
     if model.n_hashes and not model.forgets and model.variant != "hashing":
         sizes = (model.n_selected, survey.n_ids, model.n_buckets, model.n_hashes)
         notes.append(check_capacity(*sizes, model.variant, survey.nnz_per_row).text)
     if settings.learning_rate is None and model.is_in_sketch and math.isinf(fit.sgd.step_limit):
-        notes.append(f"learning rate {fit.sgd.rate:.4g} throughout, the paper's")
+        notes.append(f"learning rate {fit.sgd.rate:.4g} (constant), as in the paper")
     elif settings.learning_rate is None:
         notes.append(f"learning rate {fit.sgd.rate:.4g}, from a mean ‖x‖² of {survey.squared_norm:.4g}")
     n_selected, data = fit.shape.n_selected, fit.shape.data
     if n_selected == data.n_features:
-        notes.append("as many features are asked for as there are: nothing is left out")
+        notes.append("as many features are requested as there are: nothing is left out")
     elif settings.n_features_to_select is None and not settings.is_stream and n_selected < DEFAULT_N_SELECTED:
-        notes.append(f"{n_selected:,} features: half as many as there are rows, where no number is asked for")
+        notes.append(f"{n_selected:,} features by default: half the number of rows")
     elif n_selected >= data.n_samples and not settings.is_stream:
         notes.append(
-            Caution(f"{n_selected:,} features of {data.n_samples:,} rows: any of them fit the target by chance")
+            Caution(f"{n_selected:,} features for {data.n_samples:,} rows: any of them fit the target by chance")
         )
     if settings.tail_half_life is None and settings.n_epochs > 1:
-        notes.append("several passes without tail_half_life: features that were not selected gather weight")
+        notes.append("several passes without tail_half_life: features that are not selected accumulate weight")
     return notes
 
 
 def _notes_after(fit: MissionFit) -> list[str]:
-    """Return in words whether the sketch was large enough for what it came to hold."""
+    """Return a note on whether the sketch was large enough."""
     model, threshold = fit.shape.model, fit.state.threshold
     if not (threshold > 0.0 and model.n_hashes and model.variant == "active"):
         return []
@@ -512,10 +513,10 @@ def _notes_after(fit: MissionFit) -> list[str]:
 
 
 def _notes_on_selection(fit: MissionFit) -> list[str]:
-    """Return in words by what features were selected."""
+    """Return notes on how features were selected."""
     settings, n_outputs = fit.shape.settings, fit.shape.model.n_outputs
     if fit.shape.model.variant == "hashing" and not len(fit.state.keys):
-        return ["features are 64-bit ids, of which none is listed: rows are predicted by the cells that they share"]
+        return ["features are 64-bit ids, which are not listed: rows are predicted from their shared cells"]
     chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
     n_selected = len(fit.state.keys)
     if n_outputs > 1 and fit.shape.model.is_by_class:

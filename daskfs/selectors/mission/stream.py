@@ -1,10 +1,10 @@
-"""Rows that pass by once: MISSION learns from them as they come, whether or not anybody knows how many there are.
+"""Streams of rows: MISSION learns from rows as they arrive, whether or not their number is known.
 
-A stream of a source that is read again goes on from a checkpoint, behind the rows that it had learnt from; what was
-interrupted is as it was after the last piece of rows, and can be saved.
+If the source of a stream is read again, the fit continues from a checkpoint after the rows already used. An interrupted
+fit has the state after the last piece of rows, and can be saved.
 
-A row's loss is taken before the row is learnt from, so that the mean loss so far is one of rows that were not seen
-(progressive validation). It is told after 1, 2, 4, 8, ... rows.
+The loss of a row is computed before the update with it, so that the mean loss so far is one of unseen rows (progressive
+validation). It is reported after 1, 2, 4, 8, ... rows.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from daskfs.selectors.mission.reading import read_entries
 from daskfs.selectors.mission.tasks import not_finite
 
 Tell = Callable[[str], None]
-"""Hears a line for every report, to be shown."""
+"""Called with a line of text for every report."""
 SAVE_S = 30.0
-"""Seconds after which a stream is saved again, where there is a checkpoint."""
+"""Seconds after which a stream is saved again, if there is a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """How rows pass by: how many, who hears of it, where what was interrupted goes on."""
+    """How rows arrive: their number, the callbacks, and where an interrupted fit continues."""
 
     n_expected: int | None = None
-    """Rows that will come; without it the tail's half-life grows with the rows that came."""
+    """Expected number of rows; without it the tail's half-life grows with the number of rows so far."""
     tell: Tell | None = None
     save: Callable[[Learner], None] | None = None
-    """Keeps what was learnt so far, to go on after an interruption."""
+    """Stores the model, to continue after an interruption."""
     n_seen: int = 0
-    """Rows that had been learnt from before an interruption, and do not come again."""
+    """Number of rows used before an interruption; they do not come again."""
     counted: tuple[float, float] | None = None
-    """The sums of losses and weights at the last line of the history; by default those of the model."""
+    """Sums of losses and weights at the last line of the history; by default those of the model."""
 
 
 class Learner:
-    """A model that learns from rows that pass by.
+    """A model that learns from a stream of rows.
 
     Parameters
     ----------
     fit : MissionFit
-        The model to start with; its cells are written to.
+        The model to start from; its cells are changed.
     passage : Passage
     names : FeatureNames, optional
-        Takes the names of features that become active.
+        Receives the names of features that become active.
     """
 
     def __init__(self, fit: MissionFit, passage: Passage, names: FeatureNames | None = None) -> None:
@@ -62,19 +62,19 @@ class Learner:
         self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
         self.n_seen = passage.n_seen
-        """Rows of this stream."""
+        """Number of rows of this stream."""
         self.counted = passage.counted or (fit.state.loss_sum, fit.state.weight_sum)
         self._before = int(fit.state.rows_seen) - self.n_seen
         self._since = self._saved = time.perf_counter()
         self._n_since = int(fit.state.rows_seen)
 
     def learn(self, rows: Passing) -> MissionFit:
-        """Learn from all rows that come; return the fit with the model as it is then.
+        """Learn from all rows that arrive; return the fit with the final model.
 
         Raises
         ------
         DataError
-            NaN or infinity, with the column's name; a class that was not told.
+            NaN or infinity, with the column's name, or an unknown class.
         """
         sgd, block = self.fit.sgd, self.settings.block_rows
         rule, report = sgd.rule(1), 1 << self.n_seen.bit_length()
@@ -84,7 +84,7 @@ class Learner:
             if stop == self.n_seen:
                 break
             interrupts.check()
-            with interrupts.held():  # an interrupt finds whole pieces
+            with interrupts.held():  # so that an interrupt finds complete pieces
                 self._take(rows, slice(self.n_seen, stop), rule)
                 self.n_seen = stop
                 if stop == block_end:
@@ -105,7 +105,7 @@ class Learner:
         return learnt
 
     def so_far(self) -> MissionFit:
-        """Return the fit with the model as it is after the last piece."""
+        """Return the fit with the model after the last piece."""
         state = replace(self.model.state(), rows_seen=float(self._before + self.n_seen))
         so_far = {"history": self.history, "progressive": self.progressive, "n_samples": self._before + self.n_seen}
         return replace(self.fit, state=state, **so_far)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ class Learner:
         self.add(self.model, self._before + self.n_seen, time.perf_counter() - self._since)
 
     def add(self, model: MissionModel, n_rows: int, seconds: float) -> None:
-        """Add a line to the history of a model that has seen so many rows, and tell it."""
+        """Add a line to the history of a model that has seen `n_rows` rows, and report it."""
         scalars = model.scalars[0]
         sums = float(scalars["loss_sum"]), float(scalars["weight_sum"])
         lately, weight = (now - before for now, before in zip(sums, self.counted, strict=True))

@@ -1,6 +1,6 @@
-"""What MISSION does where the data is: the first rows are surveyed; a model learns from a range of rows.
+"""The tasks of MISSION: survey the first rows; train a model on a range of rows.
 
-Imported by workers, hence light: numpy and the kernels.
+Workers import this file, so it is light: numpy and the kernels.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState,
 from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
 from daskfs.selectors.shared.record import Record
 
-SPARSE_PIECE = 256  # sparse rows that are looked at together before anything is learnt
-SURVEY_VALUES = 1 << 20  # entries of them that suffice
+SPARSE_PIECE = 256  # sparse rows that are surveyed together
+SURVEY_VALUES = 1 << 20  # entries that are enough for the survey
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEncoding:
-    """How the target and the weights of rows become what the kernels take."""
+    """The encoding of targets and weights for the kernels."""
 
     classes: np.ndarray | None = None
-    """The target's values, ascending; None where it is a number."""
+    """The target's values, ascending; None for regression."""
     class_weight: np.ndarray | None = None
     """One factor for each class."""
     mean_weight: float = 1.0
-    """By which weights are divided."""
+    """Divisor of the weights."""
 
     def read(self, matrix: Matrix, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Return target (-1 and 1 for two classes, numbers of several) and weights of rows, float64."""
+        """Return target (-1 and 1 for two classes, class numbers for several) and weights of rows, float64."""
         y = np.require(matrix.read_target(rows), dtype=np.float64, requirements=["C", "W"])
         found = matrix.read_weight(rows)
         weight = np.ones(len(y)) if found is None else np.array(found, dtype=np.float64)
@@ -53,23 +53,23 @@ class TargetEncoding:
 
 @dataclass(frozen=True, slots=True)
 class SgdSettings:
-    """How a model learns by stochastic gradient descent; the same for all tasks of a run."""
+    """Settings of stochastic gradient descent; the same for all tasks of a run."""
 
     shape: ModelShape
     target: TargetEncoding
     rate: float
-    """Of the first row."""
+    """Learning rate of the first row."""
     period: float
     """Row t has learning rate ``rate / sqrt(1 + t / period)``; infinite for a constant rate."""
     step_limit: float
     intercept_ratio: float
     half_life: float
-    """Rows in which the tail loses half; infinite for never."""
+    """Number of rows in which the tail halves; infinite for never."""
     piece_rows: int
-    """Rows that are entries at once; without influence on the result."""
+    """Rows that are entries at one time; does not affect the result."""
     scaling: Scaling | None = None
     stretches: Stretches | None = None
-    """Of rows that are decoded at once, where tiles are; without influence either."""
+    """Rows that are decoded at once, if there are tiles; does not affect the result either."""
 
     @property
     def cuts(self) -> Cuts:
@@ -77,10 +77,10 @@ class SgdSettings:
         return Cuts(self.piece_rows, self.stretches)
 
     def rule(self, n_replicas: int) -> StepRule:
-        """Return the step sizes as kernels take them, of one of several models that are averaged afterwards.
+        """Return the step sizes for the kernels, for one of `n_replicas` models that are averaged afterwards.
 
-        Of the losses whose derivative is bounded, steps may be as much longer as there are models. Of the others they
-        must not: each model would run away before it is averaged.
+        If the derivative of the loss is bounded, steps may be `n_replicas` times as long. Otherwise they may not, or
+        each model would diverge before the average.
         """
         loss = find_loss(self.shape.loss)
         return StepRule(
@@ -95,33 +95,33 @@ class SgdSettings:
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Blocks of rows that one model takes in their order, while others take others."""
+    """Blocks of rows that one model learns from in order, while other models use other blocks."""
 
     blocks: tuple[Rows | PackedRows, ...]
-    """Rows of the base matrix; after each block comes a selection. Packed: Dask keeps them as long as the chain."""
+    """Rows of the base matrix, with a selection after each block. Packed, since Dask keeps them for the whole chain."""
     rows_seen: float
-    """By all models, before these."""
+    """Rows used by all models before these."""
     n_replicas: int = 1
-    """Models that learn at the same time."""
+    """Number of models that learn in parallel."""
     number: int = 0
-    """Of this model among them."""
+    """Number of this model."""
     frozen: bool = False
-    """Whether the active features stay as they are."""
+    """Whether the set of active features stays the same."""
     in_place: bool = False
-    """Whether the model's cells may be written to: where nobody else has them, and nothing runs twice."""
+    """Whether the model's cells may be changed: only if nobody else uses them and no task runs twice."""
     with_sums: bool = False
-    """Whether sums over the active features' columns come back too."""
+    """Whether sums over the active features' columns are returned too."""
 
 
 def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part: RowRange) -> ModelState:
-    """Let a model learn from a range of rows.
+    """Train a model on a range of rows.
 
     Parameters
     ----------
     matrix : Matrix
     settings : SgdSettings
     state : ModelState
-        The model before; its cells are changed where `part` says so.
+        The model before; its cells are changed if `part` says so.
     part : RowRange
 
     Returns
@@ -135,7 +135,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
         NaN or infinity, with the column's name.
     """
     state = replace(state, rows_seen=part.rows_seen)
-    if part.number:  # what has been counted so far counts once, where models are averaged
+    if part.number:  # so that earlier counts are counted once when models are averaged
         state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
     model = MissionModel.of(settings.shape, state, copy=not part.in_place)
     rule = settings.rule(part.n_replicas)
@@ -157,7 +157,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
 
 
 class _Read(NamedTuple):
-    """Rows that are in memory at once."""
+    """Rows that are in memory at one time."""
 
     rows: Rows
     entries: SparseRows
@@ -167,7 +167,7 @@ class _Read(NamedTuple):
 
 
 def _read_ahead(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[_Read]:
-    """Yield blocks of rows piece by piece, read ahead by one."""
+    """Yield blocks of rows piece by piece; one piece is read ahead."""
     reader = RowReader(matrix)
 
     def read(piece: Piece) -> _Read:
@@ -179,25 +179,25 @@ def _read_ahead(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -
 
 @dataclass(frozen=True, slots=True)
 class Survey(Record):
-    """What is to be known of rows before anything is learnt; of sparse rows, of those with the first 2²⁰ entries."""
+    """Facts about the rows before training; for sparse rows, from those with the first 2²⁰ entries."""
 
     squared_norm: float
     """The weighted mean of ‖x‖²."""
     nnz: int
     n_rows: int
     n_ids: int
-    """Different features met; of dense rows all."""
+    """Number of different features seen; for dense rows all."""
     scaling: Scaling | None = None
-    """Where columns are to be standardised."""
+    """If columns are to be standardised."""
 
     @property
     def nnz_per_row(self) -> float:
-        """Mean entries of a row."""
+        """Mean number of entries per row."""
         return self.nnz / self.n_rows
 
 
 def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts: Cuts, rows: Rows) -> Survey:
-    """Look at rows before learning; they are read in pieces, which is of no consequence."""
+    """Survey rows before training. They are read in pieces, which do not affect the result."""
     is_dense = matrix.sparse_rows(slice(0, 1)) is None
     cuts, reader = cuts if is_dense else Cuts(SPARSE_PIECE), RowReader(matrix)
     scaling = _scaling(reader, target, cuts, rows) if standardize else None
@@ -221,7 +221,7 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts:
 
 
 def mean_squared_norm(matrix: Matrix, keys: np.ndarray, settings: SgdSettings, rows: Rows) -> np.ndarray:
-    """Return the mean squared norm of rows, float64, as far as these features go."""
+    """Return the mean squared norm of rows, float64, over these features only."""
     sums, n_rows, reader = np.zeros((len(keys), 3)), 0, RowReader(matrix)
     for piece in pieces_of([rows], settings.cuts):
         entries = reader.entries(piece, settings.scaling)
@@ -234,7 +234,7 @@ def mean_squared_norm(matrix: Matrix, keys: np.ndarray, settings: SgdSettings, r
 def _scaling(reader: RowReader, target: TargetEncoding, cuts: Cuts, rows: Rows) -> Scaling:
     """Return weighted means, and one over the standard deviations, of dense columns."""
     shift, total = np.empty(0), 0.0
-    with np.errstate(invalid="ignore", over="ignore"):  # the rows' own check says where
+    with np.errstate(invalid="ignore", over="ignore"):  # a later check of the rows reports the place
         for piece in pieces_of([rows], cuts):
             X, weight = reader.dense(piece), target.read(reader.matrix, piece.rows)[1]
             if not len(shift):
@@ -242,22 +242,23 @@ def _scaling(reader: RowReader, target: TargetEncoding, cuts: Cuts, rows: Rows) 
                 shift[~np.isfinite(shift)] = 0.0
                 sums, squares = np.zeros(len(shift)), np.zeros(len(shift))
             add_moments(X, shift, weight, sums, squares)
-            for one in weight.tolist():  # one after the other, whatever the pieces
+            for one in weight.tolist():  # one at a time, so that pieces do not matter
                 total += one
         mean = sums / total
         centre, spread = shift + mean, np.sqrt(np.maximum(squares / total - mean**2, 0.0))
-    is_finite = np.isfinite(centre) & np.isfinite(spread)  # else the column stays as it is: its bad values show alone
+    # otherwise the column stays unscaled, and only its bad values are reported
+    is_finite = np.isfinite(centre) & np.isfinite(spread)
     is_constant = ~(is_finite & (spread > 1e-7 * np.abs(centre)))
     return Scaling(np.where(is_finite, centre, 0.0), 1.0 / np.where(is_constant, 1.0, spread))
 
 
 def _n_different(ids: np.ndarray) -> int:
-    """Return how many different ids there are: by sorting, which is several times as fast as ``np.unique``."""
+    """Return the number of different ids, by sorting, which is several times as fast as ``np.unique``."""
     return int(np.count_nonzero(np.diff(np.sort(ids)))) + (len(ids) > 0)
 
 
 def not_finite(matrix: Matrix, rows: Rows, entries: SparseRows, row: int) -> DataError:
-    """Return the error of a row that holds NaN or infinity, with the column's name and the source's row."""
+    """Return the error for a row with NaN or infinity, with the column's name and the row of the source."""
     here = slice(int(entries.indptr[row]), int(entries.indptr[row + 1]))
     bad = np.flatnonzero(~np.isfinite(entries.data[here]))
     stored = rows.start + row if isinstance(rows, slice) else int(rows[row])

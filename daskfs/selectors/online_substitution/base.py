@@ -1,4 +1,4 @@
-"""What online substitution is told, in one process or with several workers: the rule, the loss and their numbers."""
+"""The parameters that online substitution shares with its asynchronous variant."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ class SubstitutionSelector(
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        The paper's s; by default half of the features and at most 100. Exactly so many are selected, unless fewer
-        columns are neither constant nor copies of others, with ``ridge=0`` nor combinations of others.
-        "cv": as many as cross-validation says; a mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`,
-        `groups` and `order`, says how.
+        Number of features to select, s in the paper. Default: half of the features, at most 100. Fewer are selected
+        only if the other columns are constant or copies of selected ones, or, with ``ridge=0``, linear combinations of
+        them. "cv" chooses the number by cross-validation; a mapping with the parameters `cv`, `sizes`, `rule`,
+        `metric`, `groups` and `order` of `daskfs.SelectionCV` sets the details.
     rule : {"exchange", "os", "paper"}
-        What decides on a candidate; see the module.
+        The rule that decides whether a candidate replaces a selected feature; see the module.
     loss : {"auto", "squared", "logistic", "squared_hinge", "epsilon_insensitive"}
-        The last is ½ max(0, |z - y| - epsilon)², that of support vector regression made smooth. By default squared or
-        logistic, as the target calls for. More than two classes are told each from the rest, by columns that they
-        share; with the rule "exchange".
+        Loss function. epsilon_insensitive: ½ max(0, |z - y| - epsilon)², a smooth variant of the loss of support vector
+        regression. auto: squared or logistic, depending on the target. More than two classes are fitted one against the
+        rest, with shared columns; this needs the rule "exchange".
     n_epochs : int
-        How often all columns are presented, at most; an epoch that changes nothing is the last.
+        Maximum number of epochs; each presents all columns. The selection stops after an epoch without a change.
     check : bool
-        Whether a candidate with which the loss does not fall enough is refused.
+        Whether a candidate is refused if the loss does not decrease enough.
     standardize : bool
-        Whether columns are divided by their standard deviation on the way.
+        Whether to divide columns by their standard deviation internally.
     ridge : float, optional
-        λ₂, added to the curvature of every standardised coefficient, while selecting and in the refit; 0: none. By
-        default both are chosen from the data (`daskfs.selectors.shared.ridge`), and vanish as rows are added: while
-        selecting κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest curvature; after
-        each epoch it falls to what the selected features ask for, in `AsyncOnlineSubstitution` it is a tenth of that
-        throughout. Never below 0.03 κ with classes and 0.001 κ with the epsilon-insensitive loss. The paper's rule has
-        none while it selects.
+        λ₂, added to the curvature of every standardised coefficient, during selection and in the refit; 0: no ridge. By
+        default both are chosen from the data (`daskfs.selectors.shared.ridge`) and vanish as rows are added. During
+        selection the ridge is κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest
+        curvature. After each epoch it falls to the value suited to the selected features; in `AsyncOnlineSubstitution`
+        it is a tenth of the first value throughout. It is at least 0.03 κ for classification and 0.001 κ for the
+        epsilon-insensitive loss. The paper's rule has no ridge during selection.
     epsilon : float, optional
-        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+        Threshold of the epsilon-insensitive loss. Default: a tenth of the target's standard deviation.
     step_size : float, optional
-        η of the paper's rule; by default 0.5 / L_F, with several workers as much as Theorem 2 allows.
+        η of the paper's rule. Default: 0.5 / L_F; with several workers, the largest step that Theorem 2 allows.
     step_divisor : float
-        m of the paper's rule: the step of the selected features is η / m.
+        m of the paper's rule: the selected features take a step of η / m.
     sufficient_decrease : float
-        c of the paper's rule: the share of the promised decrease that must come about.
+        c of the paper's rule: the share of the predicted decrease that must be achieved.
     lipschitz : float, optional
-        L_F of the paper's rule; by default bounded from the selected features' products.
+        L_F of the paper's rule. Default: a bound computed from the products of the selected features.
     collinearity_tol : float, optional
-        Share of a candidate's variance that the selected features must leave unexplained; 1e-3.
+        Smallest share of a candidate's variance that the selected features may leave unexplained. Default: 1e-3.
     """
 
     score_kind = "loss increase"
@@ -93,12 +93,12 @@ class SubstitutionSelector(
 
     @property
     def is_nested(self) -> bool:
-        """Whether what was exchanged can be removed again, column by column: see `_path_order`."""
+        """Whether selected columns can be removed again one at a time: see `_path_order`."""
         is_plain = not self.n_included and getattr(self, "feature_groups", None) is None
         return is_plain and getattr(self, "fit_intercept", True)
 
     def _path_order(self, run: Run) -> np.ndarray:
-        """Columns by when they go, if each time that one goes whose removal costs least, the others being refitted."""
+        """Return the columns in the order of removal: remove the cheapest one, refit the others, repeat."""
         loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
         columns, begun = np.sort(self.selected_), list[Begun]()
         if loss == self.loss_:
@@ -107,19 +107,19 @@ class SubstitutionSelector(
         return order_of_removal(run, columns, [MeanLoss(loss, positive) for positive in self._positives()], begun)
 
     def _positives(self) -> list[float | None]:
-        """Return the classes that are each told from the rest, of two the second alone; None stands for numbers."""
+        """Return the classes that are fitted against the rest (of two only the second); None for regression."""
         if not find_loss(self.loss_).is_classifier:
             return [None]
         return [float(label) for label in (self.classes_ if len(self.classes_) > 2 else self.classes_[1:])]
 
     def _check_classes(self, n_classes: int) -> None:
-        """Refuse what is not done with so many classes."""
+        """Raise if the parameters do not support this number of classes."""
         if n_classes > 2 and self.rule != "exchange":
             problem = f"expected 'exchange' with {n_classes} classes, found {self.rule!r}"
             raise ConfigError(problem, "rule", "use 'exchange', or fit each class against the rest")
 
     def _n_problems(self, n_classes: int) -> int:
-        """Return how many problems share the columns: as many as there are classes, if more than two."""
+        """Return the number of problems that share the columns: the number of classes if more than two, else 1."""
         n_problems = n_classes if n_classes > 2 and find_loss(self.loss_).is_classifier else 1
         self._check_classes(n_problems)
         return n_problems
@@ -128,8 +128,8 @@ class SubstitutionSelector(
         """Return s."""
         return n_to_select(self.n_features_to_select, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
 
-    def _rule(self, effort: Effort, stretch: float | None = None) -> Rule:
-        """Return the rule with its numbers; `stretch` is ρ of Theorem 2, where a prediction is shared."""
+    def _rule(self, effort: Effort, rho: float | None = None) -> Rule:
+        """Return the rule with its parameters; `rho` is ρ of Theorem 2, if a prediction is shared."""
         ridge, least, loss = self.ridge, None, find_loss(self.loss_)
         if ridge is None:
             ridge = 0.0
@@ -146,5 +146,5 @@ class SubstitutionSelector(
             c=float(self.sufficient_decrease),
             lipschitz=0.0 if self.lipschitz is None else float(self.lipschitz),
             least=least,
-            stretch=stretch,
+            rho=rho,
         )

@@ -1,4 +1,4 @@
-"""Columns on their way to online substitution: read, laid one after the other, centred and scaled for use."""
+"""Columns for online substitution: read, stored contiguously, centred and scaled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.shared.record import Record
 
 SHUFFLED_TOGETHER = 1024
-"""Columns that stay neighbours when the order is shuffled, so that a tile is read once and not once for each column."""
+"""Number of neighbouring columns that stay together when the order is shuffled, so that each tile is read only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class ColumnSettings:
     """How columns are prepared."""
 
     centres: bool
-    """Whether means are taken off."""
+    """Whether means are subtracted."""
     scales: bool
-    """Whether columns are divided by their standard deviation (root mean square, where not centred)."""
+    """Whether columns are divided by their standard deviation (if not centred, by their root mean square)."""
     keeps_int8: bool
-    """Whether columns of int8 stay so; else they become float32."""
+    """Whether int8 columns stay int8; otherwise they become float32."""
 
     def dtype_of(self, dtype: Any) -> np.dtype:
-        """Return what columns of a store's dtype are held as."""
+        """Return the dtype in memory for columns of a store's dtype."""
         dtype = np.dtype(dtype)
         if dtype == np.int8 and self.keeps_int8:
             return dtype
@@ -38,44 +38,44 @@ class ColumnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Columns(Record):
-    """Some columns: `rows` of shape (B, n_samples), one row for each; the rest of shape (B,).
+    """Some columns: `rows` has shape (B, n_samples), one row per column; the other arrays have shape (B,).
 
-    The column that is meant is z = (row - offset) · factor; of floating point, the row itself.
+    The standardised column is z = (row - offset) · factor. For floating point it is the row itself.
     """
 
     ids: np.ndarray
-    """Numbers, int64."""
+    """Column numbers, int64."""
     rows: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
-    """0 of a constant column."""
+    """0 for a constant column."""
     square: np.ndarray
     """Weighted mean square of z."""
 
     @property
     def is_int8(self) -> bool:
-        """Whether the rows are as they were read."""
+        """Whether the rows are stored as int8, not yet standardised."""
         return bool(self.rows.dtype == np.int8)
 
     @property
     def offset(self) -> np.ndarray:
-        """What is still to be taken off."""
+        """What is still to be subtracted."""
         return self.mean if self.is_int8 else np.zeros(len(self.ids))
 
     @property
     def factor(self) -> np.ndarray:
-        """What is still to be multiplied by."""
+        """Factor by which rows are still to be multiplied."""
         if not self.is_int8:
             return np.ones(len(self.ids))
         return 1.0 / np.where(self.scale > 0.0, self.scale, 1.0)
 
     def take(self, which: Any) -> Columns:
-        """Return some of them: a slice shares memory."""
+        """Return some of the columns; a slice shares memory."""
         parts = (self.ids, self.rows, self.mean, self.scale, self.square)
         return Columns(*(part[which] for part in parts))
 
     def weighed(self, column_weight: np.ndarray) -> Columns:
-        """Return the columns times their weights; of floating point, in place."""
+        """Return the columns multiplied by their weights; floating-point rows are changed in place."""
         if not self.is_int8:
             self.rows[...] *= column_weight[:, None]
         return replace(self, scale=self.scale / column_weight, square=self.square * column_weight**2)
@@ -90,7 +90,7 @@ def prepared(
     settings: ColumnSettings,
     weight: np.ndarray = NO_WEIGHT,
 ) -> Columns:
-    """Centre and scale columns in place; the scale of one that is not finite is NaN.
+    """Centre and scale columns in place. The scale of a column with NaN or infinity is NaN.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def read_columns(
     weight: np.ndarray = NO_WEIGHT,
     buffers: BufferPool | None = None,
 ) -> Columns:
-    """Read some columns of a matrix, all rows, and prepare them.
+    """Read all rows of some columns of a matrix, and standardise them.
 
     Parameters
     ----------
@@ -121,19 +121,19 @@ def read_columns(
     settings : ColumnSettings
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
     buffers : BufferPool, optional
-        Where the columns may lie.
+        Memory to reuse for the columns.
 
     Raises
     ------
     DataError
-        A value is not finite; with the column and the row.
+        A value is not finite. The error names the column and the row.
     """
     buffers = BufferPool() if buffers is None else buffers
     shape = (len(ids), matrix.shape[0])
     held, stored = settings.dtype_of(matrix.dtype), np.dtype(matrix.dtype)
     rows = buffers.take(shape, held)
     if held == stored:
-        matrix.read(slice(None), as_slice(ids), rows.T)  # laid down column by column, strip by strip
+        matrix.read(slice(None), as_slice(ids), rows.T)  # written column by column, strip by strip
     else:
         rows[...] = matrix.read(slice(None), as_slice(ids)).T
     columns = prepared(ids, rows, settings, weight)
@@ -153,7 +153,7 @@ def epoch_order(n_features: int, order: Any, seed: Any, epoch: int) -> np.ndarra
     ----------
     n_features : int
     order : {"fixed", "shuffled"} or int64 array
-        Shuffled: groups of 1,024 neighbours in random order, and at random within each group.
+        Shuffled: groups of 1,024 neighbours in random order, and random order within each group.
     seed : int or None
     epoch : int
     """

@@ -1,4 +1,4 @@
-"""The members of online substitution where groups of columns are selected whole."""
+"""The members of online substitution when groups of columns are selected together."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from daskfs.selectors.online_substitution.members import Members
 
 
 class Layout(NamedTuple):
-    """Where the members' groups are."""
+    """The positions of the selected groups."""
 
     groups: np.ndarray
-    """Numbers of the groups, those never dropped first, of shape (n_groups,)."""
+    """Numbers of the groups, shape (n_groups,); those that are never dropped first."""
     slots: np.ndarray
-    """Of the members, group after group, of shape (n_members,)."""
+    """Slots of the members, group after group, shape (n_members,)."""
     bounds: np.ndarray
     """Group m has ``slots[bounds[m]:bounds[m + 1]]``."""
     n_fixed: int
-    """Groups that are never dropped."""
+    """Number of groups that are never dropped."""
 
     def slots_of(self, which: np.ndarray) -> np.ndarray:
         """Return the slots of some of the groups, ascending."""
@@ -30,13 +30,13 @@ class Layout(NamedTuple):
 
 
 class GroupMembers(Members):
-    """Members that come and go in groups; see `Members`.
+    """Members that enter and leave in groups; see `Members`.
 
     Parameters
     ----------
     groups : StreamedGroups
     n_samples, dtype, weight
-        As `Members` takes them.
+        As for `Members`.
     """
 
     def __init__(self, groups: StreamedGroups, n_samples: int, dtype: np.dtype, weight: np.ndarray = NO_WEIGHT) -> None:
@@ -44,7 +44,7 @@ class GroupMembers(Members):
         self.groups = groups
 
     def layout(self) -> Layout:
-        """Return where the groups are now."""
+        """Return the present positions of the groups."""
         labels = self.groups.group_of[self.ids[: self.n_members]]
         present, first, place = np.unique(labels, return_index=True, return_inverse=True)
         slots = np.argsort(first[place], kind="stable")
@@ -53,21 +53,21 @@ class GroupMembers(Members):
         return Layout(present[order], slots, bounds, int((first < self.n_fixed).sum()))
 
     def room(self, layout: Layout) -> int:
-        """Return what more groups may count before one has to go."""
+        """Return how much can still be added, in the unit of `limit`, before a group must be dropped."""
         return int(self.groups.limit - self.groups.counted[layout.groups].sum())
 
     @property
     def is_full(self) -> bool:
-        """Whether a group of one column has to replace others."""
+        """Whether a candidate must replace selected groups, even if it counts only 1."""
         return self.room(self.layout()) <= 0
 
     def n_usable(self, columns: Columns) -> int:
-        """Return how many groups that are no members there are among columns."""
+        """Return the number of groups among the columns that are not members."""
         found = np.unique(self.groups.group_of[columns.ids])
         return int((~np.isin(found, self.layout().groups)).sum())
 
     def exchange(self, dropped: np.ndarray, columns: Columns) -> np.ndarray:
-        """Give columns the slots of others, and the next ones; the last members move where slots would be left over.
+        """Put columns into the slots of dropped ones, then into new slots; fill gaps with the last members.
 
         Parameters
         ----------
@@ -78,7 +78,8 @@ class GroupMembers(Members):
         Returns
         -------
         ndarray of shape (n_members,)
-            Whose each slot was before; from the number of members before on, the columns'.
+            The former slot of the content of each slot; numbers from the former number of members on stand for the new
+            columns.
         """
         k, q = self.n_members, len(columns)
         size = k - len(dropped) + q

@@ -1,4 +1,4 @@
-"""What screening asks of groups of columns. Imported by workers, hence light."""
+"""Screening of groups of columns. Workers import this file, so it is light."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class GroupPart(NamedTuple):
 
     ids: np.ndarray
     labels: np.ndarray
-    """The group of each."""
+    """The group of each column."""
 
 
 def bounds_of(labels: np.ndarray) -> np.ndarray:
-    """Return where runs of equal labels begin, and where the last ends.
+    """Return the starts of runs of equal labels, and the end of the last run.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def bounds_of(labels: np.ndarray) -> np.ndarray:
 
 
 def products_of_groups(columns: Columns, bounds: np.ndarray, weight: np.ndarray, total: float) -> list[np.ndarray]:
-    """Return the products of each group with itself, of shape (q, q); the diagonal is the columns' mean squares."""
+    """Return the products of each group with itself, of shape (q, q); the diagonal has the columns' mean squares."""
     products = []
     for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         own = columns.take(slice(first, stop))
@@ -52,7 +52,7 @@ class GroupScreen(Screen):
     """The state of a selection that groups are screened against; see `Screen`."""
 
     weight: np.ndarray
-    """Of the samples, or `NO_WEIGHT`."""
+    """Weights of the samples, or `NO_WEIGHT`."""
     least_pivot: float
 
     @classmethod
@@ -62,9 +62,10 @@ class GroupScreen(Screen):
         return cls(*given, screen.members, screen.most, weight, least_pivot)
 
     def groups(self, columns: Columns, labels: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the places of the columns of the groups that could pay, ascending, and how many groups might.
+        """Return the positions of the columns of promising groups, ascending, and the number of non-member groups.
 
-        A group's gain, were it orthogonal to the members, is half the square of the residual's projection on its span.
+        If a group were orthogonal to the members, its gain would be half the square of the residual's projection on its
+        span.
         """
         bounds = bounds_of(labels)
         if len(bounds) == 1:
@@ -95,7 +96,7 @@ class GroupScreen(Screen):
 def screen_groups(
     matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: GroupScreen, part: GroupPart
 ) -> Screened:
-    """Read some groups and return those that could pay."""
+    """Read some groups and return the promising ones."""
     columns = read_columns(matrix, part.ids, settings, weight)
     is_used = columns.scale > 0.0
     columns, labels = (columns, part.labels) if is_used.all() else (columns.take(is_used), part.labels[is_used])

@@ -1,4 +1,4 @@
-"""The stream of columns where whole groups are exchanged: it comes group by group."""
+"""The stream of columns when whole groups are exchanged: columns arrive group by group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from daskfs.selectors.shared.run import Run
 class GroupStream(SubstitutionStream):
     """Epochs over the groups of a matrix; see `SubstitutionStream`.
 
-    Groups come in the order of their first columns, those whose columns are neighbours as the columns stand.
+    Groups come in the order of their first columns. If the columns of each group are neighbours, this is the order of
+    the columns.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class GroupStream(SubstitutionStream):
         self.groups, self._has_entries = groups, False
 
     def include(self, columns: np.ndarray) -> None:
-        """Select the groups of some columns, which are never dropped."""
+        """Select the groups of some columns; they are never dropped."""
         wanted = np.unique(self.groups.group_of[columns])
         counted = int(self.groups.counted[wanted].sum())
         if counted > self.groups.limit:
@@ -50,13 +51,13 @@ class GroupStream(SubstitutionStream):
             super().include(self.groups.in_order(wanted))
 
     def check_included(self, columns: np.ndarray) -> None:
-        """Never drop the members of now, which must be the groups of these columns."""
+        """Never drop the present members, and raise if they are not the groups of these columns."""
         self.engine.keep_members()
         present = self.groups.group_of[self.engine.members.columns.ids]
         missing = columns[~np.isin(self.groups.group_of[columns], present)]
         if len(missing):
             group = str(self.groups.groups.names[self.groups.group_of[missing[0]]])
-            problem = "its columns are constant, or combinations of the columns before it"
+            problem = "its columns are constant, or linear combinations of the columns before it"
             raise DataError(problem, f"always_include, group {group!r}", "drop it")
 
     def _order(self, order: Any, seed: int | None, epoch: int) -> np.ndarray:

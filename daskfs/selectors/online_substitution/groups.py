@@ -1,4 +1,4 @@
-"""Groups of columns as online substitution takes them: in which order they come, where they are cut, how many fit."""
+"""Groups of columns for online substitution: their order, where blocks end, and how many groups fit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class StreamedGroups:
     Parameters
     ----------
     groups : FeatureGroups
-        None of which overlap.
+        Without overlaps.
     limit : int
-        How many groups are selected, or columns of groups.
+        Number of groups, or of their columns, to select.
     counts_columns : bool
-        Whether `limit` is of columns.
+        Whether `limit` counts columns.
     """
 
     groups: FeatureGroups
@@ -41,17 +41,17 @@ class StreamedGroups:
 
     @cached_property
     def counted(self) -> np.ndarray:
-        """What each group counts: 1, or its columns."""
+        """What each group counts towards `limit`: 1, or its number of columns."""
         return self.groups.sizes if self.counts_columns else np.ones(self.groups.n_groups, np.int64)
 
     @property
     def capacity(self) -> int:
-        """Columns that the selected groups have at most."""
+        """Largest number of columns that the selected groups can have."""
         return self.limit if self.counts_columns else self.groups.most_columns(self.limit)
 
     @property
     def widest(self) -> int:
-        """Columns of the largest group that can be selected."""
+        """Number of columns of the largest group that can be selected."""
         sizes = self.groups.sizes
         return int(sizes[sizes <= self.capacity].max(initial=1))
 
@@ -61,7 +61,7 @@ class StreamedGroups:
         return int((np.diff(self.group_of) != 0).sum()) + 1 == self.groups.n_groups
 
     def in_order(self, groups: np.ndarray) -> np.ndarray:
-        """Return the columns of the groups that can be selected, group after group, ascending within each."""
+        """Return the columns of those groups that can be selected, group after group, ascending within each."""
         rank = np.empty(self.groups.n_groups, np.int64)
         rank[groups] = np.arange(len(groups))
         columns = self.groups.columns_of(groups[self.groups.sizes[groups] <= self.capacity])[0]
@@ -74,7 +74,7 @@ class StreamedGroups:
         return np.argsort(first, kind="stable")
 
     def of_columns(self, columns: np.ndarray, where: str, names: Names) -> np.ndarray:
-        """Return the groups of some columns, as they first appear, where these must be all that the groups have.
+        """Return the groups of some columns, in the order of their first column; the columns must cover each group.
 
         Raises
         ------
@@ -91,11 +91,11 @@ class StreamedGroups:
         return groups[np.argsort(first)]
 
     def bounds_in(self, columns: np.ndarray) -> np.ndarray:
-        """Return where groups begin among columns that come group after group, and where the last ends."""
+        """Return the starts of the groups among columns sorted by group, and the end of the last one."""
         return bounds_of(self.group_of[columns])
 
     def pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
-        """Yield slices of columns: whole groups of at most `most` columns, or one group of more."""
+        """Yield slices of columns: whole groups of at most `most` columns, or one larger group."""
         bounds, start = self.bounds_in(columns), 0
         while start < len(columns):
             stop = int(bounds[np.searchsorted(bounds, start + most, side="right") - 1])

@@ -1,4 +1,4 @@
-"""The members of online substitution, the features selected so far: their columns, and who they are."""
+"""The members of online substitution: the columns that are selected at present."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _centred(
 
 
 class _Kept(NamedTuple):
-    """Who was selected when `Members.keep` was called."""
+    """The selection when `Members.keep` was called."""
 
     n_members: int
     descriptions: tuple[np.ndarray, ...]
@@ -62,27 +62,27 @@ class Members:
         self.mean, self.scale, self.square = np.zeros(capacity), np.ones(capacity), np.ones(capacity)
         self.offset, self.factor = np.zeros(capacity), np.ones(capacity)
         self.n_entered, self.entered = 0, np.zeros(capacity, np.int32)
-        """How many columns ever came in, and how many had when each of the members did."""
+        """Number of columns that have ever entered, and for each member its number in this order."""
         self._kept = _Kept(0, (), {})
 
     @property
     def nbytes(self) -> int:
-        """Of the columns."""
+        """Bytes of the columns."""
         return int(self.rows.nbytes)
 
     @property
     def held(self) -> np.ndarray:
-        """The values of the columns held, of shape (n_members, n_samples), sharing memory."""
+        """The values of the members, of shape (n_members, n_samples), sharing memory."""
         return self.rows[: self.n_members]
 
     @property
     def columns(self) -> Columns:
-        """The columns held, sharing memory."""
+        """The members, sharing memory."""
         k = self.n_members
         return Columns(self.ids[:k], self.rows[:k], self.mean[:k], self.scale[:k], self.square[:k])
 
     def describe(self, slot: int, columns: Columns, b: int) -> None:
-        """Give a slot to a candidate, whose values follow with `copy_in`."""
+        """Give a slot to a candidate. Its values follow with `copy_in`."""
         self.ids[slot] = columns.ids[b]
         self.mean[slot], self.scale[slot], self.square[slot] = columns.mean[b], columns.scale[b], columns.square[b]
         self.offset[slot], self.factor[slot] = columns.offset[b], columns.factor[b]
@@ -91,7 +91,7 @@ class Members:
         self.entered[slot] = self.n_entered
 
     def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
-        """Copy the values of candidates that entered: ``placed[slot]`` is their place in the batch."""
+        """Copy the values of candidates that entered: ``placed[slot]`` is the candidate's position in the batch."""
         for slot, b in placed.items():
             self._write(slot, columns.rows[b])
 
@@ -101,18 +101,18 @@ class Members:
         self.rows[slot] = row
 
     def add(self, columns: Columns) -> None:
-        """Hold more columns, in the next slots."""
+        """Add columns in the next slots."""
         first = self.n_members
         for b in range(len(columns)):
             self.describe(first + b, columns, b)
         self.copy_in(columns, {first + b: b for b in range(len(columns))})
 
     def keep(self) -> None:
-        """Remember who is selected, for `revert`; columns that are overwritten from now on are kept."""
+        """Save the selection for `revert`; columns that are overwritten from now on are kept."""
         self._kept = _Kept(self.n_members, tuple(part.copy() for part in self._descriptions()), {})
 
     def revert(self) -> None:
-        """Go back to what was kept; it stays kept."""
+        """Restore what `keep` saved; it stays saved."""
         self.n_members = self._kept.n_members
         for part, before in zip(self._descriptions(), self._kept.descriptions, strict=True):
             part[...] = before
@@ -120,7 +120,7 @@ class Members:
             self.rows[slot] = row
 
     def forget(self) -> None:
-        """Keep nothing for `revert` any more."""
+        """Delete what `keep` saved."""
         self._kept = _Kept(0, (), {})
 
     def _descriptions(self) -> tuple[np.ndarray, ...]:
@@ -128,11 +128,11 @@ class Members:
 
     @property
     def is_full(self) -> bool:
-        """Whether a candidate has to replace others."""
+        """Whether a candidate must replace selected features."""
         return self.n_members == self.capacity
 
     def n_usable(self, columns: Columns) -> int:
-        """Return how many candidates there are among columns."""
+        """Return the number of candidates among the columns."""
         return int(self.usable(columns).sum())
 
     def usable(self, columns: Columns) -> np.ndarray:
@@ -158,7 +158,7 @@ class Members:
     def against(self, columns: Columns, one: Columns) -> np.ndarray:
         """Return ⟨z_b, z⟩ of a block with one column, of shape (B,)."""
         if columns.is_int8 and not len(self.weight):
-            products = cross_products(columns.rows, one.rows)  # the same whole numbers
+            products = cross_products(columns.rows, one.rows)  # integers, so the same result as with the other kernel
         else:
             products = row_products(columns.rows, one.rows[0], self.weight)[:, None]
         return self._centred(products, columns, one.offset, one.factor)[:, 0]
@@ -167,7 +167,7 @@ class Members:
         return _centred(products, columns, offset, factor, self.total)
 
     def against_target(self, columns: Columns, target: np.ndarray) -> np.ndarray:
-        """Return ⟨z_b, target⟩ of a block, of shape (B,); where columns are centred, so must the target be."""
+        """Return ⟨z_b, target⟩ of a block, of shape (B,). If columns are centred, the target must be too."""
         products: np.ndarray = row_products(columns.rows, target, self.weight) * (columns.factor / self.total)
         return products
 
@@ -178,9 +178,9 @@ class Members:
         return out
 
     def coefficients(self, coef: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return the coefficients of the columns as they were read, and what they add to the intercept.
+        """Return the coefficients of the unstandardised columns, and their contribution to the intercept.
 
-        Of several classes, `coef` being of shape (n_classes, capacity), each has a row and a number.
+        With several classes, `coef` has shape (n_classes, capacity), and each class has a row and a number.
         """
         k = self.n_members
         raw = coef[..., :k] / self.scale[:k]

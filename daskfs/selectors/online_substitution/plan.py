@@ -1,4 +1,4 @@
-"""What online substitution reads and holds: integers in, integers out."""
+"""The reads and the memory of online substitution: integers in, integers out."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from daskfs.selectors.shared.budget import (
 from daskfs.selectors.shared.work import Work, added, of_loss, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
-ROUND_BATCHES = 8  # screened against the same members; the answer depends on it, so it is fixed
-LOOKED_AHEAD = 512  # columns of which one asks at once who could enter
-READ_NBYTES = 8 << 20  # read at once where columns are short: a read has its price
+ROUND_BATCHES = 8  # screened against the same members; the result depends on it, so it is fixed
+LOOKED_AHEAD = 512  # columns that are tested together for whether they can enter
+READ_NBYTES = 8 << 20  # smallest read of short columns: each read has a fixed cost
 COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
-MOST_JUDGED = 8192  # sparse columns that are judged at once by their entries
-VECTORS = 10  # of n_samples float64: target, weights, prediction, derivatives and what a step needs
-REFIT_NBYTES = 3 * 8 << 20  # blocks of rows of the refit
+MOST_JUDGED = 8192  # sparse columns that are tested together from their entries
+VECTORS = 10  # float64 vectors of length n_samples: target, weights, prediction, derivatives, and work arrays of a step
+REFIT_NBYTES = 3 * 8 << 20  # row blocks of the refit
 HISTORY = ("epoch", "n_presented", "n_members", "n_exchanged", "n_refused", "n_reverted", "objective")
-MOST_LINES = 100_000  # of the history of an epoch
-HISTORY_COPIES = 4  # as it grows, of the checkpoint, of the result and of its table
+MOST_LINES = 100_000  # history lines per epoch, at most
+HISTORY_COPIES = 4  # copies: while it grows, in the checkpoint, in the result and in its table
 
 
 def batch_of(block_columns: int | None, n_selected: int) -> int:
-    """Return how many columns are decided on with one set of products: no more than members, so that these dominate.
+    """Return the number of columns per batch: at most that of the members, so that products with the members dominate.
 
-    It depends on neither memory nor tiles, for with losses other than the squared one the answer depends on it.
+    It depends neither on memory nor on tiles: with losses other than the squared one, the result depends on it.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def batch_of(block_columns: int | None, n_selected: int) -> int:
 
 
 def batches_of_task(n_threads: int) -> int:
-    """Return how many batches of a round one task screens, where so many tasks can run at once.
+    """Return the number of batches of a round that one task screens, if `n_threads` tasks can run at once.
 
     Examples
     --------
@@ -63,71 +63,71 @@ def batches_of_task(n_threads: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SubstitutionShape:
-    """What a plan needs to know."""
+    """The facts that a plan is computed from."""
 
     n_samples: int
     n_features: int
     n_selected: int
     itemsize: int
-    """Of the columns as they are held."""
+    """Bytes per value of columns in memory."""
     stored_itemsize: int
     batch: int
     """Columns decided on together."""
     tile_columns: int
-    """Columns of a tile; 1 where there are no tiles."""
+    """Columns of a tile; 1 if there are no tiles."""
     n_epochs: int
     tiles_nbytes: int = TILES_NBYTES
-    """What the reader holds beside the blocks."""
+    """Memory of the reader in addition to the blocks."""
     n_screened: int = 0
-    """Columns that one round of screening looks at; 0: none."""
+    """Columns that one round of screening reads; 0: no screening."""
     undoes: bool = False
-    """Whether a batch may be undone: the columns that it replaced are kept meanwhile."""
+    """Whether a batch may be undone: the columns that it replaced are kept until then."""
     widest: int = 1
-    """Columns of the largest group, where groups are exchanged."""
+    """Columns of the largest group, if groups are exchanged."""
     n_groups: int = 0
-    """How many groups may be selected; 0: columns are."""
+    """Number of groups that may be selected; 0: columns are selected."""
     entries_nbytes: Callable[[int], int] = lambda n_columns: 0
-    """Of so many columns of a sparse store as their entries."""
+    """Bytes of this many columns of a sparse store as their entries."""
     data: DataShape | None = None
     loss: str = "squared"
     n_threads: int = 1
     """Tasks that run at once."""
     n_problems: int = 1
-    """More than two classes are as many problems that share the columns."""
+    """Number of problems that share the columns: the number of classes if more than two."""
 
     @property
     def together(self) -> int:
-        """Columns that are read together at least: a batch, or the largest group."""
+        """Smallest number of columns that are read together: a batch, or the largest group."""
         return max(self.batch, self.widest)
 
     @property
     def n_judged(self) -> int:
-        """Sparse columns that are judged at once by their entries: a multiple of the batch."""
+        """Sparse columns that are tested together from their entries: a multiple of the batch."""
         most = max(1, min(MOST_JUDGED, self.n_features) // self.batch)
         n_batches = most_within(lambda n: self.entries_nbytes(n * self.batch), READ_NBYTES, most)
         return n_batches * self.batch
 
     @property
     def column_nbytes(self) -> int:
-        """Of one column in memory."""
+        """Bytes of one column in memory."""
         return self.n_samples * self.itemsize
 
     @property
     def _again(self) -> int:
-        """1 where columns come more than once, else 0."""
+        """1 if columns come more than once, else 0."""
         return int(self.n_epochs > 1)
 
     @property
     def _n_lines(self) -> int:
-        """Of the history."""
+        """Number of lines of the history."""
         return self.n_epochs * min(-(-self.n_features // self.batch), MOST_LINES)
 
     def _of_them(self, n_columns: int) -> int:
-        """Return how many columns that is at most: of tall data there are fewer than are taken at once."""
+        """Return `n_columns`, at most the number of features."""
         return min(n_columns, self.n_features)
 
     def held(self, n_selected: int) -> Budget:
-        """Return what is held beside the blocks that are read."""
+        """Return the memory that is held in addition to the blocks that are read."""
         s, b, n_problems = n_selected, self._of_them(self.together), self.n_problems
         with_a_block = 6 * b * s + 2 * b * b if n_problems == 1 else n_problems * (10 * b * s + 2 * b * b)
         members = s * self.column_nbytes
@@ -158,7 +158,7 @@ class SubstitutionShape:
         )
 
     def _held_groups(self, s: int, refit: int, replaced: int) -> Budget:
-        """Return the same where groups are exchanged: they are looked at in every epoch, and never by their entries."""
+        """Return the same for groups. Groups are read in every epoch, and never tested from their entries."""
         b, q = self._of_them(self.together), self.widest
         return (
             Budget()
@@ -176,13 +176,13 @@ class SubstitutionShape:
         )
 
     def read_nbytes(self, width: int, prefetch: int) -> int:
-        """Return what blocks of so many columns take."""
+        """Return the memory of blocks of this many columns."""
         width = self._of_them(width)
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
         return (1 + prefetch) * width * self.column_nbytes + converted
 
     def screening(self, n_together: int) -> Budget:
-        """Return what a task takes that screens columns, so many batches of which are read at once."""
+        """Return the memory of a screening task that reads this many batches at once."""
         task = Budget().add("a block of columns", self.read_nbytes(n_together * self.together, 0))
         task.add("vectors over the rows", (2 + 2 * self.n_problems) * 8 * self.n_samples).add(
             "tiles", self.tiles_nbytes
@@ -196,11 +196,11 @@ class SubstitutionShape:
         return task
 
     def n_together(self, width: int) -> int:
-        """Return how many batches are read at once to be screened: those of a task, as far as a block has so many."""
+        """Return how many batches are read at once for screening: those of a task, limited by the width of a block."""
         return 1 if self.n_groups else min(batches_of_task(self.n_threads), max(1, width // self.batch))
 
     def whole(self, n_selected: int, width: int, prefetch: int) -> Budget:
-        """Return what a selection takes that reads so many columns at once."""
+        """Return the memory of a selection that reads this many columns at once."""
         return self.held(n_selected).add("blocks of columns", self.read_nbytes(width, prefetch))
 
 
@@ -214,20 +214,20 @@ class ReadPlan:
     """Columns read at once, a multiple of the batch."""
     prefetch: int
     memory: Budget
-    """Of the whole selection, in addition to the process's baseline."""
+    """Memory of the whole selection, in addition to the process's baseline."""
     n_judged: int = MOST_JUDGED
-    """Sparse columns that are judged at once by their entries."""
+    """Sparse columns that are tested together from their entries."""
     n_together: int = 1
-    """Batches that are read at once to be screened."""
+    """Batches that are read at once for screening."""
 
 
 def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> ReadPlan:
-    """Return how wide blocks are read: whole tiles where the memory allows, else the least.
+    """Return the width of the blocks to read: whole tiles if the memory allows, else the smallest possible.
 
     Raises
     ------
     PlanError
-        Not even one batch fits in the limit; with the number of features that would.
+        Not even one batch fits in the limit. The error names a number of features that does.
     """
     batch_nbytes = max(1, shape.together * shape.column_nbytes)
     least_nbytes = READ_NBYTES if shape.tile_columns > 1 else COPY_NBYTES
@@ -236,7 +236,7 @@ def choose_read_plan(shape: SubstitutionShape, memory_limit: int | None) -> Read
         wanted = min(wanted, max(1, MAX_READ_NBYTES // batch_nbytes))
     wanted = min(wanted, -(-shape.n_features // shape.together))
     narrower = [wanted >> k for k in range(1, wanted.bit_length())]
-    most_ahead = 1 if shape.tile_columns > 1 else 0  # copying ahead would fetch from another core's cache
+    most_ahead = 1 if shape.tile_columns > 1 else 0  # reading ahead would fetch from another core's cache
     for n_batches, prefetch in [(n, ahead) for n in (wanted, *narrower) for ahead in range(most_ahead, -1, -1)]:
         width = n_batches * shape.together
         needed = shape.whole(shape.n_selected, width, prefetch)
@@ -254,11 +254,11 @@ def _fewer(shape: SubstitutionShape, limit: int) -> str:
         fits = fits - 1 if fits < 64 else fits * 63 // 64
     if shape.n_groups:
         return f"select fewer groups, with at most {fits} columns" if fits else "make the largest groups smaller"
-    return f"select at most {fits} features" if fits else "set block_columns lower"
+    return f"select at most {fits} features" if fits else "use a smaller block_columns"
 
 
 def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> SelectorPlan:
-    """Return what online substitution will read and hold.
+    """Return what online substitution will read and hold in memory.
 
     Raises
     ------
@@ -294,12 +294,12 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
 
 
 def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
-    """Return what is computed of each column: it is laid down, has products with the selected ones, and is exchanged.
+    """Return the work per column: it is stored, multiplied with the selected columns, and possibly exchanged.
 
-    With a screen that begins where all places are taken: from there on workers read batches and make one product of
-    each column, and the client exchanges candidates. Of columns in random order the k-th is among the best s so far
-    with probability s / k. Nobody has measured groups, several classes, screens of other losses than the squared one,
-    and sparse columns, which are judged by their entries.
+    Screening begins when all places are taken. From then on workers read batches and make one product per column, and
+    the client exchanges candidates. If columns are in random order, the k-th is among the best s so far with
+    probability s / k. Not measured: groups, several classes, screening for losses other than the squared one, and
+    sparse columns that are tested from their entries.
     """
     if shape.data is None or shape.data.n_entries is not None or shape.n_groups or shape.n_problems > 1:
         return None
@@ -323,6 +323,6 @@ def _work(shape: SubstitutionShape, read: ReadPlan) -> Work | None:
     in_client[f"values{of}"] = n * n_products
     in_client[f"products with selected columns{of}"] = n * n_products * s
     in_client["values presented again"] = 0.0 if shape.n_screened else float(n * (n_all - n_seen))
-    in_client[f"values exchanged{of}"] = n * shape.batch * n_exchanged  # the rest of a batch is looked at again
+    in_client[f"values exchanged{of}"] = n * shape.batch * n_exchanged  # the rest of a batch is tested again
     n_at_once = ROUND_BATCHES if shape.n_screened else math.inf
     return Work(by_tasks, added(in_client, of_newton(n, s, shape.loss)), n_at_once, method="online_substitution")

@@ -1,4 +1,4 @@
-"""What screening asks of batches of columns. Imported by workers, hence light."""
+"""Screening of batches of columns. Workers import this file, so it is light."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings
 from daskfs.selectors.shared.record import Record
 
 SCREEN = 0.3
-"""A column is looked at closer where its gain, were it orthogonal to the members, is this part of the least cost."""
+"""A column is promising if its gain, were it orthogonal to the members, exceeds this share of the removal cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,21 @@ class Screen:
     """The state of a selection that columns are screened against: the same for all tasks of a round."""
 
     descent: np.ndarray
-    """Minus the derivative of each sample's loss, with its weight, of shape (n_samples,), with several classes
-    (n_classes, n_samples)."""
+    """Minus the derivative of each sample's loss, times its weight; shape (n_samples,), or (n_classes, n_samples)."""
     curvature: np.ndarray
-    """Of each sample's loss, with its weight, of the same shape; `NO_WEIGHT` where that of a column is its mean
-    square."""
+    """Curvature of each sample's loss, times its weight; `NO_WEIGHT` if a column's curvature is its mean square."""
     total: float
     """Sum of the samples' weights."""
     least: float
-    """What the cheapest removal of a member costs."""
+    """The smallest removal cost of the members."""
     ridge: float
     members: np.ndarray
-    """Numbers of the members' columns."""
+    """Column numbers of the members."""
     most: int
-    """Candidates that a task may return."""
+    """Largest number of candidates that a task may return."""
 
     def candidates(self, columns: Columns) -> np.ndarray:
-        """Return the places of the columns that could pay, at most the `most` strongest of them, ascending."""
+        """Return the positions of promising columns, at most the `most` with the largest gains, ascending."""
         usable = (columns.scale > 0.0) & ~np.isin(columns.ids, self.members)
         gains = np.zeros(len(columns))
         for k, descent in enumerate(np.atleast_2d(self.descent)):
@@ -63,14 +61,14 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Screened(Record):
-    """What is found of a batch."""
+    """Result of screening a batch."""
 
     columns: Columns
-    """Those that could pay."""
+    """The promising columns."""
     n_usable: int
-    """How many could have been presented."""
+    """Number of columns that could have been presented."""
     n_found: int
-    """How many these are: columns, or groups of them."""
+    """Number of the promising columns, or of their groups."""
 
 
 class BatchesToScreen(NamedTuple):
@@ -78,13 +76,13 @@ class BatchesToScreen(NamedTuple):
 
     batches: list[np.ndarray]
     together: int
-    """How many of them are read at once."""
+    """Number of batches that are read at once."""
 
 
 def screen_batches(
     matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, part: BatchesToScreen
 ) -> list[Screened]:
-    """Read some batches of columns and return those of each that could pay."""
+    """Read some batches of columns and return the promising columns of each."""
     buffers, found = BufferPool(), []
     for first in range(0, len(part.batches), part.together):
         some = part.batches[first : first + part.together]
@@ -93,7 +91,7 @@ def screen_batches(
             batch = columns.take(slice(stop, stop + len(ids)))
             found.append(_screened(batch, screen))
             stop += len(ids)
-        del columns, batch  # or their buffer counts as in use
+        del columns, batch  # otherwise their buffer counts as in use
     return found
 
 

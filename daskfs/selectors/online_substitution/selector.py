@@ -1,4 +1,4 @@
-r"""Online substitution: choose s features out of a stream of columns, holding s of them.
+r"""Online substitution: select s features from a stream of columns while holding only s of them.
 
     Input: target y, columns x_j one after the other, number of features s
      1. S = {}
@@ -17,33 +17,37 @@ r"""Online substitution: choose s features out of a stream of columns, holding s
     Return S
 
 Algorithm 1 of H. Yang, R. Fujimaki, Y. Kusumura and J. Liu, "Online Feature Selection: A Limited-Memory Substitution
-Algorithm and Its Asynchronous Parallel Variation", KDD 2016, in the later text's form: the check of line 12 is not in
-the proceedings (``check=False``). ``rule="paper"`` is this box; ``standardize=False, fit_intercept=False`` makes it the
-letter. Two more rules share the stream and the memory and have nothing to tune:
+Algorithm and Its Asynchronous Parallel Variation", KDD 2016, in the form of the later text: the check of line 12 is not
+in the proceedings (``check=False``). ``rule="paper"`` runs this algorithm; ``standardize=False, fit_intercept=False``
+makes it literal. Two more rules use the same stream and memory and have no tuning parameters:
 
-``rule="os"``        the box in standardised columns, with the step 1 / λmax(X_Sᵀ X_S / n) for the selected features and
-                     Newton's for the candidate; the smallest standardised coefficient is dropped, where f does not rise
-``rule="exchange"``  the default: the candidate is added exactly, the inverse of the selected features' products being
-                     updated; it replaces the feature with the smallest removal cost, where that is below its gain
+``rule="os"``        the same in standardised columns, with the step 1 / λmax(X_Sᵀ X_S / n) for the selected features
+and
+                     a Newton step for the candidate; the smallest standardised coefficient is dropped if f does not
+                     rise
+``rule="exchange"``  the default: the candidate is added exactly, by an update of the inverse of the selected features'
+                     products; it replaces the feature with the smallest removal cost if that cost is below its gain
 
 Differs from the paper
 ----------------------
-* `exchange` and `os` see columns standardised, so that a column's unit does not decide; `paper` does so by default too.
-* The intercept is fitted: columns and target are centred, or with another loss its part is profiled out.
-* L_F is a bound of κ λmax over S ∪ {j}, κ the most that the loss curves: the paper asks for a constant.
-* `exchange` refuses a candidate that the selected features, with a ridge a single one of them, explain up to
-  `collinearity_tol` of its variance.
-* With a loss other than the squared one `exchange` decides on a batch of columns with the quadratic approximation of
-  the loss at the point before the batch, then takes Newton steps on the true loss, and undoes the batch if the true
+* `exchange` and `os` standardise columns, so that units do not matter; `paper` does so by default too.
+* An intercept is fitted: columns and target are centred, or with other losses the intercept is profiled out.
+* L_F is a bound of κ λmax over S ∪ {j}, where κ is the loss's largest curvature. The paper asks for a constant.
+* `exchange` refuses a candidate if the selected features (with a ridge, a single one of them) explain all of its
+  variance but a share below `collinearity_tol`.
+* With a loss other than the squared one, `exchange` decides on a batch of columns with the quadratic approximation of
+  the loss at the point before the batch. It then takes Newton steps on the true loss, and undoes the batch if the true
   loss rose.
-* `exchange` and `os` begin with a ridge, which falls after each epoch to what the selected features ask for: where rows
-  are few, the candidate that explains most explains noise. It also keeps the gradient alive where classes are linearly
-  separable. With a ridge `exchange` refuses copies of single features. `ridge=0` is without any.
-* The coefficients returned are the fit of the loss on the selected columns, with a small ridge of its own.
-* Several classes are as many problems, one against the rest, with coefficients of their own and shared columns: gains
-  and removal costs are summed over the classes.
-* With ``feature_groups=`` j is a group of columns, and is let in and dropped whole (`daskfs.kernels.substitution.
-  group_exchange`): by `exchange` added exactly, by the others with w_j a vector and its length in the place of |w_j|.
+* `exchange` and `os` begin with a ridge, which falls after each epoch to the value suited to the selected features.
+  With few rows, the candidate that explains most would otherwise explain noise. The ridge also keeps the gradient from
+  vanishing when classes are linearly separable. With a ridge, `exchange` refuses copies of single features. ``ridge=0``
+  turns it off.
+* The final coefficients are a fit of the loss on the selected columns, with a small ridge of its own.
+* Several classes are fitted one against the rest, with separate coefficients and shared columns: gains and removal
+  costs are summed over the classes.
+* With ``feature_groups=``, j is a group of columns that enters and leaves as a whole
+  (`daskfs.kernels.substitution.group_exchange`). `exchange` adds it exactly; the other rules use a vector w_j and its
+  norm instead of |w_j|.
 """
 
 from __future__ import annotations
@@ -92,75 +96,77 @@ from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
 
 TILES_OF_GROUPS = 4
-"""Tiles' widths that are read at once where groups are neighbours, but end elsewhere than tiles."""
+"""Width of a read in tiles if the columns of groups are neighbours, since groups do not end where tiles end."""
 
 
 class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
-    """Select features out of a stream of columns, holding no more columns than are asked for.
+    """Select features from a stream of columns while holding only as many columns as are to be selected.
 
     Parameters
     ----------
     order : {"fixed", "shuffled"} or array of int
-        In which order columns come: as they stand, in another random order in each epoch (groups of 1,024 neighbours,
-        so that a tile is read once, and at random within a group), or the one given, which may leave columns out. With
-        `feature_groups` groups come as their first columns do.
+        Order of the columns. fixed: as they are stored. shuffled: a new random order in each epoch; groups of 1,024
+        neighbours are shuffled, and the columns within each group, so that each tile is read once. An array gives the
+        order, and may leave columns out. With `feature_groups`, groups come in the order of their first columns.
     check : bool
-        Whether the rules "os" and "paper" refuse a candidate with which the loss does not fall enough.
+        Whether the rules "os" and "paper" refuse a candidate if the loss does not decrease enough.
     engine : {"auto", "gram", "lazy", "naive"}
-        How products are computed. "gram": of a batch at once, the same decisions as "naive", which takes one column
-        after the other; "lazy": of those columns alone whose gradient is large enough.
+        How products are computed. gram: for a whole batch at once. naive: one column at a time, with the same
+        decisions. lazy: only for columns whose gradient is large enough.
     schedule : {"sequential", "screen"}
-        "screen": tasks return the candidates of their columns against the prediction of before the round, and the
-        exchanges happen in one place; the answer does not depend on the number of workers.
+        How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
+        candidates among their columns, compared with the prediction before the round, and one process makes the
+        exchanges. The result does not depend on the number of workers.
     fit_intercept : bool
-        Whether there is an intercept.
+        Whether to fit an intercept.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else, and their groups with them; they count among
+        Numbers or names of columns that are always selected, together with their groups. They count in
         `n_features_to_select`.
     block_columns : int, optional
-        Columns decided on with one set of products (a batch); by default 32 to 128, no more than are selected.
+        Columns per batch, decided on with one set of products. Default: 32 to 128, at most as many as are selected.
     counts : {"groups", "features"}
-        With `feature_groups`, what `n_features_to_select` counts: groups, or columns; a group that does not fit into so
-        many columns is passed over.
+        With `feature_groups`: whether `n_features_to_select` counts groups or columns. A group with too many columns is
+        skipped.
     random_state : int, RandomState or None
         Seed of the shuffled order.
     memory_limit : int or str, optional
-        Memory budget in addition to the process's baseline; fewer columns are read at once where it is short.
+        Memory limit, in addition to the process's baseline. Fewer columns are read at once if memory is short.
     client : distributed.Client, optional
-        Where screening tasks run; None: here.
+        Cluster for the screening tasks; None: this process.
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, those always included and then the rest by what dropping them would cost.
+        Selected columns: those always included first, then by removal cost, largest first.
     support_ : ndarray of shape (n_features,), bool
     coef_ : ndarray of shape (n_features,), with more than two classes (n_classes, n_features)
-        On the scale of the data, 0 where not selected.
+        Coefficients on the scale of the data, 0 for columns not selected.
     intercept_ : float, with more than two classes ndarray of shape (n_classes,)
     classes_ : ndarray of shape (n_classes,)
-        With a loss of classes.
+        Class labels, for classification.
     scores_ : ndarray of shape (n_features,)
-        What the mean loss would rise by if the column were dropped (half its squared coefficient with other losses than
-        the squared one); NaN where not selected.
+        Removal cost: how much the mean loss would rise if the column were dropped (half its squared coefficient with
+        other losses than the squared one); NaN for columns not selected.
     n_epochs_ : int
-        Epochs begun.
+        Number of epochs begun.
     groups_, group_names_, group_scores_ : ndarray of shape (n_groups,)
-        With `feature_groups`: the selected groups by what dropping them would cost, their names, and that cost. Columns
-        of theirs that are constant are selected with them, with the coefficient 0.
+        With `feature_groups`: the selected groups by removal cost, their names, and their costs. Constant columns of a
+        group are selected with it, with a coefficient of 0.
     result_ : SelectionResult
-        Its history has one line per batch, or where there are very many one of some, 100,000 in an epoch: the epoch,
+        Its history has one line per batch, or with very many batches about 100,000 lines per epoch: the epoch,
         candidates presented so far, features selected, exchanges, candidates refused, batches undone, and the
         objective.
 
     Notes
     -----
-    Memory: the selected features, s columns of n values in the store's dtype (int8 stays int8 with engine "gram" and
-    "lazy" of the squared loss; else it becomes float32), a batch of columns and the next one, 3 s² and ten n numbers.
-    Time per column: 2 n s multiplications of products, s² of decisions. One pass over the columns per epoch, none
-    beside. With `feature_groups` s is the columns of as many groups, the largest ones, and the widest group is held
-    beside them; a stream of groups whose columns are not neighbours reads each block of them from wherever they are.
+    Memory: the selected features (s columns of n values in the store's dtype; int8 stays int8 with the engines "gram"
+    and "lazy" of the squared loss, else it becomes float32), a batch of columns and the next one, 3 s² and ten n
+    numbers. Time per column: 2 n s multiplications for products, s² for decisions. Each epoch is one pass over the
+    columns; nothing else is read. With `feature_groups`, s is the number of columns of the largest groups, as many as
+    are selected, and the widest group is held in addition. If the columns of groups are not neighbours, each block is
+    gathered from different places.
 
-    `partial_fit_features` takes more columns, not more rows.
+    `partial_fit_features` adds more columns, not more rows.
 
     Examples
     --------
@@ -185,24 +191,24 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     @property
     def _passes_once(self) -> bool:
-        """Groups are presented whole: columns that pass by once are kept in files until they are."""
+        """Whether one pass is enough. Groups are presented whole, so their columns are first kept in files."""
         return self.feature_groups is None
 
     def _check_combination(self) -> None:
         if self.feature_groups is None and self.counts != "groups":
             raise ConfigError("has no effect without feature_groups", "counts", "leave it out")
         if self.feature_groups is not None and self.engine == "gram" and self.rule != "exchange":
-            problem = f"the rule {self.rule!r} takes groups one after the other"
+            problem = f"the rule {self.rule!r} processes groups one at a time"
             raise ConfigError(problem, "engine", "use 'auto'")
         if self.engine == "lazy" and self.rule == "paper":
-            problem = "the paper's rule moves all coefficients at every column: it cannot wait"
+            problem = "cannot be 'lazy' with rule='paper', which updates all coefficients at every column"
             raise ConfigError(problem, "engine", "use 'auto'")
         if self.schedule == "screen" and self.rule != "exchange":
             raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'sequential'")
 
     def _check_loss(self, loss: Loss) -> None:
         if self.engine == "gram" and not loss.is_quadratic and self.rule != "exchange":
-            problem = f"the rule {self.rule!r} with the loss {loss.name!r} has no products that would stay valid"
+            problem = f"cannot be 'gram' with rule={self.rule!r} and loss={loss.name!r}: products change at every step"
             raise ConfigError(problem, "engine", "use 'auto'")
 
     def _fit(self, run: Run) -> None:
@@ -231,8 +237,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
         for parameter, value in (("order", "fixed"), ("schedule", "sequential")):
             if getattr(self, parameter) is not value and getattr(self, parameter) != value:
-                problem = "columns that pass by once come in their own order, to one place"
-                raise ConfigError(problem, parameter, f"leave it {value!r}, or pass promises of blocks")
+                problem = "columns that can be read only once are processed in their own order, in this process"
+                raise ConfigError(problem, parameter, f"leave it {value!r}, or pass blocks that can be read again")
         self.__dict__.pop("_arrivals", None)
         n_features = blocks.shape[1] if n_expected is None else n_expected
         n_selected = self.n_features_to_select or MAX_DEFAULT_FEATURES
@@ -254,24 +260,24 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
 
     @property
     def partial_fit(self) -> NoReturn:
-        """The former name of `partial_fit_features`: scikit-learn gives methods of this name more rows, not columns."""
+        """The former name of `partial_fit_features`: in scikit-learn a `partial_fit` adds rows, not columns."""
         raise AttributeError("partial_fit is now called partial_fit_features: it takes more columns, not more rows")
 
     def partial_fit_features(
         self, X: Any, names: Any = None, y: Any = None, sample_weight: Any = None
     ) -> OnlineSubstitution:
-        """Take more columns, not more rows: features that arrive over time, or are asked for block by block.
+        """Add more columns, not more rows: features that arrive over time, or block by block.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_columns)
             New columns of the same rows, in the same order.
         names : sequence of str, optional
-            Of these columns; those of a DataFrame, else x0, x1, ... in the order of arrival.
+            Names of these columns. Default: those of a DataFrame, else x0, x1, ... in the order of arrival.
         y : array-like of shape (n_samples,)
-            The target; with the first block.
+            The target; only with the first block.
         sample_weight : array-like of shape (n_samples,), optional
-            With the first block.
+            Only with the first block.
 
         Returns
         -------
@@ -280,16 +286,17 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         Raises
         ------
         DataError
-            No target with the first block, other rows, names that stand twice.
+            No target with the first block, a different number of rows, or duplicate names.
 
         Notes
         -----
-        Columns are numbered as they arrive, and presented once; what is not selected is gone. Columns that
-        `always_include` names must be in the first block, whose number of columns is the p of the ridge. Without
-        `n_features_to_select`, 100 are held. The selector keeps the selected columns and pickles with them.
+        Columns are numbered as they arrive, and presented once; those that are not selected are not kept. Columns in
+        `always_include` must be in the first block. The number of columns of the first block is the p in the ridge.
+        Without `n_features_to_select`, 100 columns are held. The selector holds the selected columns, and they are
+        pickled with it.
         """
         if self.feature_groups is not None:
-            problem = "columns come as they arrive, not group by group"
+            problem = "has no effect with partial_fit_features, where columns arrive one block at a time"
             raise ConfigError(problem, "feature_groups", "use fit or fit_blocks, or leave it out")
         if names is None and hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             names = list(X.columns)
@@ -328,14 +335,14 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         return target
 
     def _check_classes(self, n_classes: int) -> None:
-        """Refuse what is not done with so many classes."""
+        """Raise if the parameters do not support this number of classes."""
         super()._check_classes(n_classes)
         if n_classes > 2 and self.feature_groups is not None:
-            problem = f"groups of columns are selected with two classes or numbers, found {n_classes} classes"
-            raise ConfigError(problem, "feature_groups", "leave it out, or use fgm or message, which take both")
+            problem = f"expected a numeric target or two classes with groups of columns, found {n_classes} classes"
+            raise ConfigError(problem, "feature_groups", "leave it out, or use fgm or message, which support both")
 
     def _streamed(self, groups: FeatureGroups | None) -> StreamedGroups | None:
-        """Return the groups as they are exchanged, and how many of them."""
+        """Return the groups to exchange, and the number to select."""
         if groups is None:
             return None
         counts_columns = self.counts == "features"
@@ -357,7 +364,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         return make_engine(members, target.y, rule, self._mode(target.y.ndim == 2), target.loss, self.block_columns)
 
     def _mode(self, has_classes: bool = False) -> str:
-        """Return the engine that stands for "auto"; with several classes products are needed of each."""
+        """Return the engine that "auto" stands for; several classes need products for each class."""
         if self.engine != "auto":
             return self.engine
         if has_classes:
@@ -388,7 +395,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         batch, widest = batch_of(self.block_columns, n_selected), 1 if groups is None else groups.widest
         n_problems = self._n_problems(shape.n_classes)
         tile_rows, tile_columns = shape.tile_shape or (1, 1)
-        if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again with another one
+        if groups is not None and widest > 1:  # the wider a block, the fewer tiles are read again for the next block
             tile_columns = TILES_OF_GROUPS * tile_columns if groups.are_adjacent else shape.n_features
         return SubstitutionShape(
             n_samples=shape.n_samples,
@@ -397,7 +404,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             itemsize=self._columns().dtype_of(shape.dtype).itemsize,
             stored_itemsize=shape.itemsize,
             batch=batch,
-            tile_columns=tile_columns if tile_rows > 1 else 1,  # rows in memory are no tiles
+            tile_columns=tile_columns if tile_rows > 1 else 1,  # arrays in memory have no tiles
             n_epochs=self.n_epochs,
             tiles_nbytes=shape.tiles_nbytes,
             n_screened=max(batch, 2 * widest) * ROUND_BATCHES if self.schedule == "screen" else 0,
@@ -414,7 +421,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     def _conclude(
         self, run: Run, stream: SubstitutionStream, target: Target, groups: StreamedGroups | None = None
     ) -> None:
-        """Name the members, fit the loss on them, make the result."""
+        """Set the attributes from the members, refit the loss on them, make the result."""
         members, finished = stream.engine.members, stream.engine.finish()
         ids, is_free = members.columns.ids, np.arange(members.n_members) >= members.n_fixed
         coef, intercept, fits = self._refit(members, finished, target, run)
@@ -439,7 +446,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         )
 
     def _set_whole(self, groups: FeatureGroups, finished: Finished) -> dict[str, np.ndarray]:
-        """Select all columns of the members' groups, by what their groups cost; return what a result says of each."""
+        """Select all columns of the members' groups, by removal cost; return the result's columns for groups."""
         order = np.lexsort((finished.groups, -finished.group_costs))
         selected, costs = finished.groups[order], finished.group_costs[order]
         columns, _ = groups.columns_of(selected)
@@ -450,28 +457,29 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         return self._set_groups(groups, selected, costs)
 
     def _of_groups(self, groups: StreamedGroups) -> list[str]:
-        """Return in words how many groups were selected out of which."""
+        """Return notes on how many groups were selected."""
         n_selected, all_groups = len(self.groups_), groups.groups
         notes = [f"{n_selected} groups with {len(self.selected_)} columns were selected, out of {all_groups.text}"]
         n_wide = int((all_groups.sizes > groups.capacity).sum())
         if n_wide:
-            notes.append(f"{n_wide} groups have more columns than are asked for, and were passed over")
+            notes.append(f"{n_wide} groups have more columns than may be selected, and were skipped")
         if n_selected < groups.limit and not groups.counts_columns:
-            notes.append(f"{groups.limit} groups were asked for: the columns of the others depend on those selected")
+            why = "the columns of the others are linear combinations of those selected"
+            notes.append(f"{groups.limit} groups were requested: {why}")
         return notes
 
     @property
     def _n_asked(self) -> int | None:
-        """How many features were asked for: groups have several."""
+        """Number of features to select; None with groups, which have several features each."""
         return self.n_features_to_select if self.feature_groups is None else None
 
     def _refit(
         self, members: Members, finished: Finished, target: Target, run: Run
     ) -> tuple[np.ndarray, Any, list[SelectedFit]]:
-        """Return coefficients and intercept on the scale of the data, and the fits on the members that gave them.
+        """Return coefficients and intercept on the scale of the data, and the fits on the members they come from.
 
-        Of several classes each has a row, an intercept and a fit. Without an intercept, or without members, they are
-        the engine's, and there are no fits.
+        With several classes each has a row, an intercept and a fit. Without an intercept, or without members, the
+        engine's coefficients are returned, and no fits.
         """
         k, fits = members.n_members, list[SelectedFit]()
         coef, offset = members.coefficients(finished.coef)
@@ -495,19 +503,20 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     def _notes(
         self, stream: SubstitutionStream, target: Target, fits: list[SelectedFit], groups: StreamedGroups | None
     ) -> list[str]:
-        """Return what the reader of the result must know of how it went."""
+        """Return the notes on the course of the selection."""
         engine, members, counters, notes = stream.engine, stream.engine.members, stream.engine.counters, []
         k, n_rows = members.n_members, int((target.weight > 0.0).sum()) if len(target.weight) else target.n_samples
         if k >= n_rows - self.fit_intercept:
-            why = f"the rows ran out: {k} features can fit any target of {n_rows} rows exactly"
+            why = f"too few rows: {k} features can fit any target of {n_rows} rows exactly"
             if engine.rule.ridge > 0.0:
-                notes.append(f"{why}; the ridge decides what they fit")
+                notes.append(f"{why}; only the ridge limits the fit")
             else:
-                notes.append(Caution(f"{why}, and then say nothing of other rows (select fewer, or give no ridge=0)"))
+                remedy = "select fewer, or do not set ridge=0"
+                notes.append(Caution(f"{why}, and such a fit says nothing about other rows ({remedy})"))
         elif groups is not None:
             notes += self._of_groups(groups)
         elif k < members.capacity:
-            like = "copies" if engine.rule.ridge > 0.0 else "combinations"
+            like = "copies" if engine.rule.ridge > 0.0 else "linear combinations"
             combined = f", or {like} of these" if self.rule == "exchange" else ""
             notes.append(
                 f"{k} features were selected, not {members.capacity}: the others presented are constant{combined}"
@@ -522,9 +531,9 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             f"{counters.n_refused:,} were refused: {why}"
         )
         if counters.n_reverted:
-            notes.append(f"{counters.n_reverted:,} batches of columns were undone, because the loss rose with them")
+            notes.append(f"{counters.n_reverted:,} batches of columns were undone, because they raised the loss")
         in_refit = max((fit.ridge for fit in fits), default=0.0)
-        ridges = {"at last while selecting": engine.rule.ridge, "in the refit": in_refit}
+        ridges = {"at the end of the selection": engine.rule.ridge, "in the refit": in_refit}
         used = [f"{ridge:.3g} {when}" for when, ridge in ridges.items() if ridge > 0.0]
         if used:
             notes.append(f"ridge on standardised coefficients: {', '.join(used)}")

@@ -35,19 +35,19 @@ from daskfs.selectors.shared.run import Run
 
 SAVES_PER_EPOCH = 20
 MARGIN, MARGIN_SINGLE = 1e-7, 1e-3
-"""For the rounding of sums in another order, of float64 and of float32."""
+"""Margins for rounding when sums are taken in another order, in float64 and in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position(Record):
-    """How far a stream has come, as a checkpoint keeps it."""
+    """Position of a stream, as saved in a checkpoint."""
 
     epoch: int = 0
-    """That goes on, or begins."""
+    """The current epoch, or the one that begins."""
     position: int = 0
-    """Columns of it presented."""
+    """Columns of this epoch that were presented."""
     n_entered_before: int = 0
-    """Candidates that had entered when it began."""
+    """Candidates that had entered before this epoch."""
     n_epochs: int = 0
     """Epochs begun."""
     history: np.ndarray = field(default_factory=lambda: np.zeros((0, len(HISTORY))))
@@ -64,7 +64,7 @@ class SubstitutionStream:
     plan : ReadPlan
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
     screens : bool
-        Whether columns are screened where the run's tasks are; else every column comes here.
+        Whether the run's tasks screen the columns; otherwise this process reads every column.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SubstitutionStream:
 
     @property
     def history(self) -> np.ndarray:
-        """Shape (n_lines, 7): the course so far."""
+        """The history so far, shape (n_lines, 7)."""
         return np.array(self._history).reshape(-1, len(HISTORY))
 
     def include(self, columns: np.ndarray) -> None:
@@ -95,7 +95,7 @@ class SubstitutionStream:
         Raises
         ------
         DataError
-            One is constant, or a combination of those before it.
+            A column is constant, or a linear combination of those before it.
         """
         refuse_too_many(columns, self.engine.members.capacity)
         for piece in self._pieces(columns, self.plan.batch):
@@ -104,25 +104,25 @@ class SubstitutionStream:
         self.check_included(columns)
 
     def check_included(self, columns: np.ndarray) -> None:
-        """Never drop the members of now, which must be these columns."""
+        """Never drop the present members, and raise if they are not these columns."""
         self.engine.keep_members()
         refuse_left_out(columns, self.engine.members.ids, self.matrix.names)
 
     def present(self, columns: Columns) -> None:
-        """Take columns that came by another way."""
+        """Present columns that were not read from the matrix."""
         self.n_epochs = 1
         self.engine.take(columns)
         self._record(0)
 
     def passing(self, reach: Callable[[int], int], n_expected: int) -> None:
-        """Present all columns once, of which it is not known how many there are.
+        """Present all columns once; their number is not known in advance.
 
         Parameters
         ----------
         reach : callable
-            Waits until the matrix has so many columns, or until there are no more; returns how many of them it has.
+            Waits until the matrix has this many columns, or until there are no more; returns how many of them it has.
         n_expected : int
-            To whoever watches.
+            For the progress report.
         """
 
         def read(start: int) -> Columns | None:
@@ -137,7 +137,7 @@ class SubstitutionStream:
                 advance(1)
 
     def epochs(self, n_epochs: int, order: Any, seed: int | None, start: Position) -> None:
-        """Present all columns `n_epochs` times; stop after an epoch in which nobody entered and the ridge stays.
+        """Present all columns up to `n_epochs` times; stop early if no candidate enters and the ridge stays.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class SubstitutionStream:
         order : {"fixed", "shuffled"} or int64 array
         seed : int or None
         start : Position
-            To go on from.
+            Where to continue.
         """
         if n_epochs - start.epoch > 1:
             self.engine.expect_again(self.matrix.shape[1])
@@ -164,11 +164,11 @@ class SubstitutionStream:
             start = replace(start, position=0)
 
     def _order(self, order: Any, seed: int | None, epoch: int) -> np.ndarray:
-        """Return the columns as they come in an epoch."""
+        """Return the columns in the order of an epoch."""
         return epoch_order(self.matrix.shape[1], order, seed, epoch)
 
     def _pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
-        """Yield slices of columns that are taken together, at most so many."""
+        """Yield slices of at most `most` columns that are taken together."""
         return (slice(start, start + most) for start in range(0, len(columns), most))
 
     def _n_batches(self, columns: np.ndarray) -> int:
@@ -177,7 +177,7 @@ class SubstitutionStream:
     def _epoch(self, epoch: int, columns: np.ndarray, start: Position, advance: Callable[[int], None]) -> None:
         batch, position = self.plan.batch, start.position
         save_every = max(1, len(columns) // batch // SAVES_PER_EPOCH) * batch
-        width = max(1, -(-len(columns) // MOST_LINES))  # of a line of the history
+        width = max(1, -(-len(columns) // MOST_LINES))  # columns per line of the history
         for n_taken in self._taken(columns[position:]):
             if position // width < (position + n_taken) // width or position + n_taken == len(columns):
                 self._record(epoch)
@@ -189,7 +189,7 @@ class SubstitutionStream:
                 self._save(replace(start, epoch=epoch, position=position))
 
     def _taken(self, columns: np.ndarray) -> Iterator[int]:
-        """Present columns; yield how many were, again and again."""
+        """Present columns; after each part yield the number of columns presented."""
         members, n_taken = self.engine.members, 0
         if not self.screens or not members.is_full:
             with self.run.timed("select"):
@@ -206,9 +206,9 @@ class SubstitutionStream:
             yield self._round(parts)
 
     def _by_entries(self, columns: np.ndarray) -> Iterator[int]:
-        """Present sparse columns: batches that their entries say nobody enters from are passed over.
+        """Present sparse columns; skip batches whose entries show that none of the columns can enter.
 
-        How many are judged at once doubles while nobody enters. The answer is that of columns laid down.
+        The number of columns tested at once doubles while none enters. The result is the same as with dense columns.
         """
         batch, engine = self.plan.batch, self.engine
         start, n_ahead = 0, 1
@@ -230,7 +230,7 @@ class SubstitutionStream:
             n_ahead = 1 if entered or verdict is None else min(2 * n_ahead, max(1, self.plan.n_judged // batch))
 
     def _verdicts(self, ids: np.ndarray) -> np.ndarray | None:
-        """Return what the entries of columns say of them, int8; None where each must be looked at."""
+        """Return the verdicts on columns from their entries, int8; None if each column must be read."""
         state, members, rule = self.engine.entry_state(), self.engine.members, self.engine.rule
         is_judged = state is not None and self.matrix.column_weights is None
         entries = self.matrix.sparse_columns(as_slice(ids)) if is_judged else None
@@ -246,7 +246,7 @@ class SubstitutionStream:
         return verdict
 
     def _round(self, parts: list[np.ndarray]) -> int:
-        """Screen columns where tasks run, all against the members of now; exchange with those that they return."""
+        """Screen columns in tasks, all against the present members; exchange with the candidates that are returned."""
         shared = (self.settings, self.run.keep(self.weight), self.engine.screen(max(1, self.plan.batch // 2)))
         found = self._screened(parts, shared)
         with self.run.timed("select"):
@@ -256,7 +256,7 @@ class SubstitutionStream:
         return sum(len(part) for part in parts)
 
     def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
-        """Return what is found of each batch; each task takes neighbours, which lie in the same tiles."""
+        """Return the result for each batch. Each task reads neighbouring columns, which lie in the same tiles."""
         n = batches_of_task(self.run.workers.n_threads)
         tasks = [BatchesToScreen(parts[k : k + n], self.plan.n_together) for k in range(0, len(parts), n)]
         return [one for several in self.run.round("screen", screen_batches, tasks, *shared) for one in several]
@@ -265,7 +265,7 @@ class SubstitutionStream:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)
 
     def _blocks(self, columns: np.ndarray) -> Iterator[Columns]:
-        """Yield columns as they are read, overwritten by later ones: the next while the present ones are used."""
+        """Yield columns as they are read; the next block is read while the present one is used. Buffers are reused."""
         buffers, reads = BufferPool(), [columns[piece] for piece in self._reads(columns)]
         return prefetched(lambda ids: self._read(ids, buffers), reads, self.plan.prefetch)
 
@@ -274,16 +274,16 @@ class SubstitutionStream:
         return self._pieces(columns, self.plan.width)
 
     def _presented(self, blocks: Iterable[Columns]) -> Iterator[int]:
-        """Present blocks batch by batch, and yield how many columns each batch had."""
+        """Present blocks batch by batch; yield the number of columns of each batch."""
         for block in blocks:
             self.engine.look_ahead(block)
             for piece in self._pieces(block.ids, self.plan.batch):
                 batch = block.take(piece)
                 self.engine.take(batch)
                 length = len(batch)
-                del batch  # or its buffer counts as in use while the next one is read
+                del batch  # otherwise its buffer counts as in use while the next one is read
                 yield length
-            del block  # or its buffer counts as in use while the next one is taken
+            del block  # otherwise its buffer counts as in use while the next one is taken
 
     def _record(self, epoch: int) -> None:
         counters, n_members = self.engine.counters, self.engine.members.n_members
@@ -294,7 +294,7 @@ class SubstitutionStream:
         self.run.learn("epoch", at, self.engine.value, self._members)
 
     def _members(self) -> np.ndarray:
-        """Return the columns that are selected now."""
+        """Return the numbers of the columns that are selected now."""
         members = self.engine.members
         return members.ids[: members.n_members].copy()
 
@@ -304,7 +304,7 @@ class SubstitutionStream:
             self.run.save("select", {**self.engine.arrays(), **position.pack()})
 
     def resume(self) -> Position:
-        """Put back what a checkpoint holds; return where to go on from."""
+        """Restore a checkpoint; return where to continue."""
         saved = self.run.load("select", dict)
         if saved is None:
             return Position()
@@ -317,7 +317,7 @@ class SubstitutionStream:
 
 
 class ArrivedColumns(Matrix):
-    """Stands for columns that came and went: their shape and names."""
+    """The shape and names of columns that are no longer available."""
 
     def __init__(self, n_samples: int, dtype: np.dtype) -> None:
         self.shape, self.dtype = (n_samples, 0), dtype
@@ -329,25 +329,25 @@ class ArrivedColumns(Matrix):
         return self._names
 
     def add(self, n_columns: int, names: Names) -> None:
-        """Note that columns arrived; `names` are those of all."""
+        """Record that columns arrived; `names` has the names of all columns."""
         self.shape, self._names = (self.shape[0], self.shape[1] + n_columns), names
 
     def read(self, rows: Rows, columns: Rows = slice(None), out: np.ndarray | None = None) -> np.ndarray:
-        """Refuse: the columns are gone."""
-        problem = "columns given to partial_fit_features are not kept: they cannot be read again"
+        """Raise: the columns are not kept."""
+        problem = "columns passed to partial_fit_features are not kept and cannot be read again"
         raise DataError(problem, "partial_fit_features", "fit(X)")
 
 
 @dataclass
 class Arrivals:
-    """The columns that `partial_fit_features` was given so far, and the stream that took them."""
+    """The columns that were passed to `partial_fit_features` so far, and their stream."""
 
     stream: SubstitutionStream
     matrix: ArrivedColumns
     target: Target
     names: list[str] = field(default_factory=list)
     are_named: bool = False
-    """Whether the user named any."""
+    """Whether the user named any columns."""
 
     def take(self, X: Any, names: Sequence[str] | None, always: np.ndarray) -> None:
         """Present the columns of a block.
@@ -357,12 +357,12 @@ class Arrivals:
         X : array-like of shape (n_samples, n_columns)
         names : sequence of str, optional
         always : ndarray, int64
-            Places in this block of columns that are never dropped.
+            Positions in this block of columns that are never dropped.
 
         Raises
         ------
         DataError
-            Another number of rows, names that stand twice, values that are not finite.
+            A different number of rows, duplicate names, or values that are not finite.
         """
         block = ArrayMatrix(X, feature_names=names)
         n_samples = self.target.n_samples
@@ -370,7 +370,7 @@ class Arrivals:
             raise DataError(
                 f"expected {n_samples} rows as in the first block, found {block.shape[0]}",
                 "partial_fit_features",
-                "give the same rows in the same order: partial_fit_features takes columns",
+                "pass the same rows in the same order: partial_fit_features adds columns, not rows",
             )
         first = len(self.names)
         self._name(block, names)

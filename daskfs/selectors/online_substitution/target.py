@@ -1,4 +1,4 @@
-"""What online substitution explains: the target as the engines have it, and the loss of it."""
+"""The target of online substitution in the form that the engines use, and its loss."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ class Target:
     """A target and the weights of its rows."""
 
     y: np.ndarray
-    """Classes as -1 and +1; with the squared loss and an intercept centred. Shape (n_samples,), float64; of several
-    classes (n_classes, n_samples), each against the rest."""
+    """Classes as -1 and +1; with the squared loss and an intercept, centred numbers.
+
+    Shape (n_samples,), float64; with several classes (n_classes, n_samples), each class against the rest.
+    """
     weight: np.ndarray
-    """Of shape (n_samples,), or `NO_WEIGHT`."""
+    """Shape (n_samples,), or `NO_WEIGHT`."""
     location: float
-    """What was taken off the target."""
+    """Mean that was subtracted from the target."""
     classes: np.ndarray | None
-    """The values of the target that are classes, ascending: two stand for -1 and +1."""
+    """The class labels, ascending; with two classes they are coded as -1 and +1. None for regression."""
     loss: LossSettings
 
     @property
     def n_samples(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return int(self.y.shape[-1])
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are, 0 of numbers."""
+        """Number of classes; 0 for regression."""
         return 0 if self.classes is None else len(self.classes)
 
 
@@ -49,15 +51,15 @@ def read_target(
     matrix : Matrix
     loss : str
     epsilon : float, optional
-        Of the epsilon-insensitive loss.
+        Threshold of the epsilon-insensitive loss.
     fits_intercept : bool
     takes_several : bool
-        Whether there may be more than two classes.
+        Whether more than two classes are supported.
 
     Raises
     ------
     DataError
-        It does not suit the loss, or all weights are 0.
+        The target does not match the loss, or all weights are 0.
     """
     y = np.require(checked_target(matrix, loss), dtype=np.float64, requirements=["C", "W"])
     found = matrix.read_weight(slice(None))

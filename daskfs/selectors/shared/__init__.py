@@ -1,1 +1,1 @@
-"""What several selectors need: targets, responses, the refit on selected features."""
+"""Shared code of selectors: targets, responses, the refit on selected features."""

@@ -1,4 +1,4 @@
-"""What a method reads and holds, known before any data is: shapes, limits, and memory as named terms that add up.
+"""Reads and memory of a method, known before the data: shapes, limits, and memory as a sum of named terms.
 
     >>> task = Budget().add("a piece of columns", 3 * 8_000_000).add("vectors over the rows", 24_000)
     >>> task.nbytes, task.largest
@@ -9,7 +9,7 @@
     daskfs.errors.PlanError: memory_limit: one column of 1,000 rows takes 24,024,000 bytes, the limit is 20,000,000 \
 bytes; a piece of columns: 24,000,000; allow at least 24,024,000 bytes, or set block_columns=1
 
-A plan prints the terms, a refusal names the largest, and tests hold each against what is allocated.
+A plan prints the terms, an error names the largest, and tests compare each term with what is allocated.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from daskfs.matrix.names import Names
 from daskfs.selectors.shared.work import Grid, Work
 
 RESULT_COLUMN_NBYTES = 8 + 8 + 1  # score, coefficient, and whether it is selected
-BLOCK_NBYTES = 1 << 20  # of a tile, which Blosc decodes block by block
-TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # a decoded and an encoded tile of the reader, of 4 MiB, and a block of one
+BLOCK_NBYTES = 1 << 20  # a block of a tile; Blosc decodes block by block
+TILES_NBYTES = (8 << 20) + BLOCK_NBYTES  # the reader's decoded and encoded tile, 4 MiB each, and one block
 
-ENTRY_NBYTES = 40  # of a sparse store while it is read: a number of a row, a value, and both as they are stored
+ENTRY_NBYTES = 40  # a sparse entry during a read: row number and value, and both in stored form
 
 
 @dataclass(frozen=True, slots=True)
 class DataShape:
-    """A matrix, as far as a plan needs to know it."""
+    """The facts about a matrix that a plan needs."""
 
     n_samples: int
     n_features: int
@@ -44,19 +44,19 @@ class DataShape:
     tile_shape: tuple[int, int] | None = None
     """Rows and columns of a store's tiles."""
     n_classes: int = 0
-    """Of a target of classes, where a plan is told; 0 of numbers, and where it is not known."""
+    """Number of classes of the target, if known to a plan; 0 for regression or if unknown."""
     n_stored: int | None = None
-    """Rows in whose tiles these lie, of a store that has more; None: no more."""
+    """Rows whose tiles contain these, in a larger store; None: only these."""
     has_statistics: bool = False
-    """Whether the columns' statistics over exactly these rows are known, and rows weigh the same."""
+    """Whether the columns' statistics over exactly these rows are known, with equal weights."""
     n_entries: int | None = None
-    """Of these rows in a sparse store; None where all values are stored, or lie in memory."""
+    """Number of entries of these rows in a sparse store; None if dense or in memory."""
     crowding: Crowding | None = None
-    """Of the sparse store; None where it is not known: rows and columns are taken to have as many entries each."""
+    """Distribution of the entries of a sparse store; None if unknown: entries are assumed to be evenly distributed."""
     names: Names | None = None
-    """Of the columns, where a plan is told."""
+    """Names of the columns, if known to a plan."""
     table_columns: np.ndarray | None = None
-    """Names of the columns of the table that the features were encoded from, where a plan is told."""
+    """Names of the table's columns that the features were encoded from, if known to a plan."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
@@ -80,14 +80,14 @@ class DataShape:
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of all values as they are held: dense, or entries with their places."""
+        """Bytes of all values in their present form: dense, or entries with their positions."""
         return self.nbytes if self.n_entries is None else self.n_entries * (self.itemsize + 4)
 
     @property
     def tiles_nbytes(self) -> int:
-        """Bytes that the reader holds beside blocks of the matrix: a tile decoded, one encoded, and a block of one."""
+        """Bytes that the reader holds in addition to blocks: a decoded tile, an encoded one, and a block of one."""
         tile_rows, tile_columns = self.tile_shape or (1, 1)
-        if tile_rows == 1:  # rows in memory are no tiles
+        if tile_rows == 1:  # arrays in memory have no tiles
             return TILES_NBYTES
         if self.n_entries is not None:
             return TILES_NBYTES + self.block_nbytes
@@ -95,7 +95,7 @@ class DataShape:
 
     @property
     def block_nbytes(self) -> int:
-        """Bytes that the reader of a sparse store holds of a block of rows: as it is stored, and by rows; else 0."""
+        """Bytes of a block of rows in the reader of a sparse store, in stored form and by rows; 0 if not sparse."""
         if self.n_entries is None or self.tile_shape is None:
             return 0
         n_rows = min(self.tile_shape[0], self.n_stored or self.n_samples)
@@ -103,7 +103,7 @@ class DataShape:
         return n_rows * 16 + n_entries * ENTRY_NBYTES
 
     def columns_nbytes(self, n_columns: int) -> int:
-        """Bytes of any so many columns of a sparse store as entries, and on the way there; else 0."""
+        """Return the bytes of any `n_columns` columns of a sparse store as entries, and during conversion, else 0."""
         if self.n_entries is None:
             return 0
         mean = -(-self.n_entries * n_columns // max(1, self.n_features))
@@ -112,7 +112,7 @@ class DataShape:
 
     @property
     def tile_column_nbytes(self) -> int:
-        """Bytes of the tiles below each other that hold a column: what is decoded for it. Without tiles its own."""
+        """Bytes of a feature's column of tiles, all of which is decoded for it; without tiles its own bytes."""
         if self.tile_shape is None:
             return self.n_samples * self.itemsize
         tile_rows, tile_columns = self.tile_shape
@@ -122,19 +122,19 @@ class DataShape:
 
     @property
     def grid(self) -> Grid:
-        """The tiles, for a count of what is decoded."""
+        """The tiles, for counting what is decoded."""
         tile = self.tile_shape or (1, 1)
         return Grid(self.n_samples, self.n_features, *tile, n_stored=self.n_stored, n_entries=self.n_entries)
 
     @property
     def decoded_nbytes(self) -> int:
-        """Bytes of all tiles that hold values of these rows, each once."""
+        """Bytes of all tiles with values of these rows, each counted once."""
         tile_columns = 1 if self.tile_shape is None else self.tile_shape[1]
         return -(-self.n_features // tile_columns) * self.tile_column_nbytes
 
 
 def most_within(nbytes_of: Callable[[int], int], limit: int, most: int) -> int:
-    """Return the largest number up to `most` of which this many bytes are enough; at least one.
+    """Return the largest number up to `most` that fits in `limit` bytes; at least one.
 
     Examples
     --------
@@ -146,12 +146,12 @@ def most_within(nbytes_of: Callable[[int], int], limit: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a fit may take."""
+    """The limits of a fit."""
 
     task_nbytes: int | None = None
-    """Memory limit of one task, in addition to the process it runs in; None: unlimited."""
+    """Memory limit of one task, in addition to its process; None: unlimited."""
     n_threads: int = 1
-    """Tasks that run at once."""
+    """Number of tasks that run at once."""
 
 
 @dataclass(frozen=True)
@@ -161,17 +161,17 @@ class Budget:
     terms: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, nbytes: int) -> Self:
-        """Add a term, or to the one of this name; return the budget."""
+        """Add a term, or add to the term with this name; return the budget."""
         self.terms[name] = self.terms.get(name, 0) + int(nbytes)
         return self
 
     def add_largest(self, **alternatives: int) -> Self:
-        """Add the largest of several terms that are never held at the same time, underscores read as spaces."""
+        """Add the largest of several terms that are never held at the same time; underscores become spaces."""
         name = max(alternatives, key=alternatives.__getitem__)
         return self.add(name.replace("_", " "), alternatives[name])
 
     def times(self, n: int) -> Budget:
-        """Return the budget of so many of the kind at once."""
+        """Return the budget of n such things at once."""
         return Budget({name: n * nbytes for name, nbytes in self.terms.items()})
 
     def __add__(self, other: Budget) -> Budget:
@@ -185,29 +185,29 @@ class Budget:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all terms together."""
+        """Total bytes of all terms."""
         return sum(self.terms.values())
 
     @property
     def largest(self) -> tuple[str, int]:
-        """The term that takes most, and its bytes."""
+        """The largest term, and its bytes."""
         return max(self.terms.items(), key=lambda term: term[1], default=("nothing", 0))
 
     def refuse_over(self, limit: int | None, what: str, alternative: str = "") -> None:
-        """Refuse a plan that exceeds a limit.
+        """Raise if the budget exceeds a limit.
 
         Parameters
         ----------
         limit : int or None
         what : str
-            The subject of the sentence, with its verb: "one subset of 100 rows takes".
+            Subject and verb of the sentence: "one subset of 100 rows takes".
         alternative : str
-            What to do but allow more: "set n_subsets=20".
+            What to do instead of raising the limit: "set n_subsets=20".
 
         Raises
         ------
         PlanError
-            With the limit that would do.
+            Names the smallest sufficient limit.
         """
         if limit is not None and self.nbytes > limit:
             name, nbytes = self.largest
@@ -221,23 +221,23 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SelectorPlan:
-    """What a selector will read and hold."""
+    """What a selector will read and hold in memory."""
 
     n_tasks: int
     n_passes: int
-    """Over all columns of the matrix."""
+    """Passes over all columns of the matrix."""
     read_nbytes: int
-    """Decoded bytes read in all."""
+    """Decoded bytes read in total."""
     task: Budget
-    """Peak memory of one task, in addition to the process itself."""
+    """Peak memory of one task, in addition to its process."""
     client: Budget
     """Memory of the client process, in addition to the process itself."""
     text: str
     """The plan in words."""
     in_client: str = ""
-    """What the client process does itself where there are workers, in words."""
+    """What the client process itself does when there are workers, in words."""
     work: Work | None = None
-    """None where nobody has measured it."""
+    """None if the times were not measured."""
 
     @property
     def task_nbytes(self) -> int:

@@ -1,11 +1,11 @@
-"""How many features: a path of sizes is fitted on the rows of every fold but one, and judged on the rows of that one.
+"""Choice of the number of features by cross-validation of a path of sizes.
 
-    1. Folds of the rows: random, of whole groups, or each later than what it is judged on.
-    2. On the rows outside a fold, one path: the selector for each of the sizes, nested where the method knows how.
-    3. The metric on the fold's rows, for each size; its mean over the folds, and the standard error of that.
-    4. The size: of the best mean, or the smallest within one standard error of it.
+    1. Folds of the rows: random, of whole groups, or in time, each later than its training rows.
+    2. For each fold, one path fitted on the other rows: the selector for each of the sizes, nested if the method can.
+    3. The metric on the fold's rows, for each size; its mean over the folds, and the standard error of the mean.
+    4. The size: the one with the best mean, or the smallest within one standard error of it.
 
-What was judged is a path of so many sizes; so the selection is that of the same path on all rows, at the size chosen.
+What is evaluated is a path with these sizes, so the selection is that of the same path on all rows, at the chosen size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 SIZES = (1, 2, 4, 7, 10, 15, 25, 40, 65, 100)
 N_FOLDS = 5
 ERRORS = ("mse", "rmse", "mae", "log_loss")
-"""Metrics of which less is better."""
+"""Metrics where smaller is better."""
 EVALUATED_NBYTES = 16 << 20
 
 SizeRule: TypeAlias = Literal["best", "1se"]
@@ -38,7 +38,7 @@ FoldOrder: TypeAlias = Literal["random", "time"]
 
 
 def default_sizes(n_samples: int, n_features: int) -> list[int]:
-    """Return ten sizes at most: up to 100, half of the rows, and all features.
+    """Return at most ten sizes: up to 100, half of the rows, and all features.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def default_sizes(n_samples: int, n_features: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows to fit a path on, and rows to judge it on."""
+    """Training and test rows of a path."""
 
     number: int
     train: np.ndarray
@@ -59,11 +59,11 @@ class Fold:
 
     @property
     def name(self) -> str:
-        """Its number."""
+        """The number of the fold."""
         return str(self.number)
 
     def of(self, matrix: Matrix) -> Matrix:
-        """Return the rows to fit on."""
+        """Return the training rows."""
         return matrix.take(self.train)
 
 
@@ -76,17 +76,17 @@ def folds_of(
     ----------
     matrix : Matrix
     is_classifier : bool
-        Whether folds shall have as many rows of each class.
+        Whether to stratify by class.
     cv : int or scikit-learn splitter
     groups : ndarray of shape (n_samples,), optional
-        Rows of a group are in one fold. In the order of the matrix.
+        Groups of rows that must be in the same fold, in the order of the matrix.
     order : {"random", "time"}
     seed : int, optional
 
     Raises
     ------
     ConfigError
-        Fewer groups, or rows of a class, than folds.
+        There are fewer groups, or fewer rows of a class, than folds.
     """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, TimeSeriesSplit
 
@@ -112,47 +112,47 @@ def folds_of(
             splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else _numbered(groups[at]))
         )
     except ValueError as fault:
-        raise ConfigError(str(fault), "cv", "ask for fewer folds") from None
+        raise ConfigError(str(fault), "cv", "use fewer folds") from None
     return [Fold(number, np.sort(at[train]), np.sort(at[test])) for number, (train, test) in enumerate(found, 1)]
 
 
 def drawn_order(matrix: Matrix, seed: int | None) -> np.ndarray:
-    """Return the rows in random order: as they stand where ingest drew them, else as it would draw them."""
+    """Return the rows in random order: as they are if ingest shuffled them, else in the order that ingest would use."""
     n_samples = matrix.shape[0]
     return np.arange(n_samples) if matrix.rows_are_random else ingest_order(n_samples, seed)
 
 
 def _numbered(groups: np.ndarray) -> np.ndarray:
-    """Return groups as numbers in the order in which they come, so that folds do not depend on what they are called."""
+    """Return groups as numbers in the order of their first rows, so that folds do not depend on the labels."""
     _, first, place = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[place]
 
 
 class SizeCurve(NamedTuple):
-    """What each size is worth on rows that were held out."""
+    """The metric of each size on held-out rows."""
 
     sizes: np.ndarray
     metric: str
     by_fold: np.ndarray
     """Shape (n_folds, n_sizes)."""
     weight: np.ndarray
-    """Of the folds' rows, shape (n_folds,)."""
+    """Weights of the folds' rows, shape (n_folds,)."""
 
     @property
     def mean(self) -> np.ndarray:
-        """Over the folds, each by the weight of its rows; shape (n_sizes,)."""
+        """Mean over the folds, weighted by the weights of their rows; shape (n_sizes,)."""
         return np.average(self.by_fold, axis=0, weights=self.weight)
 
     @property
     def standard_error(self) -> np.ndarray:
-        """Of the mean, shape (n_sizes,)."""
+        """Standard error of the mean, shape (n_sizes,)."""
         if len(self.by_fold) < 2:
             return np.full(len(self.sizes), np.nan)
         spread = np.average((self.by_fold - self.mean) ** 2, axis=0, weights=self.weight)
         return np.sqrt(spread / (len(self.by_fold) - 1))
 
     def chosen(self, rule: str) -> int:
-        """Return the place of the size that a rule chooses."""
+        """Return the position of the size that a rule chooses."""
         mean = -self.mean if self.metric in ERRORS else self.mean
         if np.isnan(mean).all():
             return len(mean) - 1
@@ -162,19 +162,19 @@ class SizeCurve(NamedTuple):
         return int(np.flatnonzero(mean >= mean[best] - self.standard_error[best])[0])
 
     def columns(self, place: int) -> dict[str, np.ndarray]:
-        """Return the curve as the history of a result, with the place of the size that was chosen."""
+        """Return the curve as the history of a result; `place` is the position of the chosen size."""
         folds = {f"fold_{k}": scores for k, scores in enumerate(self.by_fold, 1)}
         means = {self.metric: self.mean, "standard_error": self.standard_error}
         return {"features": self.sizes, **means, "chosen": np.arange(len(self.sizes)) == place, **folds}
 
     def results(self) -> dict[str, Any]:
-        """Return the curve as scikit-learn's searches have theirs."""
+        """Return the curve in the form of scikit-learn's searches."""
         folds = {f"split{k}_test_score": scores for k, scores in enumerate(self.by_fold)}
         means = {"mean_test_score": self.mean, "standard_error": self.standard_error}
         return {"n_features_to_select": self.sizes, "metric": self.metric, **means, **folds}
 
     def note(self, k: int, rule: str) -> str:
-        """Return in words what was chosen."""
+        """Return a note on the chosen size."""
         why = "the best" if rule == "best" else "the fewest within one standard error of the best"
         error = self.standard_error[k]
         value = f"{self.metric} {self.mean[k]:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
@@ -186,7 +186,7 @@ class SizeCurve(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeSearch:
-    """How the number of features is looked for: the parameters of `daskfs.SelectionCV`, for every selector."""
+    """Settings of the search for the number of features: the parameters of `daskfs.SelectionCV`, for every selector."""
 
     sizes: Sequence[int] | None = None
     cv: Any = N_FOLDS
@@ -197,11 +197,11 @@ class SizeSearch:
 
     @classmethod
     def of(cls, asked: Any) -> Self:
-        """Return what is asked for in the place of a number: "cv", or a mapping with what differs from it."""
+        """Return the search given instead of a number: "cv", or a mapping with other than default settings."""
         return cls(**asked) if isinstance(asked, Mapping) else cls()
 
     def check(self, n_included: int = 0) -> None:
-        """Refuse options that have no effect together, and sizes below the columns that are always included.
+        """Refuse options that have no effect together, and sizes smaller than the number of columns always included.
 
         Raises
         ------
@@ -210,13 +210,14 @@ class SizeSearch:
         if self.groups is not None and self.order == "time":
             raise ConfigError("has no effect with order='time'", "groups", "leave one of them out, or pass a splitter")
         if self.sizes is not None and (least := min(map(int, self.sizes), default=n_included)) < n_included:
-            problem = f"expected sizes of at least {n_included}, the columns that are always included, found {least}"
-            raise ConfigError(problem, "sizes", f"leave out sizes below {n_included}, or name fewer in always_include")
+            problem = f"expected sizes of at least {n_included} (columns that are always included), found {least}"
+            remedy = f"leave out sizes below {n_included}, or list fewer columns in always_include"
+            raise ConfigError(problem, "sizes", remedy)
 
     def sizes_of(self, n_samples: int, n_features: int, n_included: int = 0) -> list[int]:
-        """Return the sizes, of which no more can be selected than there are features.
+        """Return the sizes, at most the number of features.
 
-        Those by default begin with the columns that are always included, where a selector has such.
+        Default sizes start at the number of columns that are always included, if there are any.
         """
         if self.sizes is None:
             return sorted({max(size, n_included) for size in default_sizes(n_samples, n_features)})
@@ -224,11 +225,11 @@ class SizeSearch:
 
     @property
     def n_folds(self) -> int:
-        """How many folds are planned."""
+        """Number of folds for the plan."""
         return self.cv if isinstance(self.cv, int) else N_FOLDS
 
     def plan(self, recipe: Recipe, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """Return what cross-validation of a path will read and hold: see `fit`."""
+        """Return what cross-validation of a path will read and hold in memory: see `fit`."""
         sizes = self.sizes_of(shape.n_samples, shape.n_features, recipe.make().n_included)
         return plan_sizes(recipe, shape, limits, sizes, self.n_folds, self._whose)
 
@@ -237,17 +238,17 @@ class SizeSearch:
         return " of whole groups" if self.groups is not None else " in time" if self.order == "time" else ""
 
     def fit(self, run: Run, recipe: Recipe, loss: str, seed: int | None) -> Found:
-        """Return the fitted selector of the size that the rule chooses, and the curve.
+        """Return the selector fitted at the size that the rule chooses, and the curve.
 
         Parameters
         ----------
         run : Run
             Over rows of positive weight.
         recipe : Recipe
-            Of the selector, asked for the largest size.
+            The selector with the largest size.
         loss : str
         seed : int, optional
-            Of the folds, where rows are not in random order.
+            Seed of the folds, if rows are not in random order.
         """
         metric = self.metric or default_metric(loss)
         check_metric(metric, loss)
@@ -265,7 +266,7 @@ class SizeSearch:
         return Found(selector.fit_path(run.within("all"), path)[0], curve, place, search)
 
     def words(self) -> dict[str, Any]:
-        """Return it as a result has it: of groups and a splitter what they are, not every row."""
+        """Return the settings for a result; groups and a splitter are described, not listed row by row."""
         found: dict[str, Any] = {"cv": self.cv if isinstance(self.cv, int) else repr(self.cv), "rule": self.rule}
         if self.groups is not None:
             is_name = isinstance(self.groups, str)
@@ -274,7 +275,7 @@ class SizeSearch:
 
 
 class Found(NamedTuple):
-    """The selector of the size that cross-validation chose, as fitted on all rows."""
+    """The selector of the size that cross-validation chose, fitted on all rows."""
 
     selector: Any
     curve: SizeCurve
@@ -288,13 +289,13 @@ class Found(NamedTuple):
 
     @property
     def told(self) -> dict[str, Any]:
-        """What a result is told: the choice in words, and the curve."""
+        """The arguments for a result: a note on the choice, and the curve."""
         note, history = self.curve.note(self.place, self.search.rule), self.curve.columns(self.place)
         return {"notes": [note + self.search._whose], "history": history}
 
 
 def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[Fold], metric: str) -> SizeCurve:
-    """Return what each size of a selector's path is worth on the rows of each fold.
+    """Return the metric of each size of a selector's path on the rows of each fold.
 
     Parameters
     ----------
@@ -318,7 +319,7 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
 def plan_sizes(
     recipe: Recipe, shape: DataShape, limits: Limits, sizes: Sequence[int], n_folds: int, whose: str = ""
 ) -> SelectorPlan:
-    """Return what cross-validation of a path will read and hold: see `SizeSearch.fit`."""
+    """Return what cross-validation of a path will read and hold in memory: see `SizeSearch.fit`."""
     if recipe.make().is_nested:
         what = f"one path of {len(sizes)} sizes in each of {n_folds} folds{whose} and on all rows"
         refit = budget_of_refits(shape, sizes[-1])
@@ -328,7 +329,7 @@ def plan_sizes(
             if (fault.needed_nbytes or 0) > refit.nbytes:
                 raise
             plan = None
-        refit.refuse_over(limits.task_nbytes, f"refits of up to {sizes[-1]:,} features take", "ask for fewer")
+        refit.refuse_over(limits.task_nbytes, f"refits of up to {sizes[-1]:,} features take", "use smaller sizes")
         assert plan is not None
         return replace(plan, task=max(plan.task, refit, key=lambda budget: budget.nbytes))
     what = f"a fit for each of {len(sizes)} sizes in each of {n_folds} folds{whose}, and one on all rows"
@@ -336,7 +337,7 @@ def plan_sizes(
 
 
 def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
-    """Fit the path on a fold's rows for fitting; return the metric of every size on those for judging."""
+    """Fit the path on a fold's training rows; return the metric of every size on its test rows."""
     path = selector.fit_path(run, sizes, JUDGED)
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
@@ -346,13 +347,13 @@ def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: 
 
 
 def default_metric(loss: str) -> str:
-    """Return the metric by which sizes are compared where none is named: the log loss, or the mean squared error."""
+    """Return the default metric for comparing sizes: mean squared error, log loss, or accuracy."""
     record = find_loss(loss)
     return "mse" if not record.is_classifier else "log_loss" if record.has_probabilities else "accuracy"
 
 
 def check_metric(metric: str, loss: str) -> None:
-    """Refuse a metric that says nothing of a loss's predictions.
+    """Refuse a metric that does not apply to a loss's predictions.
 
     Raises
     ------
@@ -364,7 +365,7 @@ def check_metric(metric: str, loss: str) -> None:
 
 
 def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
-    """Return the linear predictors of all elements of a path; the columns that any of them takes are read once."""
+    """Return the linear predictors of all elements of a path; the columns that any of them uses are read once."""
     predictors = [one.predictor() for one in path]
     columns = np.unique(np.concatenate([predictor.columns for predictor in predictors]))
     found: list[list[np.ndarray]] = [[] for _ in path]
@@ -384,7 +385,7 @@ def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndar
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
         return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")
     if metric in METRICS_OF_PROBABILITIES:
-        is_known = np.isin(y, classes)  # a class of few rows may lie in one fold alone
+        is_known = np.isin(y, classes)  # a class with few rows may occur in only one fold
         if not is_known.all():
             y, z, weight = np.asarray(y)[is_known], z[is_known], None if weight is None else weight[is_known]
         return metric_of(metric, y, selector._probabilities(z), weight, classes)

@@ -1,7 +1,8 @@
-"""Which l1 penalty selected columns need beside their ridge: the one of least loss on rows that were held out.
+"""Choice of the l1 penalty that is added to the ridge of selected columns, by the loss on held-out rows.
 
-At a point the loss of any rows is a parabola in the coefficients (of the squared loss exactly), so its terms there say
-all: those of a fold what a fit loses on it, those of the others what is fitted without it. The rows are read once.
+At a point, the loss of any rows is approximated by a quadratic function of the coefficients (exact for the squared
+loss), so its terms there are sufficient: those of a fold give the loss of a fit on it, those of the other folds give
+the fit. The rows are read once.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from daskfs.kernels.linear.elastic_net import elastic_net
 from daskfs.selectors.shared.refit_on_block import RowTerms
 
 N_FOLDS = 5
-SHARES = 10.0 ** -np.arange(0.0, 4.01, 0.2)  # of the penalty that leaves no coefficient; and none
-TOLERANCE = 1e-8  # of that penalty
+# shares of the smallest penalty with which all coefficients are 0; and no penalty
+SHARES = 10.0 ** -np.arange(0.0, 4.01, 0.2)
+TOLERANCE = 1e-8  # as a share of that penalty
 
 
-class Parabola(NamedTuple):
-    """The mean loss near a point, of penalised coefficients alone: the intercept, and others, are the best for them."""
+class QuadraticApproximation(NamedTuple):
+    """The quadratic approximation of the mean loss in the penalised coefficients, with the others profiled out."""
 
     curvature: np.ndarray
     linear: np.ndarray
@@ -28,11 +30,11 @@ class Parabola(NamedTuple):
     hessian: np.ndarray
     point: np.ndarray
     is_free: np.ndarray
-    """Of intercept and coefficients, whether they have no penalty."""
+    """Which of intercept and coefficients have no penalty."""
 
     @classmethod
     def at(cls, point: np.ndarray, gradient: np.ndarray, hessian: np.ndarray, is_free: np.ndarray) -> Self:
-        """Return it from the terms at a point, of the intercept and then of the coefficients."""
+        """Return the approximation from the terms at a point: first the intercept, then the coefficients."""
         rest = ~is_free
         slope = hessian[np.ix_(rest, is_free)] @ _inverse(hessian, is_free)
         curvature = np.ascontiguousarray(hessian[np.ix_(rest, rest)] - slope @ hessian[np.ix_(is_free, rest)])
@@ -41,11 +43,11 @@ class Parabola(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """The l1 penalty that leaves no coefficient."""
+        """The smallest l1 penalty with which all coefficients are 0."""
         return float(np.abs(self.linear).max(initial=0.0))
 
     def minimum(self, ridge: float, l1: float, start: np.ndarray) -> np.ndarray:
-        """Return intercept and coefficients of the least penalised loss; `start`: those with a penalty."""
+        """Return intercept and coefficients of the smallest penalised loss; `start` has the penalised coefficients."""
         coef = np.array(start, dtype=np.float64)
         elastic_net(self.curvature, self.linear, ridge, l1, TOLERANCE * self.largest, coef, np.empty(len(coef)))
         found, free = np.array(self.point), self.is_free
@@ -61,28 +63,30 @@ def _inverse(hessian: np.ndarray, is_free: np.ndarray) -> np.ndarray:
 
 
 def best_l1(folds: Sequence[RowTerms], point: np.ndarray, ridge: float, is_free: np.ndarray) -> float:
-    """Return the l1 penalty beside a ridge of least loss on the folds, each of a fit to the others; 0 where none helps.
+    """Return the l1 penalty, added to a ridge, with the smallest held-out loss over the folds; 0 if none helps.
 
     Parameters
     ----------
     folds : sequence of RowTerms
-        The summed loss of each fold's rows at the point; its Hessian's first entry is 0 where they have no weight.
+        The summed loss of each fold's rows at the point; the first entry of its Hessian is 0 if they have no weight.
     point : ndarray of shape (n_columns + 1,)
     ridge : float
-        Of the mean loss.
+        Ridge of the mean loss.
     is_free : ndarray of shape (n_columns + 1,), bool
-        Of intercept and columns, whether they have no penalty.
+        Which of intercept and columns have no penalty.
     """
     gradient = np.sum([fold.gradient for fold in folds], axis=0)
     hessian = np.sum([fold.hessian for fold in folds], axis=0)
     total = sum(fold.weight for fold in folds)
-    penalties = np.append(Parabola.at(point, gradient / total, hessian / total, is_free).largest * SHARES, 0.0)
+    of_all = QuadraticApproximation.at(point, gradient / total, hessian / total, is_free)
+    penalties = np.append(of_all.largest * SHARES, 0.0)
     held_out = np.zeros(len(penalties))
     for fold in folds:
         left = total - fold.weight
         if not (fold.weight > 0.0 and left > 0.0 and hessian[0, 0] > fold.hessian[0, 0]):
             continue
-        others = Parabola.at(point, (gradient - fold.gradient) / left, (hessian - fold.hessian) / left, is_free)
+        terms = (gradient - fold.gradient) / left, (hessian - fold.hessian) / left
+        others = QuadraticApproximation.at(point, *terms, is_free)
         coef = np.zeros(int((~is_free).sum()))
         for k, l1 in enumerate(penalties):
             solution = others.minimum(ridge, float(l1), coef)

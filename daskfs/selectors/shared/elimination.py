@@ -1,7 +1,7 @@
-"""Some columns too many: drop the one whose removal costs least, until so many are left as were asked for.
+"""Backward elimination: drop the column with the smallest removal cost until the requested number is left.
 
-The cost is that of the loss's parabola at the fit of all columns that are left: ½ v_i² / (M⁻¹)_ii. With the squared
-loss it is exact; with others the columns are fitted again after every third of the removals.
+The cost is that of the loss's quadratic approximation at the fit of all remaining columns: ½ v_i² / (M⁻¹)_ii. It is
+exact for the squared loss; with other losses the columns are refitted after every third of the removals.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from daskfs.selectors.shared.refit_on_block import Model
 from daskfs.selectors.shared.run import Run
 
 ROUNDS = 3
-COPY = 1e-3  # of a column's curvature, that a copy leaves unexplained
+COPY = 1e-3  # share of a column's curvature that a copy leaves unexplained
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is left."""
+    """The remaining columns."""
 
     columns: np.ndarray
-    """Shape (n_kept,), those that stay in any case and then the others by cost, the dearest first."""
+    """Shape (n_kept,): those that must stay first, then the others by cost, largest first."""
     costs: np.ndarray
-    """What the mean loss would rise by without each of them, shape (n_kept,)."""
+    """Rise of the mean loss without each of them, shape (n_kept,)."""
 
 
 def eliminate(
     run: Run, columns: np.ndarray, n_keep: int, mean_losses: Sequence[MeanLoss], always: Sequence[int] = ()
 ) -> Kept:
-    """Drop columns until `n_keep` are left, or fewer where some depend on the others.
+    """Drop columns until `n_keep` are left, or fewer if some depend on the others.
 
     Parameters
     ----------
     run : Run
-        As `daskfs.selectors.shared.refit.refit_selected` takes it.
+        As for `daskfs.selectors.shared.refit.refit_selected`.
     columns : ndarray of shape (n_columns,), int64
     n_keep : int
     mean_losses : sequence of MeanLoss
-        Usually one; of several classes one for each, whose costs add up.
+        Usually one; with several classes one for each, whose costs are summed.
     always : sequence of int
-        Columns among these that stay, no more than `n_keep` and independent of each other; they come first.
+        Columns among these that must stay, at most `n_keep` and linearly independent; they come first.
     """
     columns = np.sort(np.asarray(columns, dtype=np.int64))
     columns = columns[np.argsort(~np.isin(columns, always), kind="stable")]
@@ -72,15 +72,15 @@ def eliminate(
 def order_of_removal(
     run: Run, columns: np.ndarray, mean_losses: Sequence[MeanLoss], begun: Sequence[Begun | None] = ()
 ) -> np.ndarray:
-    """Return columns in the order in which fewer of them are kept: what would be removed last comes first.
+    """Return columns in the reverse order of their removal: the column that would be removed last comes first.
 
-    With losses other than the squared one the columns that are left are fitted again after each half of them.
+    With losses other than the squared one, the remaining columns are refitted each time half of them are removed.
 
     Parameters
     ----------
     run, columns, mean_losses : see `eliminate`
     begun : sequence of Begun or None
-        Of each a fit of the columns that is near the one which is made first.
+        For each loss, a fit of the columns near the first fit, as a warm start.
     """
     is_squared, last = find_loss(mean_losses[0].loss).is_quadratic, []
     begun = begun or [None] * len(mean_losses)
@@ -100,7 +100,7 @@ def order_of_removal(
 def _fitted(
     run: Run, columns: np.ndarray, mean_loss: MeanLoss, begun: Begun | None = None
 ) -> tuple[SelectedFit, Model, np.ndarray]:
-    """Return the fit of columns, the same in standardised columns, and the Hessian of the mean loss there."""
+    """Return a fit of columns, the same for standardised columns, and the Hessian of the mean loss there."""
     with run.timed("refit"):
         blocks = SelectedBlocks(run, columns)
         (fit,) = refit_on_blocks(blocks, [len(columns)], mean_loss, run.matrix.shape[1], begun=begun)
@@ -110,7 +110,7 @@ def _fitted(
 
 
 def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
-    """Return which columns (each row) explain a later one, bool; none without a ridge, where `_drop` sees it."""
+    """Return which columns (rows) explain a later one, bool; none without a ridge, since `_drop` detects them."""
     squares = np.diagonal(products)[1:] - ridge
     explained = np.triu(products[1:, 1:] ** 2 > (1.0 - COPY) * np.outer(squares, squares), 1)
     found: np.ndarray = explained & (squares > 0.0) & (ridge > 0.0)
@@ -120,9 +120,9 @@ def _copies(products: np.ndarray, ridge: float) -> np.ndarray:
 def _drop(
     problems: Sequence[tuple[np.ndarray, np.ndarray]], n_drop: int, n_fixed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the columns that stay after `n_drop` removals, and their costs.
+    """Return the positions of the columns that remain after `n_drop` removals, and their costs.
 
-    The intercept stays, and so do the first `n_fixed` columns. Columns that depend on others go in any case.
+    The intercept and the first `n_fixed` columns stay. Columns that depend on others are always dropped.
     """
     removal = _Removal(problems, n_fixed)
     for _ in range(max(n_drop, int(removal.dead[1 + n_fixed :].sum()))):
@@ -131,14 +131,14 @@ def _drop(
 
 
 class _Removal:
-    """Columns that go one by one, each time the one whose removal costs least on the quadratic approximations.
+    """Removes columns one at a time, each time the one with the smallest removal cost in the quadratic approximations.
 
     Parameters
     ----------
     problems : sequence of (products, solution)
-        Of one prediction, or of several that share the columns: the Hessian, and the intercept with the coefficients.
+        For each prediction that shares the columns: the Hessian, and the intercept with the coefficients.
     n_fixed : int
-        So many columns stay, the first ones.
+        Number of columns that stay, the first ones.
     """
 
     def __init__(self, problems: Sequence[tuple[np.ndarray, np.ndarray]], n_fixed: int = 0) -> None:
@@ -150,7 +150,7 @@ class _Removal:
 
     @property
     def costs(self) -> np.ndarray:
-        """Of those that are left."""
+        """Costs of the remaining columns."""
         dead, alive = self.dead[self.alive], self.alive
         found = np.zeros(len(alive))
         for inverse, coef in zip(self.inverses, self.coefs, strict=True):
@@ -158,7 +158,7 @@ class _Removal:
         return np.where(dead, 0.0, found)
 
     def step(self) -> int:
-        """Remove one; return which."""
+        """Remove one column; return which."""
         i = int(self.alive[self.n_fixed + np.argmin(self.costs[self.n_fixed :])])
         if not self.dead[i]:
             for inverse, coef in zip(self.inverses, self.coefs, strict=True):
@@ -169,7 +169,7 @@ class _Removal:
         return i
 
     def fit(self, k: int, model: Model, ridge: float) -> Begun:
-        """Return the minimum of the k-th approximation for the columns that are left, on the scale of the data."""
+        """Return the minimum of the k-th approximation for the remaining columns, on the scale of the data."""
         scale, centre, solution = model.scale[self.alive - 1], model.centre[self.alive - 1], self.coefs[k]
         coef = np.divide(solution[self.alive], scale, out=np.zeros(len(scale)), where=scale > 0.0)
         return Begun(coef, float(solution[0] - (coef * centre).sum()), ridge)

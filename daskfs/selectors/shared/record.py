@@ -1,4 +1,4 @@
-"""Typed records of small arrays: what tasks return, what checkpoints keep.
+"""Typed records of small arrays: the results of tasks, and the content of checkpoints.
 
     @dataclass(frozen=True, slots=True)
     class Choice(Record):
@@ -7,9 +7,9 @@
         path: Path | None = None  # another record, or none
         ballots: tuple[Ballot, ...] = ()  # any number of records of one type
 
-A field is an array, a number, a record, a tuple or list of such, or one of these or None. `pack` gives the arrays of a
-record by name, as checkpoints keep them, and `unpack` the record again; a record travels packed. A tuple is packed
-column by column, arrays of different lengths in a row: thousands of records are as many arrays as one has fields.
+A field is an array, a number, a record, a tuple or list of these, or one of these or None. `pack` returns the arrays of
+a record by name, as stored in checkpoints, and `unpack` restores the record; records are sent packed. A tuple is packed
+by column, with arrays of different lengths concatenated: thousands of records become as many arrays as one has fields.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ import numpy as np
 
 
 class Record:
-    """Base of dataclasses that travel."""
+    """Base of dataclasses that are sent between processes."""
 
     __slots__ = ()
 
     def pack(self) -> dict[str, np.ndarray]:
-        """Return the arrays of all fields by name, those of a record within this one as ``field.name``."""
+        """Return the arrays of all fields by name; those of a nested record as ``field.name``."""
         return dict(_packed(type(self), [self], ""))
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """Return the record that `pack` described."""
+        """Return the record from the arrays of `pack`."""
         record: Self = _unpacked(cls, arrays, 1, "")[0]
         return record
 
     @classmethod
     def joined(cls, records: Sequence[Self]) -> Self:
-        """Return one record with the arrays and tuples of several, each field's one after the other."""
+        """Return one record in which each field concatenates the arrays or tuples of several records."""
         if len(records) == 1:
             return records[0]
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ class Record:
 
 
 def nbytes_of(result: Any) -> int:
-    """Return the bytes of what a task returned: arrays, numbers, records, several in a tuple or a dictionary."""
+    """Return the bytes of a task's result: arrays, numbers, records, or several in a tuple or a dictionary."""
     if isinstance(result, (np.ndarray, Record)):
         return int(result.nbytes)
     if isinstance(result, (float, int)):
@@ -68,7 +68,7 @@ def nbytes_of(result: Any) -> int:
 
 
 def _joined(column: list[Any]) -> Any:
-    """Return one field of several records: none of them may lack what another has."""
+    """Return one field of several records; either all or none of them have it."""
     kind = type(column[0])
     if issubclass(kind, Record):
         return kind.joined(column)
@@ -83,7 +83,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _packed(hint: Any, values: list[Any], name: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays, by name, of one field of so many records."""
+    """Yield the arrays, by name, of one field of several records."""
     if not values:
         return
     if _is_optional(hint):

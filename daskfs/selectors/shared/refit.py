@@ -1,9 +1,9 @@
-"""The fit of a loss on the selected columns of all rows, with a small ridge: what "refit" means to every selector.
+"""The refit: a fit of the loss on the selected columns of all rows, with a small ridge.
 
-Newton's method: blocks of rows give value, gradient and Hessian of the loss, which add up. Only the selected columns
-are read; they are kept where they fit, and else read again for each step, where the work runs.
+It uses Newton's method: value, gradient and Hessian of the loss are summed over blocks of rows. Only the selected
+columns are read. They are kept in memory if they fit, otherwise the tasks read them again for each step.
 
-The ridge is chosen from the data, unless given (`MeanLoss.ridge`); see `daskfs.selectors.shared.ridge`.
+The ridge is chosen from the data unless given (`MeanLoss.ridge`); see `daskfs.selectors.shared.ridge`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from daskfs.matrix.blocks import Rows
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.split import folds_of_groups
 from daskfs.selectors.shared.budget import Budget, DataShape
-from daskfs.selectors.shared.elastic_net import N_FOLDS, Parabola, best_l1
+from daskfs.selectors.shared.elastic_net import N_FOLDS, QuadraticApproximation, best_l1
 from daskfs.selectors.shared.refit_on_block import (
     LaidOut,
     Model,
@@ -44,15 +44,17 @@ from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import classes_of
 
-BLOCK_VALUES = 2**20  # of X, in blocks that depend on the number of columns alone: the same sums everywhere
-LAID_VALUES = 2 * BLOCK_VALUES  # of X as float64, which is what plans count for a block and its copies
+# values of X per block; depends only on the number of columns, so that sums are the same everywhere
+BLOCK_VALUES = 2**20
+LAID_VALUES = 2 * BLOCK_VALUES  # values of X as float64, which plans count for a block and its copies
 MAX_STEPS, MAX_HALVINGS = 50, 30
-TOLERANCE = 1e-10  # of a step's gain, in parts of the loss without features: the error left is its square
-ROUGH = (1e-2, 1e-4, 1e-4)  # while the ridge is looked for: again and again from nearer
-JUDGED = 1e-4  # of fits that are judged on rows held out, and not kept
-LOOKS = 3  # at the approximation of a loss other than the squared one
-LEAST_RIDGE_OF_MAP = 1e-5  # of the curvature; components that hardly vary had coefficients of 10⁵ without
-NEGLIGIBLE = 1e-6  # part of the loss without features, below which classes count as linearly separable
+TOLERANCE = 1e-10  # gain of a step relative to the loss without features; the remaining error is its square
+ROUGH = (1e-2, 1e-4, 1e-4)  # tolerances during the choice of the ridge, successively smaller
+JUDGED = 1e-4  # tolerance of fits that are only evaluated on held-out rows
+LOOKS = 3  # number of approximations of a loss other than the squared one
+# share of the curvature; without it, components with almost no variance had coefficients of 10⁵
+LEAST_RIDGE_OF_MAP = 1e-5
+NEGLIGIBLE = 1e-6  # share of the loss without features below which classes count as linearly separable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +62,39 @@ class SelectedFit:
     """A fit of some columns."""
 
     coef: np.ndarray
-    """Shape (n_columns,), on the scale of the data; 0 at a constant column and at one that depends on those before."""
+    """Shape (n_columns,), on the scale of the data; 0 for constant columns and those that depend on earlier ones."""
     intercept: float
     mean_loss: float
-    """Weighted mean of the loss over the rows, without the ridge's part."""
+    """Weighted mean of the loss over the rows, without the ridge."""
     scale: np.ndarray
     """Weighted standard deviations of the columns, shape (n_columns,)."""
     n_dependent: int
-    """Columns that depend on those before them; with a ridge they have a part of the coefficient."""
+    """Number of columns that depend on earlier ones; with a ridge they share the coefficient."""
     is_separable: bool
-    """Whether there was no finite minimum (classes linearly separable): a weak ridge bounds the fit."""
+    """Whether there was no finite minimum (classes are linearly separable), so that a weak ridge bounds the fit."""
     n_steps: int
     ridge: float
-    """With which these are the coefficients; given, chosen, or the weak one that bounds a fit."""
+    """The ridge of the fit: given, chosen, or the weak one that bounds it."""
     l1: float = 0.0
-    """Penalty of their sizes beside it, see `MeanLoss.has_l1`."""
+    """The l1 penalty in addition to the ridge, see `MeanLoss.has_l1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanLoss:
-    """What is minimised: the mean loss of the rows and ``½ ridge Σ b²``, b the coefficients of standardised columns."""
+    """The objective: the mean loss of the rows plus ``½ ridge Σ b²``, b the coefficients of standardised columns."""
 
     loss: str = "squared"
-    """"squared", "logistic", "poisson", "huber" or "squared_hinge"."""
+    """One of "squared", "logistic", "poisson", "huber" and "squared_hinge"."""
     positive: float | None = None
-    """With a loss of two classes, the target's value for the one that counts as +1."""
+    """With a loss of two classes: the target's value for the class that counts as +1."""
     threshold: float | None = None
     """Threshold of the Huber loss; by default 1.345 robust standard deviations of the target."""
     ridge: float | None = None
-    """0: least squares, or the loss's own minimum. None: chosen from the data, smaller where there are more rows."""
+    """0: least squares, or the loss's own minimum. None: chosen from the data, and smaller with more rows."""
     has_l1: bool = False
-    """Whether there is ``l1 Σ |b|`` beside it, by the loss on rows held out: `daskfs.selectors.shared.elastic_net`."""
+    """Whether to add ``l1 Σ |b|``, chosen by the held-out loss: `daskfs.selectors.shared.elastic_net`."""
     tolerance: float = TOLERANCE
-    """How near: of the last step's gain, in parts of the loss without columns."""
+    """Tolerance: the gain of the last step relative to the loss without columns."""
 
 
 def refit_selected(
@@ -108,18 +110,18 @@ def refit_selected(
     Parameters
     ----------
     run : Run
-        Over a matrix with its target, and its weights where it has any. The selected columns are kept up to half the
-        memory of a task (never beyond 128 MiB), and else read where the run's tasks are.
+        Over a matrix with its target, and its weights if any. The selected columns are kept in memory up to half of a
+        task's memory (at most 128 MiB), and otherwise read by the run's tasks.
     columns : ndarray of shape (n_columns,), int64
-        In any order; `coef` has the same.
+        In any order; `coef` has the same order.
     mean_loss : MeanLoss
     n_candidates : int, optional
-        Out of how many columns these were selected: what the choice of the ridge must know. By default the matrix's.
+        Number of columns from which these were selected, for the choice of the ridge. By default that of the matrix.
     scale_of_map : ndarray of shape (n_columns,), optional
-        Of several columns that a map makes of one the scale that they share: on it no coefficient is quite free, for a
-        component that varies in a few rows alone says nothing of others there.
+        If a map makes several columns from one, their common scale. On this scale every coefficient has a small ridge,
+        because a component that varies in only a few rows is otherwise not determined.
     free : ndarray of shape (n_columns,), bool, optional
-        Columns that were not looked for, and have no penalty, as the intercept has none.
+        Columns that were not selected by a search; like the intercept, they have no penalty.
 
     Returns
     -------
@@ -142,9 +144,9 @@ def refit_nested(
     scale_of_map: np.ndarray | None = None,
     free: np.ndarray | None = None,
 ) -> list[SelectedFit]:
-    """Fit the target on the first so many of some columns, for each of several sizes: see `refit_selected`.
+    """Fit the target on the first k of some columns, for each of several sizes k: see `refit_selected`.
 
-    Of the squared loss the sums over the rows are those of all columns, made once.
+    With the squared loss, the sums over the rows are computed once for all columns.
     """
     with run.timed("refit"):
         blocks = SelectedBlocks(run, np.asarray(columns, dtype=np.int64), free)
@@ -153,13 +155,13 @@ def refit_nested(
 
 
 class Begun(NamedTuple):
-    """A fit of some columns near that of these, or of more of them."""
+    """A fit of some columns near the fit of these, or of more of them; a warm start."""
 
     coef: np.ndarray
     """Shape (n_columns,), on the scale of the data."""
     intercept: float
     ridge: float | None = None
-    """With which it was made, as far as that is known."""
+    """Ridge of the fit, if known."""
 
 
 def refit_on_blocks(
@@ -170,14 +172,14 @@ def refit_on_blocks(
     scale_of_map: np.ndarray | None = None,
     begun: Begun | None = None,
 ) -> list[SelectedFit]:
-    """Fit the target on the first so many columns of blocks, for each of several sizes: see `refit_nested`.
+    """Fit the target on the first k columns of blocks, for each of several sizes k: see `refit_nested`.
 
     Parameters
     ----------
     blocks : SelectedBlocks
     sizes, mean_loss, n_candidates, scale_of_map : see `refit_nested`
     begun : Begun, optional
-        Where to begin; by default at the model without columns. Of no use to the squared loss.
+        Warm start; by default the model without columns. Has no effect with the squared loss.
     """
     loss = find_loss(mean_loss.loss)
     total, location, centre, scale = blocks.moments(mean_loss.positive)
@@ -214,7 +216,7 @@ def _first(model: Model, k: int) -> Model:
 
 
 def _moved(model: Model, begun: Begun) -> Model:
-    """Return the model with the coefficients of a fit that is known, and 0 where that has none."""
+    """Return the model with the coefficients of a known fit, and 0 for columns that it does not have."""
     k, solution = len(begun.coef), np.zeros(len(model.solution))
     solution[0] = begun.intercept + float((begun.coef * model.centre[:k]).sum())
     solution[1 : k + 1] = begun.coef * model.scale[:k]
@@ -227,13 +229,13 @@ class _Start(NamedTuple):
     model: Model
     terms: Terms
     is_near: bool = False
-    """Whether the point is near a fit that is known."""
+    """Whether the point is near a known fit."""
     ridge: float | None = None
-    """Of that fit."""
+    """Ridge of that fit."""
 
 
 def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort, asked: MeanLoss) -> SelectedFit:
-    """Return the minimum; `null` are the terms without columns."""
+    """Return the minimum; `null` has the terms without columns."""
     (model, terms, is_near, near), given, l1 = start, asked.ridge, 0.0
     is_chosen, ridge, scale, centre, total = given is None, given or 0.0, model.scale, model.centre, effort.total
     if is_chosen:
@@ -261,13 +263,13 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
 
 
 def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
-    """Return the fit with the l1 penalty beside its ridge that predicts rows held out best, and the penalty."""
+    """Return the fit with the ridge and the l1 penalty that predicts held-out rows best, and that penalty."""
     is_squared = find_loss(begun.loss).is_quadratic
-    model, terms = begun if is_squared else fit.model, fit.terms  # of the squared loss the terms where it began
+    model, terms = begun if is_squared else fit.model, fit.terms  # with the squared loss the terms at the start
     l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge, blocks.is_free)
     for _ in range(LOOKS if l1 else 0):
-        parabola = Parabola.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
-        solution = parabola.minimum(ridge, l1, fit.model.solution[~blocks.is_free])
+        quadratic = QuadraticApproximation.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
+        solution = quadratic.minimum(ridge, l1, fit.model.solution[~blocks.is_free])
         step = solution - model.solution
         mean = terms.value + float(terms.gradient @ step + 0.5 * step @ terms.hessian @ step)
         model = replace(model, solution=solution)
@@ -279,7 +281,7 @@ def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, 
 
 
 def threshold_on(run: Run, mean_loss: MeanLoss) -> float:
-    """Return the threshold of the Huber loss, by default that of the target of a run; 0 of other losses."""
+    """Return the threshold of the Huber loss, by default for the target of a run; 0 for other losses."""
     loss = find_loss(mean_loss.loss)
     if mean_loss.threshold is not None or not loss.threshold:
         return float(mean_loss.threshold or 0.0)
@@ -296,17 +298,17 @@ def model_of(blocks: SelectedBlocks, mean_loss: MeanLoss, fit: SelectedFit) -> t
 
 
 FITTED_INSTEAD = {"multinomial": "logistic", "hinge": "squared_hinge", "epsilon_insensitive": "squared"}
-"""What is fitted for a loss that has no minimum over all rows of its own; each class is then told from the rest."""
+"""Replacements for losses without a minimum of their own over all rows; each class is then fitted against the rest."""
 
 
 class ClassFits(NamedTuple):
-    """The fit of some columns; of several classes one for each, told from the rest."""
+    """The fit of some columns; with several classes one for each, against the rest."""
 
     loss: str
-    """What was fitted: see `FITTED_INSTEAD`."""
+    """The fitted loss: see `FITTED_INSTEAD`."""
     fits: list[SelectedFit]
     classes: np.ndarray | None
-    """Values that a target of classes takes, ascending."""
+    """The values of a classification target, ascending."""
 
     @property
     def coef(self) -> np.ndarray:
@@ -321,7 +323,7 @@ class ClassFits(NamedTuple):
 
     @property
     def is_separable(self) -> bool:
-        """Whether any fit has no finite minimum without a ridge."""
+        """Whether any of the fits has no finite minimum without a ridge."""
         return any(fit.is_separable for fit in self.fits)
 
 
@@ -334,7 +336,7 @@ def fit_each_class(
     has_l1: bool = False,
     free: np.ndarray | None = None,
 ) -> ClassFits:
-    """Fit a loss, of classes too, on some columns: see `fit_each_size`."""
+    """Fit a loss, including those for classes, on some columns: see `fit_each_size`."""
     return fit_each_size(run, columns, [len(columns)], loss, ridge, classes, has_l1, free=free)[0]
 
 
@@ -349,7 +351,7 @@ def fit_each_size(
     tolerance: float = TOLERANCE,
     free: np.ndarray | None = None,
 ) -> list[ClassFits]:
-    """Fit a loss, of classes too, on the first so many of some columns: see `refit_nested`.
+    """Fit a loss, including those for classes, on the first k of some columns, for several k: see `refit_nested`.
 
     Parameters
     ----------
@@ -357,11 +359,11 @@ def fit_each_size(
     columns : ndarray of shape (n_columns,), int64
     sizes : sequence of int
     loss : str
-        Any; see `FITTED_INSTEAD`.
+        Any loss; see `FITTED_INSTEAD`.
     ridge : float, optional
         By default chosen from the data.
     classes : ndarray of shape (n_classes,), optional
-        Values that the target takes, where they are known.
+        Values of the target, if known.
     has_l1, tolerance : bool, float
         See `MeanLoss`.
     free : ndarray of int64, optional
@@ -390,12 +392,12 @@ class Terms(NamedTuple):
     """The mean loss at a point, without a ridge."""
 
     value: float
-    """Above the least that predictions could have."""
+    """Difference from the smallest possible loss of any predictions."""
     gradient: np.ndarray
     hessian: np.ndarray
 
     def first(self, k: int) -> Terms:
-        """Return the terms of the intercept and the first k coefficients, where the others are 0."""
+        """Return the terms of the intercept and the first k coefficients, with the others fixed at 0."""
         return (
             self
             if k + 1 == len(self.gradient)
@@ -403,7 +405,7 @@ class Terms(NamedTuple):
         )
 
     def with_ridge(self, solution: np.ndarray, ridge: float) -> Terms:
-        """Return the terms with ``½ ridge Σ b²``, which leaves the intercept alone."""
+        """Return the terms with ``½ ridge Σ b²``, without the intercept."""
         return self.with_penalty(solution, np.concatenate([[0.0], np.full(len(solution) - 1, ridge)]))
 
     def with_penalty(self, solution: np.ndarray, penalty: np.ndarray) -> Terms:
@@ -415,8 +417,8 @@ class Terms(NamedTuple):
 def _with_ridge(
     blocks: SelectedBlocks, model: Model, terms: Terms, effort: Effort, begun: float, most: float, null: float
 ) -> tuple[Model, Terms, float]:
-    """Return the ridge, at most so large, that the data choose, and a point near its minimum with the terms there."""
-    if find_loss(model.loss).is_quadratic:  # its terms at one point say all
+    """Return the ridge chosen from the data, at most `most`, and a point near its minimum with the terms there."""
+    if find_loss(model.loss).is_quadratic:  # its terms at one point are sufficient
         return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
     ridge = begun
     for near in ROUGH:  # the nearer the point, the better the approximation
@@ -430,7 +432,7 @@ def _with_ridge(
 def _approach(
     blocks: SelectedBlocks, model: Model, plain: Terms, total: float, ridge: float, least_gain: float
 ) -> tuple[Model, Terms]:
-    """Take Newton's steps while they gain more than `least_gain`; return the point and the terms there."""
+    """Take Newton steps while they gain more than `least_gain`; return the point and the terms there."""
     factor, step = np.zeros_like(plain.hessian), np.zeros(len(plain.gradient))
     for _ in range(MAX_STEPS):
         terms = plain.with_penalty(model.solution, blocks.penalties(ridge))
@@ -442,13 +444,13 @@ def _approach(
 
 
 class _Descent(NamedTuple):
-    """Where Newton's steps have ended."""
+    """The end of Newton's method."""
 
     model: Model
     terms: Terms
-    """There; with the squared loss where it began."""
+    """Terms at the end; with the squared loss those at the start."""
     mean: float
-    """Mean loss, without the ridge's part."""
+    """Mean loss, without the ridge."""
     n_steps: int
     n_dependent: int
 
@@ -463,12 +465,13 @@ def _descend(
     null: float,
     least_gain: float,
 ) -> _Descent | None:
-    """Return the minimum; None where there is no finite one. `null` is the loss without columns.
+    """Return the minimum; None if there is no finite one. `null` is the loss without columns.
 
-    A step that gains no more than `least_gain` is the last.
+    The last step is the one that gains at most `least_gain`.
 
-    Apart from `daskfs.kernels.glm.newton.newton`, whose rows are in memory: here each look is a pass over all
-    rows, which gives value, gradient and Hessian at once. So no factor is kept, and a step is halved by the value.
+    This is separate from `daskfs.kernels.glm.newton.newton`, where rows are in memory: here each evaluation is a pass
+    over all rows that gives value, gradient and Hessian together. So no factor is reused, and a step is halved by its
+    value.
     """
     terms, loss = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss)
     n_features = int((model.scale > 0.0).sum())
@@ -499,7 +502,7 @@ def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> b
 def _shortened(
     blocks: SelectedBlocks, model: Model, step: np.ndarray, value: float, total: float, ridge: float
 ) -> tuple[Model, Terms, Terms]:
-    """Take the step, or the largest half, quarter, ... of it with which the objective does not rise."""
+    """Take the step, or halve it until the objective does not rise."""
     length = 1.0
     for _ in range(MAX_HALVINGS):
         moved = replace(model, solution=model.solution + length * step)
@@ -512,12 +515,12 @@ def _shortened(
 
 
 class SelectedBlocks:
-    """Blocks of rows of the selected columns: kept in memory where they fit, or read by the tasks of the run."""
+    """Blocks of rows of the selected columns: kept in memory if they fit, otherwise read by the tasks of the run."""
 
     def __init__(self, run: Run, columns: np.ndarray, free: np.ndarray | None = None) -> None:
         self._least: float | None = None
         self.is_free = np.zeros(len(columns) + 1, dtype=bool)
-        """Of intercept and columns, whether they have no ridge."""
+        """Which of intercept and columns have no ridge."""
         self.is_free[0] = True
         if free is not None:
             self.is_free[1:] = free
@@ -534,7 +537,7 @@ class SelectedBlocks:
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
         self.length, self.can_order = length, matrix.is_resident and not matrix.rows_are_random
         self.penalty = np.zeros(len(columns) + 1)
-        """Of each square of intercept and standardised coefficients, halved: part of the terms."""
+        """Fixed penalty on half the square of intercept and standardised coefficients, included in the terms."""
         self._laid: list[LaidOut] = []
 
     def first(self, k: int) -> Self:
@@ -548,30 +551,30 @@ class SelectedBlocks:
 
     @property
     def n_free(self) -> int:
-        """How many columns have no ridge."""
+        """Number of columns without a ridge."""
         return int(self.is_free.sum()) - 1
 
     def penalties(self, ridge: float) -> np.ndarray:
-        """Return the ridge of each square of intercept and standardised coefficients, halved."""
+        """Return the ridge on half the square of intercept and standardised coefficients."""
         return np.where(self.is_free, 0.0, ridge)
 
     def bounded(self, ridge: float) -> Self:
-        """Return the blocks with a ridge on columns that otherwise have none: some loss has no finite minimum."""
+        """Return the blocks with a ridge on columns that otherwise have none, for losses without a finite minimum."""
         found = copy(self)
         found.penalty = self.penalty + np.where(self.is_free, ridge, 0.0)
         found.penalty[0] = 0.0
         return found
 
     def lay_out(self, centre: np.ndarray, scale: np.ndarray) -> None:
-        """Keep the columns as the kernels take them, where they are kept and few; models have these centres and scales.
+        """Keep standardised copies of the columns for the kernels, if they are in memory and few.
 
-        For terms at several points.
+        Used for terms at several points; models must have these centres and scales.
         """
         if isinstance(self.columns, slice) and self.run.matrix.shape[0] * len(centre) <= LAID_VALUES:
             self._laid = [laid_out(self.run.matrix, self.columns, centre, scale, part) for part in self.parts]
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
-        """Return the sum of the weights, the target's mean, means and standard deviations of the columns."""
+        """Return the sum of the weights, the target's mean, and means and standard deviations of the columns."""
         parts = self.run.map("refit", moments_on_rows, self.parts, self.columns, positive)
         total = _sum(part.total for part in parts)
         location = _sum(part.total * part.y_mean for part in parts) / total
@@ -583,7 +586,7 @@ class SelectedBlocks:
         return float(total), float(location), mean, np.sqrt(spread)
 
     def terms(self, model: Model, total: float) -> Terms:
-        """Return value, above the least that predictions could have, gradient and Hessian of the mean loss."""
+        """Return value (above the smallest possible loss), gradient and Hessian of the mean loss."""
         parts = [terms_of_laid(part, model) for part in self._laid]
         parts = parts or self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
@@ -592,7 +595,7 @@ class SelectedBlocks:
         return terms.with_penalty(model.solution, self.penalty) if self.penalty.any() else terms
 
     def least_loss(self, loss: str) -> float:
-        """Return the mean loss of the best predictions that there could be; of large counts it is below 0."""
+        """Return the mean loss of the best possible predictions; it is below 0 for large counts."""
         if find_loss(loss).least_is_zero:
             return 0.0
         if self._least is None:
@@ -603,7 +606,7 @@ class SelectedBlocks:
         return self._least
 
     def terms_of_folds(self, model: Model) -> list[RowTerms]:
-        """Return the summed loss of each of a few folds of the rows: of whole groups, or random as far as is known."""
+        """Return the summed loss of each fold of the rows: folds of whole groups, or random as far as known."""
         matrix = self.run.matrix
         ends = np.linspace(0, matrix.shape[0], N_FOLDS + 1).astype(int)
         if self.groups is not None:
@@ -630,9 +633,9 @@ class SelectedBlocks:
 
 
 def budget_of_refits(shape: DataShape, n_columns: int) -> Budget:
-    """Return what a task takes that reads a block of rows of selected columns, and makes terms of them."""
+    """Return the memory of a task that reads a block of rows of selected columns, and computes terms."""
     n_values = min(shape.n_samples * n_columns, BLOCK_VALUES)
-    itemsize = 8 + 2 * max(shape.itemsize, 4)  # as read, as the kernels take them, and standardised
+    itemsize = 8 + 2 * max(shape.itemsize, 4)  # as read, as passed to kernels, and standardised
     return Budget({"a block of rows of the refits": itemsize * n_values}).add("tiles", shape.tiles_nbytes)
 
 
@@ -651,10 +654,10 @@ def _gathered(matrix: Matrix, columns: np.ndarray, pieces: list[tuple[int, int]]
 
 
 def _sum(terms: Iterable[Any]) -> Any:
-    """Add up in the order of the rows; `sum` is compensated where numbers are Python's, from 3.12 on."""
+    """Sum in the order of the rows; the built-in `sum` is compensated for Python floats from 3.12 on."""
     return reduce(operator.add, terms, 0)
 
 
 def _finite(intercept: float, total: float) -> float:
-    """Return the intercept, or where one class or no count is there, that of half a row that says the contrary."""
+    """Return the intercept; if there is only one class or no count, that with half a row of the contrary added."""
     return intercept if math.isfinite(intercept) else math.copysign(math.log(2.0 * total + 1.0), intercept)

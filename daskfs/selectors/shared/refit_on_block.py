@@ -1,4 +1,4 @@
-"""What the refit on selected columns asks of a block of rows. Imported by workers, hence light."""
+"""Computations of the refit on a block of rows. Workers import this file, so it is light."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Model:
 
     loss: str
     positive: float | None
-    """The target's value for the class that counts as +1; None for a target of numbers."""
+    """The target's value for the class that counts as +1; None for regression."""
     threshold: float
     """Threshold of the Huber loss."""
     solution: np.ndarray
     """The intercept, then the coefficients of ``(x - centre) / scale``."""
     centre: np.ndarray
     scale: np.ndarray
-    """0 where a column takes no part."""
+    """0 for a column that takes no part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RowMoments(Record):
     """Weight, means and standard deviations of some rows."""
 
     total: float
-    """The sum of the weights; 0 where no row has any, and the others then too."""
+    """The sum of the weights. If it is 0, the other fields are 0 too."""
     y_mean: float
     mean: np.ndarray
     scale: np.ndarray
@@ -83,18 +83,18 @@ def terms_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> Ro
 
 
 class LaidOut(NamedTuple):
-    """Columns of some rows, those without weight left out, as the kernels take them."""
+    """Standardised columns of some rows, without rows of weight 0, in the form of the kernels."""
 
     columns: np.ndarray
-    """Standardised, shape (n_varying, n_rows), float64."""
+    """Shape (n_varying, n_rows), float64."""
     places: np.ndarray
-    """Of those that vary."""
+    """Positions of the columns that vary."""
     y: np.ndarray
     weight: np.ndarray
 
 
 def laid_out(matrix: Matrix, columns: Rows, centre: np.ndarray, scale: np.ndarray, rows: Rows) -> LaidOut:
-    """Return the columns of some rows, laid out for terms at several points."""
+    """Return standardised columns of some rows, for terms at several points."""
     X, y, weight = read_rows(matrix, columns, None, rows)
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
@@ -105,7 +105,7 @@ def laid_out(matrix: Matrix, columns: Rows, centre: np.ndarray, scale: np.ndarra
 
 
 def terms_of_laid(laid: LaidOut, model: Model) -> RowTerms:
-    """Return value, gradient and Hessian of the summed loss, in the first columns, as many as a model has."""
+    """Return value, gradient and Hessian of the summed loss, for a model of the first columns."""
     n = len(model.solution)
     gradient, hessian = np.zeros(n), np.zeros((n, n))
     if not len(laid.y):
@@ -122,7 +122,7 @@ def terms_of_laid(laid: LaidOut, model: Model) -> RowTerms:
 def read_rows(
     matrix: Matrix, columns: Rows, positive: float | None, rows: Rows
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return X, y and weight of some rows as the kernels take them, classes as -1 and +1."""
+    """Return X, y and weight of some rows in the form of the kernels, with classes as -1 and +1."""
     X = as_kernels_take_it(matrix.read(rows, columns))
     y = as_vector(matrix.read_target(rows))
     if positive is not None:
@@ -132,12 +132,12 @@ def read_rows(
 
 
 def as_vector(values: Any) -> np.ndarray:
-    """float64, contiguous and writable: for numba, read-only arrays are another type, compiled again."""
+    """Return float64, contiguous and writable: numba compiles again for read-only arrays."""
     return np.require(values, dtype=np.float64, requirements=["C", "W"])
 
 
 def as_kernels_take_it(X: np.ndarray) -> np.ndarray:
-    """float32 (which holds int8 exactly) or float64, C-ordered and writable; a copy only where it must be."""
+    """Return float32 (which holds int8 exactly) or float64, C-ordered and writable; copy only if necessary."""
     is_taken = X.dtype in (np.float32, np.float64)
     if is_taken and X.flags.carray:
         return X

@@ -1,7 +1,7 @@
-"""What the reader of a result should know of the columns that were selected: constants, identifiers, exact copies.
+"""Notes on selected columns: constants, identifiers, exact copies.
 
-Looked for where it costs next to nothing: by the statistics that a store keeps of its columns, or that small arrays in
-memory give; what these make likely is read and compared.
+Only cheap checks are made: by the columns' statistics, from a store or from small arrays in memory. Columns that these
+point out are read and compared.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from daskfs.errors import Caution, Suspicion
 from daskfs.matrix.base import Matrix
 
 MOST_FEATURES = 1 << 17
-"""Columns whose statistics are looked at: 4 MiB of them."""
+"""Largest number of columns whose statistics are checked: 4 MiB."""
 MOST_VALUES = 1 << 23
-"""Of arrays in memory."""
+"""Largest number of values of arrays in memory."""
 MOST_READ = 32
-"""Columns that are read and compared."""
+"""Largest number of columns that are read and compared."""
 PIECE_ROWS = 1 << 18
 _NAMED = 5
 
 
 class _Statistics(NamedTuple):
     total: np.ndarray
-    """Or the means: equal columns have equal ones."""
+    """Or means: equal columns have equal ones."""
     minimum: np.ndarray
     maximum: np.ndarray
 
 
 def remarks_on(matrix: Matrix, selected: np.ndarray) -> list[str]:
-    """Return notes on selected columns, which most often are none.
+    """Return notes on selected columns; usually there are none.
 
     Parameters
     ----------
     matrix : Matrix
-        That was selected on.
+        The matrix of the selection.
     selected : int64 array of shape (n_selected,)
     """
     found = _statistics(matrix)
@@ -53,12 +53,13 @@ def remarks_on(matrix: Matrix, selected: np.ndarray) -> list[str]:
     identifiers = [j for j in likely if _identifies(matrix, j)]
     if identifiers:
         which = _listed(matrix, identifiers)
-        notes.append(Suspicion(f"each row has a whole number of its own: {which}; leave out what is an identifier"))
+        notes.append(Suspicion(f"each row has a different whole number: {which}; leave out identifiers"))
     copies = _copies(matrix, selected, found)
     if copies:
         pairs = [f"{_listed(matrix, [other])} of {_listed(matrix, [j])}" for j, other in copies[:_NAMED]]
         more = f" and {len(copies) - _NAMED} more" if len(copies) > _NAMED else ""
-        found_copies = f"exact copies of selected columns, between which nothing decides: {', '.join(pairs)}{more}"
+        copied = f"{', '.join(pairs)}{more}"
+        found_copies = f"exact copies of selected columns, which could have been selected instead: {copied}"
         notes.append(Suspicion(found_copies))
     return notes
 
@@ -67,7 +68,7 @@ def _statistics(matrix: Matrix) -> _Statistics | None:
     n_samples, n_features = matrix.shape
     if n_features > MOST_FEATURES:
         return None
-    known = matrix.base.column_statistics()  # of all rows, where some were selected on: good enough to look further
+    known = matrix.base.column_statistics()  # of all rows, even if only some were used: good enough for a first check
     if known is not None:
         return _Statistics(known.mean, known.minimum, known.maximum)
     X = matrix.column_view(slice(None)) if n_samples * n_features <= MOST_VALUES else None
@@ -80,7 +81,7 @@ def _may_identify(found: _Statistics, column: int, n_samples: int) -> bool:
 
 
 def _identifies(matrix: Matrix, column: int) -> bool:
-    """Whether a column has another whole number in each row: without gaps, or ascending as the source has them."""
+    """Return whether a column has a different whole number in each row: consecutive, or ascending in source order."""
     values = matrix.read(slice(None), np.array([column]))[:, 0].astype(np.float64)
     ordered = np.sort(values)
     if not (values == np.floor(values)).all() or not (np.diff(ordered) > 0).all():
@@ -91,7 +92,7 @@ def _identifies(matrix: Matrix, column: int) -> bool:
 
 
 def _copies(matrix: Matrix, selected: np.ndarray, found: _Statistics) -> list[tuple[int, int]]:
-    """Return pairs of a selected column and another one that equals it in every row."""
+    """Return pairs of a selected column and another column that is equal in every row."""
     alike = np.flatnonzero(np.isin(found.total, found.total[selected]) & (found.minimum < found.maximum))
     pairs, n_read, taken = [], 0, set()
     for j in map(int, selected):
@@ -107,7 +108,7 @@ def _copies(matrix: Matrix, selected: np.ndarray, found: _Statistics) -> list[tu
 
 
 def _are_equal(matrix: Matrix, j: int, other: int) -> bool:
-    start, length = 0, matrix.tile_shape[0]  # most that differ do so in the first tile
+    start, length = 0, matrix.tile_shape[0]  # most columns that differ do so in the first tile
     while start < matrix.shape[0]:
         block = matrix.read(slice(start, start + length), np.array(sorted((j, other))))
         if (block[:, 0] != block[:, 1]).any():

@@ -1,4 +1,4 @@
-"""From the linear predictor to the answer: a mean, a label, probabilities."""
+"""Functions of the linear predictor: a mean, a label, probabilities."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from daskfs.losses import find_loss
 
 Response = Callable[[Any], Any]
-"""Takes the linear predictor of a block of rows."""
+"""A function of the linear predictor of a block of rows."""
 
 
 def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
-    """Return what `predict` makes of the linear predictor: the mean of the target, or the likeliest label."""
+    """Return the function that `predict` applies to the linear predictor: the mean of the target, or the label."""
     target = find_loss(loss).target
     if target == "count":
         return np.exp
@@ -28,20 +28,20 @@ def mean_or_label(loss: str, classes: np.ndarray | None = None) -> Response:
 
 
 def probabilities(loss: str, n_classes: int = 2) -> Response:
-    """Return what `predict_proba` makes of the linear predictor: one column for each class."""
+    """Return the function that `predict_proba` applies to the linear predictor: one column for each class."""
     if find_loss(loss).target == "classes":
         return _softmax
     return _two_columns if n_classes == 2 else one_against_rest
 
 
 def log_odds(predictor: Any) -> np.ndarray:
-    """Return the log-odds of the second of two classes, each of which has a predictor."""
+    """Return the log-odds of the second of two classes, each of which has its own predictor."""
     values: np.ndarray = np.asarray(predictor)
     return values[..., 1] - values[..., 0]
 
 
 def one_against_rest(predictor: Any) -> np.ndarray:
-    """Return the probabilities of several classes, each from its own odds against the rest; they add up to one."""
+    """Return the probabilities of several classes, each from its odds against the rest, scaled to sum to one."""
     values = sigmoid(predictor)
     result: np.ndarray = values / values.sum(axis=1, keepdims=True)
     return result

@@ -1,12 +1,12 @@
-"""How large a ridge selected columns need: the larger, the harder they were looked for, and the fewer rows there are.
+"""The ridge of selected columns: the larger the search that found them, and the fewer the rows, the larger it is.
 
-It is at most κ min(1, s log p / n), with s columns selected out of p, n the rows' weight, and κ the curvature of the
-loss without features. Below that it minimises generalised cross-validation (Akaike's criterion where the dispersion is
-known) in which a degree of freedom costs 1 + 0.15 log(p / s): columns that were looked for among many fit noise that
-they would not fit if they had been given. The bound is what helps in short data, where cross-validation on the rows
-that the columns were selected on sees nothing wrong with an interpolation; the criterion is what keeps the ridge small
-where it would hurt. The share of the logarithm is a compromise: with more, planted designs of many rows and counts of
-words lose, with less, genotypes do. All of it is measured: `benchmarks/refit_ridge.py`.
+It is at most κ min(1, s log p / n), with s columns selected out of p, n the total weight of the rows, and κ the
+curvature of the loss without features. Below this bound it minimises generalised cross-validation (Akaike's criterion
+if the dispersion is known), in which a degree of freedom costs 1 + 0.15 log(p / s): columns found by a search among
+many fit noise that given columns would not. The bound helps with few rows, where cross-validation on the rows of the
+selection does not detect interpolation; the criterion keeps the ridge small where it would do harm. The factor of the
+logarithm is a compromise: a larger one makes simulations with many rows and word counts worse, a smaller one genotypes.
+All of this is measured in `benchmarks/refit_ridge.py`.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ import numpy as np
 
 from daskfs.losses import find_loss
 
-RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # in parts of the largest; and none
+RIDGES = 10.0 ** -np.arange(0.0, 8.01, 0.25)  # as shares of the largest; and none
 SEARCH = 0.15
-"""For a refit: of log(p / s), what a degree of freedom costs more, the columns having been looked for."""
+"""For a refit: additional cost of a degree of freedom, in units of log(p / s), for columns found by a search."""
 WHILE_SELECTING = 0.5
-"""While columns are exchanged, which fits noise faster."""
-INTERPOLATED = 1e-12  # of the loss without features: a loss that is no larger fits every row
-NO_CURVATURE = 1e-12  # in parts of the largest of the Hessian's eigenvalues: the columns depend on each other there
+"""The same during the exchange of columns, which overfits faster."""
+INTERPOLATED = 1e-12  # share of the loss without features below which a fit counts as an interpolation of all rows
+NO_CURVATURE = 1e-12  # share of the Hessian's largest eigenvalue below which columns count as linearly dependent
 
 
 class Effort(NamedTuple):
-    """How hard columns are looked for, and on how many rows."""
+    """The size of the search for columns, and the number of rows."""
 
     total: float
-    """Weight of the rows."""
+    """Total weight of the rows."""
     n_columns: int
-    """Selected."""
+    """Number of selected columns."""
     n_candidates: int
-    """Out of which they are."""
+    """Number of columns from which they are selected."""
     search: float = SEARCH
-    """What a degree of freedom costs more, in parts of log(p / s)."""
+    """Additional cost of a degree of freedom, in units of log(p / s)."""
     n_free: int = 0
-    """Columns beside them that were not looked for, and have no ridge."""
+    """Number of further columns that were not searched for and have no ridge."""
 
     def largest_ridge(self, curvature: float) -> float:
-        """Return κ min(1, s log p / n): with it, noise that was selected among p columns counts for little."""
+        """Return κ min(1, s log p / n), which suppresses noise selected among p columns."""
         return curvature * min(1.0, self.n_columns * math.log(max(self.n_candidates, 2)) / self.total)
 
     def best_ridge(
@@ -63,13 +63,13 @@ class Effort(NamedTuple):
         value : float
             The mean loss at the point, without a ridge.
         gradient, hessian : ndarray of shapes (n_columns + 1,) and (n_columns + 1, n_columns + 1)
-            There, of the intercept and then of the coefficients of the standardised columns.
+            At the point; first the intercept, then the coefficients of standardised columns.
         solution : ndarray of shape (n_columns + 1,)
             The point.
         largest : float
         loss : str
         is_free : ndarray of shape (n_columns + 1,), bool, optional
-            Of intercept and columns, whether they have no ridge; by default the intercept alone.
+            Which of intercept and columns have no ridge; by default only the intercept.
         """
         if self.n_free and is_free is not None:
             value, gradient, hessian, solution = _without_free(value, gradient, hessian, solution, is_free)
@@ -78,7 +78,7 @@ class Effort(NamedTuple):
     def shared_ridge(
         self, terms: Sequence[tuple[float, np.ndarray, np.ndarray, np.ndarray]], largest: float, loss: str
     ) -> float:
-        """Return the same of several predictions, of a class each, that share the ridge: their losses add up.
+        """Return one ridge for several predictions (classes), whose losses are summed.
 
         Parameters
         ----------
@@ -101,8 +101,8 @@ class Effort(NamedTuple):
     ) -> np.ndarray:
         """Return the cross-validated loss of each ridge.
 
-        In the coordinates of the Hessian's eigenvectors, the intercept's best answer being in it, the minimum with a
-        ridge λ is linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
+        In the coordinates of the Hessian's eigenvectors, with the intercept profiled out, the minimum with a ridge λ is
+        linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
         """
         coef, slope = solution[1:], hessian[1:, 0] / hessian[0, 0]
         curvatures, axes = np.linalg.eigh(hessian[1:, 1:] - np.outer(slope, hessian[0, 1:]))
@@ -119,14 +119,14 @@ class Effort(NamedTuple):
         if knows_dispersion:
             return fitted + share
         left = np.where(share < 1.0, 1.0 - share, 0.0)
-        least = INTERPOLATED * max(at_zero, 0.0)  # below it rounding would decide
+        least = INTERPOLATED * max(at_zero, 0.0)  # below this, rounding would decide
         return np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
 
 
 def _without_free(
     value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, is_free: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the terms of the intercept and the columns with a ridge, where those without always have their best."""
+    """Return the terms of the intercept and the columns with a ridge, with the columns without a ridge profiled out."""
     free = np.flatnonzero(is_free)[1:]  # the intercept stays
     kept = np.setdiff1d(np.arange(len(is_free)), free)
     best = np.linalg.pinv(hessian[np.ix_(free, free)], hermitian=True)

@@ -1,4 +1,4 @@
-"""Which rows a selector takes, and in which order: those of positive weight; in random order, as far as is known."""
+"""The rows that a selector uses, and their order: those of positive weight, in random order as far as known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def weighted_rows(matrix: Matrix) -> Matrix:
     Raises
     ------
     DataError
-        Less than two of them.
+        There are fewer than two.
     """
     weight = matrix.read_weight(slice(None))
     if weight is None or weight.all():
@@ -29,18 +29,17 @@ def weighted_rows(matrix: Matrix) -> Matrix:
 
 
 def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matrix:
-    """Return a matrix whose consecutive rows are random subsets, as far as that is known.
+    """Return a matrix whose consecutive rows are random subsets, as far as known.
 
-    Rows of a shuffled store, and those drawn independently of each other, are taken as they stand. Arrays in memory are
-    permuted as ingest permutes the rows of a store. Others in the order of their source are taken as they stand too,
-    with a warning and a note.
+    Rows of a shuffled store, and independently drawn rows, keep their order. Arrays in memory are permuted as ingest
+    permutes the rows of a store. Other rows are in the order of their source and keep it, with a warning and a note.
     """
     if matrix.rows_are_random:
         return matrix
     if matrix.is_resident:
         return matrix.take(ingest_order(matrix.shape[0], random_state))
     note = "the rows are in the order of their source: subsets of consecutive rows may not be random"
-    warn(f'{note}; ingest with shuffle=True, or take partition="strided"')
+    warn(f'{note}; ingest with shuffle=True, or set partition="strided"')
     notes.append(note)
     return matrix
 

@@ -1,12 +1,12 @@
-"""One fit while it lasts: what is read, where tasks run, who hears of it, what was finished before, what it has cost.
+"""The context of one fit: the matrix, the workers, the progress, the checkpoint, and the costs so far.
 
-`BaseSelector.fit_matrix` makes a `Run` and gives it to `_fit`, which hands it on: nothing else has to know of workers,
-progress and checkpoints. The matrix is sent once in a fit, however many steps are mapped over it: a store as an
-address, arrays in memory as what they are. A part is a small picklable object that names rows (`Run.rows` says which
-they are where the task runs) or columns of what was sent.
+`BaseSelector.fit_matrix` makes a `Run` and passes it to `_fit`, which passes it on: no other code needs to know about
+workers, progress and checkpoints. The matrix is sent once per fit, however many steps are mapped over it: a store as an
+address, arrays in memory as they are. A part is a small picklable object that identifies rows (`Run.rows` returns them
+in the form that tasks use) or columns of what was sent.
 
-**map**: one task for each part; the results in the order of the parts. With `record`, the type of a result, each is
-kept in the checkpoint under the part's ``name``, and a run that is resumed maps what is missing.
+**map**: one task for each part; results in the order of the parts. With `record`, the type of a result, each result is
+stored in the checkpoint under the part's ``name``, and a resumed run maps only what is missing.
 
     >>> import operator
     >>> from daskfs.matrix.arrays import ArrayMatrix
@@ -16,12 +16,12 @@ kept in the checkpoint under the part's ``name``, and a run that is resumed maps
     >>> run.map("means", mean_of, [run.rows(0, 2), run.rows(2, 4)], 100.0)
     [101.5, 105.5]
 
-**reduce**: the results combined in a tree that depends on the number of parts alone, where the tasks run.
+**reduce**: the results combined where the tasks run, in a tree that depends only on the number of parts.
 
     >>> run.reduce("sum", mean_of, [run.rows(0, 2), run.rows(2, 4)], operator.add, 0.0)
     7.0
 
-**chain**: rounds of which each begins with the state that the one before has left; the client gets some of the states.
+**chain**: rounds, each of which begins with the state after the previous one; the client receives some of the states.
 
     >>> from daskfs.cluster.workers import Round
     >>> def moved(matrix, state, part):
@@ -30,9 +30,9 @@ kept in the checkpoint under the part's ``name``, and a run that is resumed maps
     >>> [float(state) for state in run.chain("walk", Round(moved, operator.add, abs), legs, 0.0)]
     [7.0, 10.5]
 
-Steps of a kind add up in `Run.seconds` and `Run.nbytes` (of what came back), and each is told to the progress. Loops
-around them say what they are with `Run.timed` (all of it counts as one step) and `Run.reported` (all of it is one step
-of so many parts to whoever watches):
+Steps with the same name add up in `Run.seconds` and `Run.nbytes` (of results), and each is reported to the progress.
+Loops around steps use `Run.timed` (everything inside counts as one step) and `Run.reported` (the progress shows
+everything inside as one step with so many parts):
 
     >>> with run.timed("fit"), run.reported("fit", total=2) as advance:
     ...     for _ in range(2):
@@ -41,8 +41,8 @@ of so many parts to whoever watches):
     >>> sorted(run.seconds)
     ['fit', 'means', 'sum']
 
-States that are neither parts nor sums are kept with `Run.save` and `Run.load`. What several steps share and is large
-goes through `Run.keep` first. `Run.over` is the same run over other rows, `Run.within` with names of its own.
+States that are neither parts nor sums are stored with `Run.save` and `Run.load`. Large arguments that several steps
+share go through `Run.keep` first. `Run.over` is the same run over other rows, `Run.within` the same with its own names.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.record import Record, nbytes_of
 from daskfs.watching.base import Found, Progress, Watched, told
 
-NAMES_TOLD, NAMES_READ = 20, 10_000
-"""How many names of selected features are told while a fit goes on, and of how many columns they are read for that."""
+NAMES_REPORTED, NAMES_READ = 20, 10_000
+"""How many names of selected features are reported during a fit, and up to how many columns names are read for that."""
 
 RecordT = TypeVar("RecordT", bound=Record | dict[str, np.ndarray])
 
 
 class Checkpoint(Protocol):
-    """Keeps small arrays under names, so that an interrupted run goes on where it stood."""
+    """Stores small arrays by name, so that an interrupted run can continue."""
 
     def load(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return what was saved under a name, or None."""
+        """Return the arrays saved under a name, or None."""
 
     def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         """Save arrays under a name."""
@@ -93,16 +93,16 @@ class Run:
     progress : Progress, optional
     checkpoint : Checkpoint, optional
     task_limit : int, optional
-        Bytes that one task may take.
+        Memory limit of one task in bytes.
 
     Attributes
     ----------
     seconds : dict of float
-        What each step took.
+        Time of each step.
     nbytes : dict of int
-        What the tasks of each step returned: all that left the data.
+        Bytes that the tasks of each step returned: all that left the data.
     whole : Matrix
-        Of one of many fits the matrix of whose rows these are some, see `daskfs.selectors.shared.samples`.
+        If this is one of many fits, the matrix of which these are some rows, see `daskfs.selectors.shared.samples`.
     """
 
     def __init__(
@@ -121,23 +121,23 @@ class Run:
         self.nbytes: dict[str, int] = {}
         self._by: Literal["rows", "columns"] = "rows"
         self._prefix = ""
-        self._kept: list[tuple[Any, Any]] = []  # arguments and what stands for them where tasks run
+        self._kept: list[tuple[Any, Any]] = []  # arguments, and their substitutes in tasks
         self._timed: list[str] = []
         self._reported: list[str] = []
 
     def over(
         self, matrix: Matrix, *, by: Literal["rows", "columns"] | None = None, task_limit: int | None = None
     ) -> Self:
-        """Return the same run over another matrix, most often some rows of this one.
+        """Return the same run over another matrix, usually some rows of this one.
 
         Parameters
         ----------
         matrix : Matrix
         by : {"rows", "columns"}, optional
-            What parts are. Tasks that take rows are sent the matrix's base and the rows of that; tasks that take
-            columns are sent the matrix as it is, with which rows it has. By default as before, "rows" at first.
+            Kind of the parts. Tasks on rows receive the matrix's base and rows of it; tasks on columns receive the
+            matrix itself, with its rows. By default unchanged, "rows" at first.
         task_limit : int, optional
-            By default as before.
+            By default unchanged.
         """
         run = copy(self)
         run.matrix, run._by = matrix, by or self._by
@@ -145,29 +145,29 @@ class Run:
         return run
 
     def within(self, prefix: str) -> Self:
-        """Return the same run with checkpoints of its own: of one class of several, for example."""
+        """Return the same run with its own checkpoints, for example for one of several classes."""
         run = copy(self)
         run._prefix = f"{self._prefix}{prefix}-"
         return run
 
     @property
     def is_part(self) -> bool:
-        """Whether what is done now is part of a step that is reported."""
+        """Whether the present work is part of a step that is reported."""
         return bool(self._reported)
 
     @property
     def shape(self) -> DataShape:
-        """Shape of the matrix, as plans take it."""
+        """Shape of the matrix, for plans."""
         return DataShape.of(self.matrix)
 
     @property
     def limits(self) -> Limits:
-        """What the fit may take."""
+        """The limits of the fit."""
         return Limits(self.task_limit, self.workers.n_threads)
 
     @property
     def sent(self) -> Any:
-        """What stands for the matrix among the arguments of a task; sent when it is asked for, once."""
+        """The argument of tasks that stands for the matrix; sent on first use, once."""
         return self.keep(self.matrix if self._by == "columns" else self.matrix.base)
 
     def rows(self, start: int, stop: int) -> Rows:
@@ -175,7 +175,7 @@ class Run:
         return slice(start, stop) if self._by == "columns" else self.matrix.at(start, stop)
 
     def keep(self, argument: Any) -> Any:
-        """Send what several steps share, once; return what stands for it."""
+        """Send an argument that several steps share, once; return its substitute."""
         for known, kept in self._kept:
             if known is argument:
                 return kept
@@ -187,7 +187,7 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of all that was sent, though an error's traceback may still refer to this run."""
+        """Release everything that was sent, even if an error's traceback still refers to this run."""
         while self._kept:
             self.workers.let_go(self._kept.pop()[1])
 
@@ -206,20 +206,20 @@ class Run:
         ----------
         step : str
         function : callable
-            Importable by name, free of side effects, and light: it is what workers import.
+            Importable by name, free of side effects, and light, since workers import it.
         parts : sequence
-            With `record` each has a ``name``.
+            With `record`, each has a ``name``.
         *shared
             Common to all tasks.
         record : type, optional
-            A `Record` or dict, what the tasks return. Given, results are kept, and found where a run is resumed.
+            A `Record` or dict, the type of the results. If given, results are saved, and found again by a resumed run.
         key : str
-            Sets these results apart from those of the same step with other arguments.
+            Distinguishes these results from those of the same step with other arguments.
 
         Raises
         ------
         RunError
-            The workers were lost more often than can be repaired.
+            Workers were lost too often.
         """
         results: list[Any] = [None] * len(parts)
         for k, result in self.each(step, function, parts, *shared, record=record, key=key):
@@ -235,7 +235,7 @@ class Run:
         record: type[RecordT] | None = None,
         key: str = "",
     ) -> Iterator[tuple[int, Any]]:
-        """Yield number and result of every part as they come, those that a checkpoint holds first: see `map`."""
+        """Yield number and result of every part as they finish, those in a checkpoint first: see `map`."""
         names = [] if record is None else [f"{step}{key}-{part.name}" for part in parts]
         found = {} if record is None else {k: self.load(name, record) for k, name in enumerate(names)}
         waiting = [k for k in range(len(parts)) if found.get(k) is None]
@@ -256,10 +256,10 @@ class Run:
                 yield waiting[done], result
 
     def round(self, step: str, function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
-        """Return what `map` does, of the few parts of one of many rounds, each of which is waited for.
+        """Return the same as `map`, for the few parts of one of many rounds, each of which is awaited.
 
-        Where rounds take less time in this process than to be sent they are done here, so that the plan of the client
-        must have room for a task.
+        Rounds that take less time in this process than sending them are computed here, so the client's plan must have
+        memory for a task.
         """
         with self.reported(step, len(parts)) as advance, self.timed(step):
             given = (self.sent, *shared)
@@ -280,7 +280,7 @@ class Run:
         record: type[RecordT] | None = None,
         key: str = "",
     ) -> Any:
-        """Return all ``function(matrix, *shared, part)`` combined, neighbours first, where the tasks run: see `map`."""
+        """Return all ``function(matrix, *shared, part)`` combined where the tasks run, neighbours first: see `map`."""
         name = f"{step}{key}"
         with self.reported(step, 1) as advance, self.timed(step):
             result: Any = None if record is None else self.load(name, record)
@@ -306,7 +306,7 @@ class Run:
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Count the seconds of what is inside, and the bytes of what is mapped there, as those of this step."""
+        """Count time and result bytes of everything inside as those of this step."""
         is_outermost, started = not self._timed, time.perf_counter()
         is_told = step in self._reported[-1:]
         self._timed.append(step)
@@ -320,10 +320,10 @@ class Run:
 
     @contextmanager
     def reported(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
-        """Report what is inside as a step of so many parts at most; yields what to call with the number that is done.
+        """Report everything inside as a step with up to `total` parts; yields a function to call with the number done.
 
-        What stands inside another step that is reported or timed is a part of it, of which those alone hear who hear
-        of parts.
+        Inside another step that is reported or timed, it is a part of that step, and only observers of parts are
+        notified.
         """
         is_part = bool(self._reported or self._timed)
         self._reported.append(step)
@@ -339,7 +339,7 @@ class Run:
             self._reported.pop()
 
     def _step(self, progress: Watched, step: str, total: int, done: int) -> Iterator[Callable[..., None]]:
-        """Report a step; one that ends early has nothing left to do."""
+        """Report a step. If it ends early, the remaining parts count as done."""
         progress.start(self._full(step), total)
         progress.skip(done)
         n_left = [total - done]
@@ -355,7 +355,7 @@ class Run:
 
     @contextmanager
     def _part(self, step: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
-        """Tell of a part of a step."""
+        """Report a part of a step."""
         if self.progress is None:
             yield _say_nothing
             return
@@ -368,17 +368,17 @@ class Run:
             self.progress.end_part()
 
     def learn(self, axis: str, at: float, objective: float, selected: Callable[[], np.ndarray]) -> None:
-        """Tell whoever wants to know now what was found so far.
+        """Report what was found so far, if anyone wants to know.
 
         Parameters
         ----------
         axis : str
-            What the objective is drawn over: "pass".
+            Axis over which the objective is drawn, such as "pass".
         at : float
-            How far the fit is on it.
+            Present position on it.
         objective : float
         selected : callable
-            Returns columns, the most important first where that is known.
+            Returns columns, most important first if known.
         """
 
         def find() -> Found:
@@ -389,14 +389,14 @@ class Run:
             self.progress.learn(find)
 
     def load(self, name: str, record: type[RecordT]) -> RecordT | None:
-        """Return what was kept under a name before the run was interrupted; None where nothing was."""
+        """Return what was saved under a name before the run was interrupted, or None."""
         arrays = None if self.checkpoint is None else self.checkpoint.load(self._prefix + self._full(name))
         if arrays is None:
             return None
         return record.unpack(arrays) if issubclass(record, Record) else record(arrays)
 
     def save(self, name: str, record: Record | dict[str, np.ndarray]) -> None:
-        """Keep a record under a name, where there is a checkpoint."""
+        """Save a record under a name, if there is a checkpoint."""
         if self.checkpoint is not None:
             arrays = record.pack() if isinstance(record, Record) else record
             self.checkpoint.save(self._prefix + self._full(name), arrays)
@@ -410,12 +410,12 @@ class Run:
 
 
 def _some_names(names: Names, columns: np.ndarray) -> tuple[str, ...]:
-    """Return the first of the names; of many columns their numbers, for all names would have to be read."""
-    first = columns[:NAMES_TOLD].tolist()
+    """Return the first names; with very many columns their numbers, since all names would have to be read."""
+    first = columns[:NAMES_REPORTED].tolist()
     if names.are_given and len(names) > NAMES_READ:
         return tuple(f"column {j}" for j in first)
     return tuple(str(names[j]) for j in first)
 
 
 def _say_nothing(k: int = 1) -> None:
-    """Stand in for the progress of what is part of another step."""
+    """Replace the progress function in steps that are not reported."""

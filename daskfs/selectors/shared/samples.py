@@ -1,8 +1,8 @@
 """Many fits of one selector, each on some rows of one matrix: folds, subsamples, bootstraps.
 
-Rows are views: of a store nothing is copied. Where a whole fit is small, it is one task, made where the workers are;
-where it is not, the fits are made one after the other, and each maps tasks of its own. Either way the answers are the
-same, each is kept in the checkpoint under its sample's name, and none of the fits makes a result or warns of anything.
+Rows are views, so nothing is copied from a store. A small fit is a single task on a worker; otherwise the fits are made
+one after the other, and each maps its own tasks. The results are the same either way, each is stored in the checkpoint
+under its sample's name, and none of the fits makes a result or warns.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from daskfs.selectors.shared.record import nbytes_of
 from daskfs.selectors.shared.run import Run
 
 FIT_NBYTES = 512 << 20
-"""Of a whole fit that is one task where nobody has set a limit."""
+"""Largest memory of a whole fit that is one task, if there is no limit."""
 GATHERED_NBYTES = 1 << 30
-"""Of rows of arrays in memory that are put together."""
+"""Largest rows of arrays in memory that are gathered into one array."""
 SENT_NBYTES = 1 << 20
-"""Of an argument that travels with every task."""
+"""Largest argument that is sent with every task."""
 
 
 class Sample(Protocol):
-    """Some rows of a matrix; small, for it travels."""
+    """Some rows of a matrix; small, since it is sent to workers."""
 
     @property
     def name(self) -> str:
-        """Under which a checkpoint keeps what was found on it."""
+        """Name of the sample in a checkpoint."""
 
     def of(self, matrix: Matrix) -> Matrix:
         """Return these rows, a view."""
@@ -40,7 +40,7 @@ class Sample(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a selector is made where a task runs: its class, its parameters, and the loss that the target called for."""
+    """How a selector is made in a task: its class, its parameters, and the loss chosen for the target."""
 
     kind: Any
     parameters: dict[str, Any]
@@ -53,14 +53,14 @@ class Recipe:
         return cls(type(selector), {**parameters, "client": None, "verbose": False, **changed}, selector.loss_)
 
     def make(self) -> Any:
-        """Return a selector that was not fitted, and that will be silent."""
+        """Return an unfitted selector that makes no result and no warnings."""
         selector = self.kind(**self.parameters)
         selector.loss_, selector.is_silent = self.loss, True
         return selector
 
 
 Answer = Callable[..., dict[str, np.ndarray]]
-"""``answer(selector, run, sample, *shared)``: fits, and returns what is kept of it. Importable by name."""
+"""``answer(selector, run, sample, *shared)``: fits, and returns the arrays to keep. Importable by name."""
 
 
 def on_samples(
@@ -72,20 +72,20 @@ def on_samples(
     *shared: Any,
     shape: DataShape | None = None,
 ) -> list[dict[str, np.ndarray]]:
-    """Return what a selector answers on every sample, in their order.
+    """Return a selector's answer on every sample, in order.
 
     Parameters
     ----------
     run : Run
-        Over the matrix that the samples are of.
+        Over the matrix of the samples.
     step : str
     answer : callable
     recipe : Recipe
     samples : sequence of Sample
     *shared
-        Further arguments of `answer`, which travel; the large ones once.
+        Further arguments of `answer`, which are sent; large ones once.
     shape : DataShape, optional
-        Of what an answer fits, where it makes more columns.
+        Shape of what an answer fits, if it makes more columns.
     """
     shape = run.shape if shape is None else shape
     if run.workers.client is not None and is_a_task(recipe, shape, run.limits, run.matrix.is_resident):
@@ -106,9 +106,9 @@ def on_samples(
 
 
 def gathered(rows: Matrix, task_limit: int | None) -> Matrix:
-    """Return rows of dense arrays in memory one after the other, where nobody limits memory; others as they are.
+    """Return rows of dense arrays in memory as one contiguous array if there is no memory limit; others unchanged.
 
-    A selector reads them several times, and of a view of scattered rows no column lies in one piece.
+    A selector reads them several times, and in a view of scattered rows no column is contiguous.
     """
     first, n_samples = slice(0, 1), rows.shape[0]
     is_scattered = rows.column_view(first) is None and rows.base.column_view(first) is not None
@@ -133,12 +133,12 @@ def is_a_task(recipe: Recipe, shape: DataShape, limits: Limits, is_resident: boo
 
 
 def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, what: str) -> SelectorPlan:
-    """Return what so many fits will read and hold, each on no more rows than there are.
+    """Return what `n_fits` fits, each on at most these rows, will read and hold in memory.
 
     Raises
     ------
     PlanError
-        One fit does not keep the limit.
+        One fit exceeds the limit.
     """
     one = recipe.make()._plan(shape, limits)
     whole = one.task + one.client
@@ -157,7 +157,7 @@ def plan_samples(recipe: Recipe, shape: DataShape, limits: Limits, n_fits: int, 
 def _in_a_task(
     matrix: Matrix, answer: Answer, recipe: Recipe, name: str, task_limit: int | None, *more: Any
 ) -> dict[str, np.ndarray]:
-    """Fit where the rows are: all of the fit in one task."""
+    """Run a whole fit in one task, where the rows are."""
     *shared, sample = more
     with Run(gathered(sample.of(matrix), task_limit), name, task_limit=task_limit) as run:
         run.whole = matrix

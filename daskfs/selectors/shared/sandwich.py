@@ -1,8 +1,8 @@
-"""Standard errors of a fit of given columns by the sandwich: valid where the noise is not as the loss takes it.
+"""Sandwich standard errors of a fit of given columns: valid even if the noise does not match the loss.
 
 The minimum b of the summed loss Σ w_i l(z_i, y_i) has asymptotically the covariance H⁻¹ M H⁻¹, H the Hessian there and
-M = Σ w_i l'(z_i)² x_i x_iᵀ, times n / (n - k) for k coefficients (Huber 1967; White 1980: HC1). A weight of 2 is a row
-that is there twice.
+M = Σ w_i l'(z_i)² x_i x_iᵀ, times n / (n - k) for k coefficients (Huber 1967; White 1980: HC1). A row of weight 2
+counts as two rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from daskfs.selectors.shared.run import Run
 
 @dataclass(frozen=True, slots=True)
 class RowSquares(Record):
-    """M of some rows, of the intercept and the coefficients of standardised columns."""
+    """M of some rows, for the intercept and the coefficients of standardised columns."""
 
     squares: np.ndarray
 
@@ -49,13 +49,13 @@ def squares_on_rows(matrix: Matrix, columns: Rows, model: Model, rows: Rows) -> 
 def robust_errors(run: Run, columns: np.ndarray, mean_loss: MeanLoss, fit: SelectedFit) -> np.ndarray:
     """Return the standard errors of the coefficients of a fit, shape (n_columns,), on the scale of the data.
 
-    NaN at columns that are constant or depend on others, and everywhere where the fit has no finite minimum.
+    NaN for columns that are constant or depend on others, and everywhere if the fit has no finite minimum.
 
     Parameters
     ----------
-    run, columns, mean_loss : as `daskfs.selectors.shared.refit.refit_selected` was given
+    run, columns, mean_loss : as for `daskfs.selectors.shared.refit.refit_selected`
     fit : SelectedFit
-        What it returned. Of one with a ridge these are the errors around what the ridge shrinks to.
+        Its result. With a ridge these are errors around the value to which the ridge shrinks.
     """
     n = len(columns)
     if fit.is_separable or not n:

@@ -1,16 +1,18 @@
-"""How much all columns together explain beyond the selected ones: whether many weak features carry the signal.
+"""Estimate of how much all columns together explain beyond the selected ones, as many weak effects would.
 
-Where a trait hangs on hundreds of features, each too weak to be found, a short selection explains little, and nothing
-in it says so. A ridge on all columns needs to find none of them:
+If a trait depends on hundreds of features, each too weak to be found, a short selection explains little, and nothing in
+it shows this. A ridge on all columns does not need to find them:
 
-    1. Some rows; of all columns, standardised there, the Gram matrix of the rows K = Z Zᵀ / p, block by block. Beyond
-       8,192 columns these are added with random signs into as many buckets first (a count sketch, E K' = K).
-    2. For each of five folds: fit the selected columns on the other folds, then a ridge with K on what they leave, its
-       strength by leave-one-out; predict the fold by the first alone, and by both.
-    3. What both explain beyond the first: the mean over the rows of the squared errors' differences, as a share of the
+    1. Take some rows. Standardise all columns on them, and compute the Gram matrix of the rows K = Z Zᵀ / p, block by
+       block. With more than 8,192 columns, first add these with random signs into as many buckets (a count sketch,
+       E K' = K).
+    2. For each of five folds: fit the selected columns on the other folds, then a ridge with K on the residuals, its
+       strength chosen by leave-one-out; predict the fold by the first alone, and by both.
+    3. The gain of both over the first: the mean over the rows of the difference of squared errors, as a share of the
        target's variance, with its standard error from the rows.
 
-The selection has seen these rows, so that what it explains here is too much, and what lies beyond too little.
+The selection was made on these rows, so the estimate of what it explains is too large, and of what lies beyond it too
+small.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from daskfs.selectors.shared.stand_ins import Candidates
 
 N_ROWS, N_BUCKETS, N_COLUMNS, N_FOLDS = 2_000, 8_192, 1_024, 5
 STRENGTHS = 10.0 ** np.arange(-3.0, 4.01, 0.5)
-"""Of the ridge, in parts of the mean of K's diagonal."""
+"""Strengths of the ridge, as multiples of the mean of K's diagonal."""
 WORTH_SAYING = 0.02
-"""Share of the variance beyond the selection, at the lower end of its interval, from which on it is much."""
+"""Share of the variance beyond the selection, at the lower end of its interval, that counts as much."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,15 @@ class SignalBeyond:
     n_selected: int
     n_features: int
     n_rows: int
-    """That it was measured on."""
+    """Number of rows of the estimate."""
     selected: float
-    """R² of the selected columns, cross-validated on rows that selected them: rather too much."""
+    """R² of the selected columns, cross-validated on the rows of the selection, so rather too large."""
     beyond: float
     """What a ridge on all columns adds."""
     std_error: float
     low: float
     high: float
-    """Its 95 % interval."""
+    """End of its 95 % interval, as `low`."""
 
     @property
     def is_polygenic(self) -> bool:
@@ -57,13 +59,14 @@ class SignalBeyond:
         return self.low > WORTH_SAYING
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the result as a sentence."""
         found = f"the {self.n_selected:,} selected features explain {self.selected:.0%} of the target's variance"
         between = f"{self.beyond:.0%} ({self.low:.0%} to {self.high:.0%})"
         if not self.is_polygenic:
-            return f"{found}; all {self.n_features:,} together {between} more: no sign of many weak features"
-        remedy = "n_features_to_select='cv' chooses how many predict best; a ridge on all would use the rest"
-        return f"{found}; all {self.n_features:,} together {between} more: many weak features carry signal. {remedy}"
+            return f"{found}; all {self.n_features:,} together explain {between} more: no sign of many weak effects"
+        remedy = "n_features_to_select='cv' chooses the number that predicts best; a ridge on all columns uses the rest"
+        beyond = f"all {self.n_features:,} together explain {between} more: many weak features carry signal"
+        return f"{found}; {beyond}. {remedy}"
 
 
 def signal_beyond(
@@ -78,9 +81,9 @@ def signal_beyond(
     is_classifier : bool
         Whether the target's values are classes, each of which is explained as an indicator.
     random_state : int or None
-        Of rows, folds and signs.
+        Seed for rows, folds and signs.
     n_rows : int
-        At most so many: the first, where they stand in random order.
+        Largest number of rows: the first ones if they are in random order.
     """
     rng, matrix = np.random.default_rng(random_state), run.matrix
     n_samples, n_features = matrix.shape
@@ -120,13 +123,13 @@ def signal_beyond(
 
 
 def gram_of_block(matrix: Matrix, part: Candidates) -> np.ndarray:
-    """Return Z Zᵀ of some columns, standardised."""
+    """Return Z Zᵀ of some standardised columns."""
     Z = _standardised(matrix, part)
     return Z @ Z.T
 
 
 def sketched_block(matrix: Matrix, n_buckets: int, seed: int, part: Candidates) -> np.ndarray:
-    """Return some columns, standardised, with random signs added into buckets."""
+    """Return some standardised columns, added with random signs into buckets."""
     Z = _standardised(matrix, part)
     rng = np.random.default_rng([seed, part.columns.start])
     bucket, sign = rng.integers(n_buckets, size=Z.shape[1]), rng.choice([-1.0, 1.0], size=Z.shape[1])
@@ -136,7 +139,8 @@ def sketched_block(matrix: Matrix, n_buckets: int, seed: int, part: Candidates) 
 
 
 def _standardised(matrix: Matrix, part: Candidates) -> np.ndarray:
-    Z = np.array(matrix.read(slice(None), part.columns), dtype=np.float64)  # not a view of the user's
+    # a copy: it may be a view of the user's data
+    Z = np.array(matrix.read(slice(None), part.columns), dtype=np.float64)
     Z -= Z.mean(axis=0)
     scale = np.sqrt((Z**2).mean(axis=0))
     return np.divide(Z, scale, out=np.zeros_like(Z), where=scale > 0.0)
@@ -145,13 +149,14 @@ def _standardised(matrix: Matrix, part: Candidates) -> np.ndarray:
 def _predicted(
     X: np.ndarray, gram: np.ndarray, targets: np.ndarray, weight: np.ndarray, is_out: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the selected columns predict of the rows left out, and what they and the ridge do."""
+    """Return predictions for the held-out rows from the selected columns, and from these with the ridge."""
     into = ~is_out & (weight > 0.0)
     root = np.sqrt(weight[into])[:, None]
     A = np.column_stack([np.ones(len(X)), X])
     coef = np.linalg.lstsq(A[into] * root, targets[into] * root, rcond=1e-10)[0]
     alone, left = A[is_out] @ coef, targets[into] - A[into] @ coef
-    # the ridge of rows times the roots of their weights; (K + λ)⁻¹ r over that matrix's diagonal leaves one out
+    # the ridge uses rows times the roots of their weights; (K + λ)⁻¹ r divided by that matrix's diagonal leaves one row
+    # out
     values, axes = np.linalg.eigh(gram[np.ix_(into, into)] * root * root.T)
     values, rotated = np.maximum(values, 0.0), axes.T @ (left * root)
     best, dual = math.inf, np.zeros_like(left)

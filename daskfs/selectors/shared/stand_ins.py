@@ -1,15 +1,15 @@
-"""Which other column could take a selected one's place, and what the objective would lose: bundles, not single names.
+"""Stand-ins: the columns that could replace a selected one, and how much the objective would rise.
 
-At the refit of the selected columns S the loss of every row is a parabola in its prediction (with the squared loss it
-is one everywhere, and what follows is exact; with others it is the first step of Newton's method). With P the inverse
-of its Hessian in S and the intercept, b the coefficients, and for another column k its products a_k with S, d_k with
-itself and its gradient g_k, u_k = P a_k,
+At the refit on the selected columns S, the loss of every row is approximated by a quadratic function of its prediction.
+(This is exact for the squared loss; for others it is the first step of Newton's method.) Let P be the inverse of its
+Hessian in S and the intercept, b the coefficients, and for another column k let a_k be its products with S, d_k with
+itself, g_k its gradient, and u_k = P a_k. Then
 
     without j              the loss is larger by   ½ b_j² / P_jj
     k in the place of j    it is larger by that, less   ½ (g_k - u_kj b_j / P_jj)² / (d_k - a_kᵀu_k + u_kj² / P_jj)
 
-so that one pass over the columns answers for all pairs of j and k. Losses of several classes, each told from the rest,
-are added.
+so that one pass over the columns gives all pairs of j and k. With several classes, each against the rest, the losses
+are summed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from daskfs.selectors.shared.refit_on_block import Model, as_kernels_take_it, as
 from daskfs.selectors.shared.run import Run
 
 N_CANDIDATES, PIECE_NBYTES = 512, 16 << 20
-"""Columns of a task, and what it reads at once of them."""
+"""Columns of a task, and bytes of them that it reads at once."""
 ALIKE = 0.9
-"""Correlation from which on columns are of one bundle."""
+"""Correlation from which on columns belong to the same bundle."""
 NOTHING_NEW = 1e-9
-"""Share of a column's square that the selected ones leave unexplained, below which it cannot take part."""
+"""Share of a column's square left unexplained by the selected ones, below which it cannot take part."""
 
 
 class Candidates(NamedTuple):
-    """Columns that one task looks at."""
+    """Columns that one task examines."""
 
     name: str
     columns: slice
@@ -46,28 +46,28 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Swaps(Record):
-    """The best stand-ins of each selected column among some others, those of least loss first; (n_selected, n) all."""
+    """The best stand-ins of each selected column, those with the smallest loss first; all of shape (n_selected, n)."""
 
     candidate: np.ndarray
-    """Column numbers; -1 where there are fewer."""
+    """Column numbers; -1 if there are fewer."""
     correlation: np.ndarray
     increase: np.ndarray
-    """Of the mean loss, where it takes the place."""
+    """Rise of the mean loss if it replaces the column."""
 
     def best(self, n: int) -> Swaps:
-        """Return the first n of all."""
+        """Return the n best."""
         order = np.lexsort((self.candidate, np.where(self.candidate < 0, np.inf, self.increase)), axis=1)[:, :n]
         return Swaps(*(np.take_along_axis(one, order, 1) for one in (self.candidate, self.correlation, self.increase)))
 
 
 class StandIns(NamedTuple):
-    """Of selected columns."""
+    """Stand-ins of selected columns."""
 
     swaps: Swaps
     dropped: np.ndarray
-    """By how much the mean loss rises without each, shape (n_selected,)."""
+    """Rise of the mean loss without each, shape (n_selected,)."""
     correlation: np.ndarray
-    """Of each with the others, shape (n_selected, n_selected)."""
+    """Correlations between selected columns, shape (n_selected, n_selected)."""
 
 
 def find_stand_ins(run: Run, columns: np.ndarray, loss: str, n_best: int) -> StandIns:
@@ -105,7 +105,7 @@ def find_stand_ins(run: Run, columns: np.ndarray, loss: str, n_best: int) -> Sta
 
 
 def _without(inverse: np.ndarray, model: Model) -> np.ndarray:
-    """Return by how much the mean loss rises without each column."""
+    """Return the rise of the mean loss without each column."""
     variance = np.diag(inverse)[1:]
     return np.divide(0.5 * model.solution[1:] ** 2, variance, out=np.zeros(len(variance)), where=variance > 0.0)
 
@@ -141,13 +141,13 @@ def best_swaps(
 
 
 def _shift_and_scale(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what brings columns near mean 0 and size 1: those of their first rows."""
+    """Return the shift and scale that bring columns near mean 0 and size 1, from their first rows."""
     scale = X.std(axis=0)
     return X.mean(axis=0), np.where(scale > 0.0, scale, 1.0)
 
 
 class _Sums:
-    """Products of selected columns and candidates over the rows, weighted by each model's curvature."""
+    """Products of selected columns and candidates, summed over the rows and weighted by each model's curvature."""
 
     def __init__(
         self, n_models: int, n_selected: int, own: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]
@@ -182,7 +182,7 @@ class _Sums:
             self.gradient[r] += (weight * at.residual) @ K
 
     def correlations(self) -> np.ndarray:
-        """Return the correlations of selected columns with candidates; NaN of a constant one."""
+        """Return the correlations of selected columns with candidates; NaN for a constant one."""
         own_mean, own_square, mean, square = (one / self.total for one in self.moments)
         spread = np.sqrt(np.outer(np.maximum(own_square - own_mean**2, 0.0), np.maximum(square - mean**2, 0.0)))
         covariance = self.cross / self.total - np.outer(own_mean, mean)
@@ -191,7 +191,7 @@ class _Sums:
 
 
 def _increases(sums: _Sums, r: int, inverse: np.ndarray, model: Model) -> np.ndarray:
-    """Return by how much the summed loss of one model rises with each candidate in the place of each column."""
+    """Return the rise of the summed loss of one model if each candidate replaces each column."""
     P, b = inverse / sums.total, model.solution[1:]
     variance = np.diag(P)[1:]
     u = (P @ sums.products[r])[1:]
@@ -206,7 +206,7 @@ def _increases(sums: _Sums, r: int, inverse: np.ndarray, model: Model) -> np.nda
 
 
 def bundles(columns: np.ndarray, found: StandIns) -> np.ndarray:
-    """Return the number of the bundle of each selected column: columns that are alike, or have a stand-in in common.
+    """Return the bundle number of each selected column; a bundle has correlated columns or a stand-in in common.
 
     Parameters
     ----------

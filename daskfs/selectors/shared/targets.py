@@ -1,4 +1,4 @@
-"""What a loss asks of the target, and what it makes of it where no feature helps."""
+"""Checks of the target for a loss, and the model without features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 
 LARGEST_TARGET = 1e60
-"""Of a target of numbers; the inverse of it is the smallest deviation. Fourth powers of both are finite."""
+"""Largest absolute value of a numeric target; its inverse is the smallest spread. Fourth powers of both are finite."""
 
 
 def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -> np.ndarray:
@@ -24,12 +24,12 @@ def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -
     matrix : Matrix
     loss : str
     largest : float
-        Numbers may be as large as this, and must differ by its inverse at least.
+        Largest absolute value; values must differ by at least its inverse.
 
     Raises
     ------
     DataError
-        No rows, no target, or values that the loss cannot explain.
+        There are no rows or no target, or values do not match the loss.
     """
     if matrix.shape[0] < 2 or matrix.shape[1] < 1:
         raise DataError(f"expected at least 2 rows and 1 column, found shape {tuple(matrix.shape)}", "X")
@@ -41,16 +41,17 @@ def checked_target(matrix: Matrix, loss: str, largest: float = LARGEST_TARGET) -
         raise matrix.bad_value(row, "target", y[row])
     if find_loss(loss).target == "count" and (y < 0).any():
         row = int(np.flatnonzero(y < 0)[0])
-        raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", 'loss="squared", say')
+        remedy = 'use another loss, such as loss="squared"'
+        raise DataError(f"expected counts of at least 0, found {y[row]}", f"target, row {row}", remedy)
     if not find_loss(loss).is_classifier and y.min() == y.max():
-        raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check it")
+        raise DataError(f"the target is constant ({y[0]:g}): there is nothing to explain", "target", "check the target")
     if not find_loss(loss).is_classifier:
         _check_range(matrix, y, largest)
     return y
 
 
 def _check_range(matrix: Matrix, y: np.ndarray, largest: float) -> None:
-    """Refuse numbers whose squares are infinite, or vanish, in what is computed with them."""
+    """Refuse numbers whose squares would overflow or underflow in computations."""
     size = max(abs(float(y.max())), abs(float(y.min())))
     if size > largest:
         row = int(np.argmax(np.abs(y)))
@@ -58,25 +59,25 @@ def _check_range(matrix: Matrix, y: np.ndarray, largest: float) -> None:
         raise DataError(f"{y[row]:g} is too large to compute with", place, f"divide the target by {size:.0e}")
     spread = float(y.max()) - float(y.min())
     if spread < 1.0 / largest:
-        problem = f"its values differ by {spread:.1e} at most, too little to compute with"
+        problem = f"its values differ by at most {spread:.1e}, too little to compute with"
         raise DataError(problem, "target", f"multiply the target by {1.0 / max(spread, 1e-300):.0e}")
 
 
 def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> np.ndarray:
-    """Return the values that a target of classes takes, ascending.
+    """Return the values of a classification target, ascending.
 
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
     known : ndarray of shape (n_classes,), optional
-        From before.
+        Classes that are already known.
     many : bool
-        Whether there may be more than two.
+        Whether more than two are allowed.
 
     Raises
     ------
     DataError
-        Another number of classes, or one that is not known.
+        The number of classes is wrong, or a class is unknown.
     """
     found = np.unique(y)
     if known is not None:
@@ -89,14 +90,14 @@ def classes_of(y: np.ndarray, known: np.ndarray | None, many: bool = False) -> n
             f"Only binary classification is supported. The type of the target is multiclass: {len(found)} classes",
             "y",
             "use message, online_substitution, async_online_substitution, mission or fgm, which take several classes",
-        )  # the words scikit-learn's examination looks for
+        )  # the words that scikit-learn's estimator checks look for
     if len(found) < 2:
         raise DataError(f"expected two classes, found one class ({found[0]:g})", "y", "check the target")
     return found
 
 
 def signs_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return +1 in the rows of a class and -1 in the others: for each class, of two classes for the second alone.
+    """Return +1 for the rows of a class and -1 for the others: for each class, of two classes only for the second.
 
     Examples
     --------
@@ -121,16 +122,16 @@ def class_weights(given: Any, classes: np.ndarray, counts: np.ndarray) -> np.nda
     Parameters
     ----------
     given : None, "balanced" or mapping of a class to its weight
-        Balanced: n / (n_classes n_c). A class that a mapping leaves out has weight 1.
+        Balanced: n / (n_classes n_c). A class that a mapping does not contain has weight 1.
     classes : ndarray of shape (n_classes,)
-        As the user names them.
+        The user's labels.
     counts : ndarray of shape (n_classes,)
-        Weighted rows of each.
+        Total weight of the rows of each class.
 
     Raises
     ------
     ConfigError
-        A class that is not there, or a weight that is not a number of at least 0.
+        A class does not exist, or a weight is not a number of at least 0.
     """
     if given is None:
         return None
@@ -140,7 +141,7 @@ def class_weights(given: Any, classes: np.ndarray, counts: np.ndarray) -> np.nda
     known = {label.item() if hasattr(label, "item") else label: k for k, label in enumerate(classes)}
     for label, weight in given.items():
         if label not in known:
-            raise ConfigError(f"there is no class {label!r}; there are {list(known)}", "class_weight")
+            raise ConfigError(f"there is no class {label!r}; the classes are {list(known)}", "class_weight")
         if not (isinstance(weight, Real) and 0.0 <= float(weight) < math.inf):
             raise ConfigError(f"expected a number of at least 0, found {weight!r}", f"class_weight[{label!r}]")
         weights[known[label]] = float(weight)

@@ -1,9 +1,11 @@
-"""What a fit computes, counted before any data is: tiles that are decoded, values, products. The times are measured.
+"""Counts of a fit's operations, known before the data: decoded tiles, values, products. Their times are measured.
 
-A reader decodes whole tiles: blocks that begin and end within one have it decoded once each.
+A reader decodes whole tiles; a tile that several blocks touch is decoded once for each.
 
-    >>> n_met(100, 10, 20), n_met(100, 30, 20)  # ten blocks of half a tile; 0-30 meets two, 30-60 two, 60-90 two, one
-    (10, 7)
+    >>> n_tiles_touched(100, 10, 20)  # ten blocks of half a tile
+    10
+    >>> n_tiles_touched(100, 30, 20)  # 0-30 touches two, 30-60 two, 60-90 two, 90-100 one
+    7
 """
 
 from __future__ import annotations
@@ -18,30 +20,30 @@ from daskfs.losses import find_loss
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
 from daskfs.matrix.stretches import Stretches
 
-MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted which of them end where a tile does
-REFIT_VALUES = 1 << 20  # of the selected columns, in a block of rows of the refit
-LOOKS = 6  # at all rows in the refit of a loss other than the squared one: Newton's steps, for some ridges
+MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted exactly which of them end where a tile does
+REFIT_VALUES = 1 << 20  # values of the selected columns per block of rows of the refit
+LOOKS = 6  # passes over all rows in the refit of a loss other than the squared one: Newton steps, for some ridges
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a fit computes, for a forecast of its time: how many operations of each kind, by names of the method's own.
+    """Number of operations of each kind in a fit, to predict its time; the names are the method's own.
 
-    How long one takes is measured, by method and name: `daskfs.pipeline.cost.MEASURED`. Those of reading and of the
+    The time per operation is measured, by method and name: `daskfs.pipeline.cost.MEASURED`. Those of reading and of the
     refit are the same for all methods.
     """
 
     by_tasks: Mapping[str, float] = field(default_factory=dict)
     in_client: Mapping[str, float] = field(default_factory=dict)
-    """What one process does, however many workers there are."""
+    """Work of a single process, however many workers there are."""
     n_at_once: float = math.inf
-    """Most tasks of a pass that can run at the same time."""
+    """Largest number of tasks of a pass that can run at the same time."""
     method: str = ""
-    """Whose operations they are, where not those of the method that plans."""
+    """Method whose operations they are, if not the method that plans."""
 
 
 def added(*counts: Mapping[str, float]) -> dict[str, float]:
-    """Return operations of several parts together."""
+    """Return the summed operations of several parts."""
     total: dict[str, float] = {}
     for some in counts:
         for unit, count in some.items():
@@ -49,8 +51,8 @@ def added(*counts: Mapping[str, float]) -> dict[str, float]:
     return total
 
 
-def n_met(length: int, width: int, tile: int, block: int | None = None) -> int:
-    """Return how many tiles blocks meet in all, which begin one where the other ends; a tile once for each block.
+def n_tiles_touched(length: int, width: int, tile: int, block: int | None = None) -> int:
+    """Return how many tiles consecutive blocks touch in total; a tile counts once for each block.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def n_met(length: int, width: int, tile: int, block: int | None = None) -> int:
     tile : int
         Rows or columns of a tile.
     block : int, optional
-        Where blocks are pieces of so many rows, of which the last may be shorter.
+        If given, blocks are the pieces of larger blocks of so many rows; the last piece of each may be shorter.
     """
     if length <= 0:
         return 0
@@ -71,7 +73,7 @@ def n_met(length: int, width: int, tile: int, block: int | None = None) -> int:
         return -(-length // width) + n_tiles - -(-length // math.lcm(width, tile))
     n_blocks, rest = divmod(length, block)
     n_pieces = n_blocks * -(-block // width) + -(-rest // width)
-    if n_pieces > MOST_CUTS:  # few of the many end where a tile does
+    if n_pieces > MOST_CUTS:  # few of these end where a tile does
         return n_pieces + n_tiles - 1
     ends = (np.arange(-(-length // block))[:, None] * block + np.arange(0, block, width)).ravel()
     ends = ends[(ends > 0) & (ends < length)]
@@ -87,23 +89,23 @@ class Grid:
     tile_rows: int = 1
     tile_columns: int = 1
     n_stored: int | None = None
-    """Rows of the store; these are taken to lie evenly among them."""
+    """Rows of the store; the rows to read are assumed to be evenly spread among them."""
     n_entries: int | None = None
-    """Of these rows in a sparse store: a tile has its share of them."""
+    """Number of entries of these rows in a sparse store, assumed to be evenly spread over tiles."""
 
     @property
     def n_down(self) -> int:
-        """Tiles below each other."""
+        """Number of rows of tiles."""
         return -(-(self.n_stored or self.n_samples) // self.tile_rows)
 
     @property
     def n_across(self) -> int:
-        """Tiles beside each other."""
+        """Number of columns of tiles."""
         return -(-self.n_features // self.tile_columns)
 
     @property
     def tile(self) -> float:
-        """Values of a tile, padding included."""
+        """Values of a tile, including padding."""
         if self.n_entries is None:
             return float(self.tile_rows * self.tile_columns)
         spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
@@ -111,7 +113,7 @@ class Grid:
 
     @property
     def unit(self) -> str:
-        """What is read."""
+        """Name of what is read."""
         return "values read" if self.n_entries is None else "entries read"
 
     def of_tiles(self, n_tiles: float) -> dict[str, float]:
@@ -119,15 +121,15 @@ class Grid:
         return {self.unit: n_tiles * self.tile}
 
     def rows(self, n_rows: int, width: int, block: int | None = None) -> int:
-        """Return how many tiles below each other blocks of rows meet, see `n_met`."""
+        """Return how many rows of tiles blocks of rows touch, see `n_tiles_touched`."""
         spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
         if spread == 1.0:
-            return n_met(n_rows, width, self.tile_rows, block)
+            return n_tiles_touched(n_rows, width, self.tile_rows, block)
         scaled = [None if one is None else max(1, round(one * spread)) for one in (n_rows, width, block)]
-        return n_met(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
+        return n_tiles_touched(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
 
     def stretches(self, stretches: Stretches, starts: np.ndarray, stops: np.ndarray) -> int:
-        """Return how many tiles below each other are decoded for rows of which stretches are read at once.
+        """Return how many rows of tiles are decoded if stretches are read at once.
 
         >>> Grid(100, 1, 10).stretches(Stretches.within(10, 4), np.array([0, 15]), np.array([15, 25]))
         9
@@ -142,11 +144,11 @@ class Grid:
         return int((of_last - of_first + 1).sum())
 
     def columns(self, width: int) -> int:
-        """Return how many tiles beside each other blocks of columns meet."""
-        return n_met(self.n_features, width, self.tile_columns)
+        """Return how many columns of tiles blocks of columns touch."""
+        return n_tiles_touched(self.n_features, width, self.tile_columns)
 
     def columns_in_rounds(self, first: int, n_round: int, n_task: int, at_once: int) -> int:
-        """Return how many tiles beside each other are met by the columns from the first on, which tasks take in rounds.
+        """Return how many columns of tiles are touched from column `first` on by tasks that take columns in rounds.
 
         >>> Grid(1, 100, 1, 10).columns_in_rounds(0, 40, 20, 8)  # 0-8, 8-16, 16-20, 20-28, 28-36, 36-40, 40-48, ...
         20
@@ -159,27 +161,27 @@ class Grid:
         stops = np.append(starts[1:], n_columns)
         return int(((first + stops - 1) // self.tile_columns - (first + starts) // self.tile_columns + 1).sum())
 
-    def met_by(self, n_columns: int) -> float:
-        """Return in how many tiles beside each other so many columns lie that may be any."""
+    def tiles_touched_by(self, n_columns: int) -> float:
+        """Return the expected number of columns of tiles that `n_columns` arbitrary columns lie in."""
         return self.n_across * -math.expm1(n_columns * math.log1p(-1.0 / self.n_across)) if self.n_across > 1 else 1.0
 
 
 def of_refit(
     grid: Grid, n_columns: int, itemsize: int, loss: str, room: int | None = None, n_fits: int = 1
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what `refit_selected` computes of some columns: by tasks, and in the client where it keeps the columns.
+    """Return the work of `refit_selected` on some columns: in tasks, or in the client if it keeps the columns.
 
     Parameters
     ----------
     grid : Grid
     n_columns : int
     itemsize : int
-        Of a value of the columns as they are kept.
+        Bytes of a value of the columns in memory.
     loss : str
     room : int, optional
-        Bytes that a task may take; by default any number.
+        Memory limit of a task in bytes; by default none.
     n_fits : int
-        How often.
+        Number of fits.
     """
     if not n_columns:
         return {}, {}
@@ -187,18 +189,18 @@ def of_refit(
     is_kept = n_values * itemsize <= (DEFAULT_BLOCK_NBYTES if room is None else min(room // 2, DEFAULT_BLOCK_NBYTES))
     looks = 1 if find_loss(loss).is_quadratic else LOOKS
     n_reads = n_fits * (1 if is_kept else 1 + looks)
-    n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.met_by(n_columns)
+    n_tiles = n_reads * grid.rows(grid.n_samples, max(1, REFIT_VALUES // n_columns)) * grid.tiles_touched_by(n_columns)
     counts = added(grid.of_tiles(n_tiles), of_newton(grid.n_samples, n_columns, loss, n_fits))
     return ({}, counts) if is_kept else (counts, {})
 
 
 def of_loss(loss: str) -> str:
-    """Return what the names of measured work end with: a look at a quadratic loss is cheaper than at another."""
+    """Return the suffix of names of measured work: a pass with a quadratic loss is cheaper than with another."""
     return "" if find_loss(loss).is_quadratic else ", likelihood"
 
 
 def of_newton(n_samples: int, n_columns: int, loss: str, n_fits: int = 1) -> dict[str, float]:
-    """Return what a refit computes of columns that it has: of losses but the squared one as often as is usual."""
+    """Return the work of a refit on columns in memory, with the usual number of steps if the loss is not squared."""
     of = of_loss(loss)
     n_values = float(n_fits * n_samples * n_columns)
     return {f"values refitted{of}": n_values, f"products refitted{of}": n_values * n_columns}

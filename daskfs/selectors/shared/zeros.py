@@ -1,4 +1,4 @@
-"""How many values of a matrix are nought, whether it keeps them or not."""
+"""The share of zeros of a matrix, stored or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daskfs.matrix.base import Matrix
 
 
 def share_of_zeros(matrix: Matrix, rows: slice) -> float:
-    """Return the share of the values of some rows that are nought."""
+    """Return the share of zeros among the values of some rows."""
     entries = matrix.sparse_rows(rows)
     n_others = np.count_nonzero(matrix.read(rows) if entries is None else entries.data)
     n_rows = len(range(*rows.indices(matrix.shape[0])))

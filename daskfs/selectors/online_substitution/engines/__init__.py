@@ -1,1 +1,1 @@
-"""How a candidate is tried, for each kind of loss."""
+"""Engines of online substitution: how candidates are tested, for each kind of loss."""

@@ -1,22 +1,22 @@
-"""What every engine of online substitution offers: decide on the columns of a stream, holding the selected ones.
+"""The base class of the engines of online substitution, which decide on the columns of a stream.
 
-An engine owns the members (the columns selected so far), their coefficients and the objective there. Whoever drives it,
-a stream of columns or an examination, knows these methods alone:
+An engine owns the members (the columns selected so far), their coefficients and the objective. Its callers, such as a
+stream of columns or a test, use only these methods:
 
     take(columns)                present a batch: candidates may replace selected features
-    keep_members()               never drop those of now
-    coef, intercept, value       where the selection stands
+    keep_members()               never drop the present members
+    coef, intercept, value       the present model and objective
     counters                     what happened so far
-    expect_again(n_columns)      columns will come more than once
-    look_ahead(columns)          these will be taken next
-    relax(n_candidates)          lower the ridge to what the members ask for
-    entry_state()                what sparse columns are judged against
-    screen(most)                 what a column must show before it is worth a closer look
-    finish()                     the last coefficients, and what dropping each feature would cost
-    arrays(), restore(arrays)    what a checkpoint keeps beside the columns themselves
+    expect_again(n_columns)      announce that columns come more than once
+    look_ahead(columns)          announce the columns that are taken next
+    relax(n_candidates)          lower the ridge to the value suited to the members
+    entry_state()                the state that sparse columns are tested against
+    screen(most)                 the state that columns are screened against
+    finish()                     the final coefficients, and the removal costs
+    arrays(), restore(arrays)    the state for a checkpoint, except the columns themselves
 
-A new engine defines `_take_batch`, `coef`, `value`, `finish`, what its state is (`_state`, `_restore`), and for a ridge
-that falls `_terms` and `_take_ridge`.
+A new engine defines `_take_batch`, `coef`, `value`, `finish` and its state (`_state`, `_restore`); to support a falling
+ridge, also `_terms` and `_take_ridge`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.ridge import WHILE_SELECTING, Effort
 
 PAID_PRODUCTS = 12
-"""Entrances from which on all products of a batch with itself cost less than those of each candidate that enters."""
+"""Number of entrances after which all products within a batch cost less than those of each entering candidate."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What decides on a candidate; see `daskfs.selectors.online_substitution.selector.OnlineSubstitution`."""
+    """The rule that decides on candidates; see `daskfs.selectors.online_substitution.selector.OnlineSubstitution`."""
 
     name: str = "exchange"
     ridge: float = 0.0
@@ -54,9 +54,9 @@ class Rule:
     c: float = 0.5
     lipschitz: float = 0.0
     least: float | None = None
-    """`ridge` falls after each epoch to what the members ask for, but not below; None: it stays."""
-    stretch: float | None = None
-    """ρ of Theorem 2, where a prediction is shared: eta < 0.5 / L_F (1 + ρ), unless given; None: nobody shares."""
+    """Lower bound to which `ridge` may fall after an epoch; None: it does not change."""
+    rho: float | None = None
+    """ρ of Theorem 2 if the prediction is shared: eta < 0.5 / L_F (1 + ρ), unless given; None: no shared prediction."""
 
 
 @dataclass(slots=True)
@@ -67,14 +67,14 @@ class Counters(Record):
     n_exchanged: int = 0
     n_entered: int = 0
     n_refused: int = 0
-    """Collinear candidates, or those that the check refused."""
+    """Collinear candidates, or those refused by the check."""
     n_reverted: int = 0
     """Batches undone because the loss rose."""
 
 
 @dataclass
 class BatchWidth:
-    """How many columns are decided on at once: twice as many while nobody enters, half as many when somebody does."""
+    """The number of columns decided on at once; a batch without an entrance doubles it, others halve it."""
 
     narrowest: int = SMALLEST_BATCH
     widest: int = LARGEST_BATCH
@@ -84,32 +84,33 @@ class BatchWidth:
         self.width = self.width or self.narrowest
 
     def after(self, n_entered: int) -> None:
-        """Go on after a batch: an entrance costs one product with the rest of it."""
+        """Update the width after a batch. An entrance costs one product with the rest of the batch."""
         self.width = max(self.narrowest, self.width // 2) if n_entered else min(self.widest, self.width * 2)
 
 
 class Finished(NamedTuple):
-    """What an engine ends with."""
+    """The final state of an engine."""
 
     coef: np.ndarray
-    """Of the columns as they are held, of shape (capacity,); of several classes (n_classes, capacity)."""
+    """Coefficients of the columns as they are stored, of shape (capacity,); with several classes (n_classes, capacity).
+    """
     intercept: float | np.ndarray
     costs: np.ndarray
-    """What the objective would rise by if a member were dropped, of shape (n_members,)."""
+    """Rise of the objective if a member were dropped, of shape (n_members,)."""
     groups: np.ndarray = np.empty(0, np.int64)
-    """Numbers of the members' groups, where these are selected whole."""
+    """Numbers of the members' groups, if groups are selected."""
     group_costs: np.ndarray = np.empty(0)
-    """What the objective would rise by if a group were dropped, of shape (n_groups,)."""
+    """Rise of the objective if a group were dropped, of shape (n_groups,)."""
 
 
 class Entrance(NamedTuple):
-    """A candidate that is let in."""
+    """A candidate that enters."""
 
     candidate: int
-    """Its place in the batch."""
+    """Position in the batch."""
     slot: int
     replaces: bool
-    """Whether it replaces a selected feature; else there was room."""
+    """Whether it replaces a selected feature; otherwise there was room."""
 
 
 class Engine(ABC):
@@ -120,13 +121,13 @@ class Engine(ABC):
     members : Members
     rule : Rule
     mode : {"gram", "lazy", "naive"}
-        How products are come by: of a batch at once, of those columns alone whose gradient could pay, or of one column
-        after the other.
+        How products are computed: for a batch at once, only for columns whose gradient is large enough, or for one
+        column at a time.
     width : BatchWidth
     """
 
     loss = "squared"
-    """Its name."""
+    """Name of the loss."""
 
     def __init__(self, members: Members, rule: Rule, mode: str, width: BatchWidth) -> None:
         self.members, self.rule, self.mode, self.width = members, rule, mode, width
@@ -135,20 +136,20 @@ class Engine(ABC):
     @property
     @abstractmethod
     def coef(self) -> np.ndarray:
-        """Coefficients of the columns as they are held, of shape (capacity,)."""
+        """Coefficients of the columns as they are stored, of shape (capacity,)."""
 
     @property
     def intercept(self) -> float | np.ndarray:
-        """What is added to the prediction, of each class; 0 where columns and target are centred."""
+        """The intercept, with several classes of each; 0 if columns and target are centred."""
         return 0.0
 
     @property
     @abstractmethod
     def value(self) -> float:
-        """The objective: the mean loss, and half the ridge times the sum of squared coefficients."""
+        """The objective: the mean loss plus half the ridge times the sum of squared coefficients."""
 
     def take(self, columns: Columns) -> None:
-        """Present columns, in their order; they are left as they are."""
+        """Present columns in their order. They are not changed."""
         start = 0
         while start < len(columns):
             batch = columns.take(slice(start, start + self.width.width))
@@ -160,17 +161,17 @@ class Engine(ABC):
         """Present columns that are decided on together; return how many entered."""
 
     def keep_members(self) -> None:
-        """Never drop the members of now."""
+        """Never drop the present members."""
         self.members.n_fixed = self.members.n_members
 
     def expect_again(self, n_columns: int) -> None:  # noqa: B027
-        """Be ready to meet columns, of so many, more than once: what is found of them may be remembered."""
+        """Prepare for columns (`n_columns` in total) that come more than once; what is known of them may be stored."""
 
     def look_ahead(self, columns: Columns) -> None:  # noqa: B027
-        """See columns before they are taken, batch by batch: what can be found of many at once may be."""
+        """Examine columns before they are taken batch by batch, if it is cheaper for many at once."""
 
     def relax(self, n_candidates: int) -> bool:
-        """Lower the ridge to what the members, out of so many columns, ask for; return whether it fell."""
+        """Lower the ridge to the value suited to the members out of so many columns; return whether it fell."""
         members, rule = self.members, self.rule
         if rule.least is None or not members.n_members:
             return False
@@ -181,38 +182,38 @@ class Engine(ABC):
         return ridge < rule.ridge
 
     def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
-        """Return of each prediction the mean loss at a point without its ridge, gradient, Hessian, and the point.
+        """Return for each prediction the mean loss without the ridge, its gradient and Hessian, and the point.
 
-        Of the intercept and the members' coefficients, as `Effort.shared_ridge` takes them.
+        The variables are the intercept and the members' coefficients, as for `Effort.shared_ridge`.
         """
         raise NotImplementedError
 
     def _take_ridge(self, ridge: float) -> None:
-        """Go on with another ridge."""
+        """Continue with another ridge."""
         self.rule = replace(self.rule, ridge=ridge)
 
     def screen(self, most: int) -> Screen:
-        """Return what columns are screened against, at most `most` of a block being of interest.
+        """Return the state that columns are screened against; `most` limits the candidates per block.
 
         Raises
         ------
         TypeError
-            Every column moves this engine: none may be left out.
+            This engine changes with every column, so none may be skipped.
         """
         raise TypeError(f"{type(self).__name__} looks at every column: it has no screen")
 
     def _candidates(self, columns: Columns) -> Columns:
-        """Return the columns of a full engine's batch that could pay; the others count as presented."""
+        """Return the promising columns of a batch, for a full engine; the others count as presented."""
         places = self.screen(len(columns)).candidates(columns)
         self.counters.n_presented += self.members.n_usable(columns) - len(places)
         return columns.take(places)
 
     def entry_state(self) -> State | None:
-        """Return what columns are judged against by their entries alone; None where each must be looked at."""
+        """Return the state for tests of columns by their entries alone; None if each column must be read."""
         return None
 
     def pass_over(self, verdict: np.ndarray) -> None:
-        """Go on after columns of a full engine that were judged not to enter, as if they had been taken."""
+        """Update the engine as if columns had been taken that cannot enter; for a full engine."""
         start = 0
         while start < len(verdict):
             start += self.width.width
@@ -222,29 +223,29 @@ class Engine(ABC):
 
     @abstractmethod
     def finish(self) -> Finished:
-        """Find the best coefficients of the members, and what dropping each would cost; the engine stays as it is."""
+        """Compute the best coefficients of the members and their removal costs; the engine does not change."""
 
     def _finished(self, coef: np.ndarray, intercept: float, inverse: np.ndarray) -> Finished:
-        """Return the end at a minimum, M⁻¹ of the members being known there."""
+        """Return the final state at a minimum; `inverse` is M⁻¹ of the members there."""
         return Finished(coef, intercept, removal_costs(inverse, coef, self.members.n_members))
 
     @abstractmethod
     def _state(self) -> Record:
-        """Return what `_restore` needs beside the members."""
+        """Return the state that `_restore` needs in addition to the members."""
 
     @abstractmethod
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from the arrays of what `_state` returned, which become the engine's own."""
+        """Restore the state from the arrays of `_state`, which become the engine's own."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the state, but for the columns of the members, which are read again."""
+        """Return the state without the columns of the members, which are read again."""
         members = self.members
         where = _Where(members.ids[: members.n_members], members.n_fixed, self.width.width, self.rule.ridge)
         records = (where, self.counters, self._state())
         return {name: array.copy() for record in records for name, array in record.pack().items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `arrays` returned; the members are in place already."""
+        """Restore the state from `arrays`; the members are already in place."""
         arrays = {name: np.array(array) for name, array in arrays.items()}
         where = _Where.unpack(arrays)
         self.members.n_fixed, self.width.width = where.n_fixed, where.width
@@ -254,7 +255,7 @@ class Engine(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Where(Record):
-    """Who is selected, and how wide batches are."""
+    """The selection and the width of batches."""
 
     ids: np.ndarray
     n_fixed: int
@@ -271,22 +272,22 @@ def entrances(
     within: Callable[[], np.ndarray],
     after: Callable[[int], np.ndarray],
 ) -> Iterator[Entrance]:
-    """Let candidates in one after the other, and name each once it is described in its slot.
+    """Let candidates enter one after the other; yield each one once it is described in its slot.
 
     Parameters
     ----------
     members : Members
     columns : Columns
     cross : ndarray of shape (B, capacity), float64
-        Products of the candidates with the members; those with a candidate that enters are written.
+        Products of the candidates with the members; updated after each entrance.
     usable : ndarray of shape (B,), bool
         Which columns may enter; a column that is dropped may come back later.
     scan : callable
-        Returns the first candidate to enter from a place on, and its slot; a slot below 0: nobody.
+        Returns the first candidate to enter from a position on, and its slot; a slot below 0 means none.
     within : callable
         Returns the products of the batch with itself, of shape (B, B).
     after : callable
-        Returns the products of the columns behind a candidate with it.
+        Returns the products of a candidate with the columns after it.
     """
     products = within() if members.n_members < members.capacity and len(columns) > 1 else None
     n_entered = b = 0

@@ -1,4 +1,4 @@
-"""Which engine serves a rule and a loss."""
+"""The choice of the engine for a rule and a loss."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def make_engine(
     Parameters
     ----------
     members : Members or GroupMembers
-        With groups the rules "os" and "paper" have the modes "lazy" and "naive" alone.
+        With groups, the rules "os" and "paper" support only the modes "lazy" and "naive".
     y : ndarray of shape (n_samples,), float64
-        Classes are -1 and +1; with the squared loss centred, where an intercept is fitted. Of several classes of shape
-        (n_classes, n_samples), by the rule "exchange".
+        Classes are -1 and +1; with the squared loss and an intercept, y is centred. With several classes the shape is
+        (n_classes, n_samples), and the rule must be "exchange".
     rule : Rule
     mode : {"gram", "lazy", "naive"}
     loss : LossSettings
     block_columns : int, optional
-        Columns that are decided on at once; by default as many as pay.
+        Number of columns decided on at once; by default it adapts to the number of entrances.
     """
     width = BatchWidth() if block_columns is None else BatchWidth(block_columns, block_columns)
     if mode == "naive" and rule.name == "exchange" and not loss.loss.is_quadratic and block_columns is None:

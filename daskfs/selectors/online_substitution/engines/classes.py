@@ -1,12 +1,13 @@
-"""The rule ``exchange`` with several classes: one against the rest, as many problems that share their columns.
+"""The rule ``exchange`` with several classes: one against the rest, with shared columns.
 
 Each class k has its own coefficients, intercept and quadratic approximation (`daskfs.kernels.substitution.exchange`,
-whose names are used here: inverse M⁻¹, h, a, σ, g). A column is selected for all classes, so gains and costs add up:
+which defines the symbols: inverse M⁻¹, h, a, σ, g). A column is selected for all classes, so gains and costs are
+summed:
 
     gain = ½ Σ_k g_k² / σ_k,   the cost of dropping i = ½ Σ_k v'_ki² / (M_k⁻¹)'_ii
 
-With few candidates on their way in, all of a batch are looked at together by matrix products. Where predictions are
-shared with others, each class has a model of its own (`walk_together`).
+With few entering candidates, a whole batch is tested at once by matrix products. If predictions are shared with other
+workers, each class has its own model (`walk_together`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from daskfs.selectors.shared.record import Record
 
 @dataclass(slots=True)
 class _Coefficients(Record):
-    """Of all classes, of shapes (n_classes, capacity) and (n_classes,)."""
+    """Coefficients and intercepts of all classes, of shapes (n_classes, capacity) and (n_classes,)."""
 
     coef: np.ndarray
     intercept: np.ndarray
@@ -67,22 +68,22 @@ class ClassesEngine(Engine):
 
     @property
     def intercept(self) -> np.ndarray:
-        """What is added to the predictions, of shape (n_classes,)."""
+        """The intercepts, of shape (n_classes,)."""
         return np.array([point.intercept for point in self.points])
 
     @property
     def value(self) -> float:
-        """The objective: the sum of those of the classes."""
+        """The objective: the sum over the classes."""
         return float(sum(point.value for point in self.points))
 
     def _quadratics(self) -> list[Quadratic]:
-        """Return the approximations at these points."""
+        """Return the quadratic approximations at the present points."""
         if self._approximations is None:
             self._approximations = [point.quadratic() for point in self.points]
         return self._approximations
 
     def _take_batch(self, columns: Columns) -> int:
-        if min(one.total for one in self._quadratics()) <= 0.0:  # a class that no sample's loss curves for
+        if min(one.total for one in self._quadratics()) <= 0.0:  # for some class every sample's loss has zero curvature
             self.counters.n_presented += self.members.n_usable(columns)
             return 0
         if self.mode == "lazy" and self.members.is_full:
@@ -90,7 +91,7 @@ class ClassesEngine(Engine):
         return self._exchange(columns) if len(columns) else 0
 
     def screen(self, most: int) -> Screen:
-        """Return what columns are screened against: the losses' derivatives, and the cost of the cheapest removal."""
+        """Return the state for screening: derivatives of the losses, and the smallest removal cost."""
         members, quadratics = self.members, self._quadratics()
         least = np.inf
         if min(one.total for one in quadratics) > 0.0:
@@ -100,12 +101,12 @@ class ClassesEngine(Engine):
         return Screen(descent, np.array(curvature), members.total, least, self.rule.ridge, present, most)
 
     def _removal_costs(self, quadratics: list[Quadratic]) -> np.ndarray:
-        """Return what the approximations together rise by when each member is dropped, of shape (n_members,)."""
+        """Return the rise of the summed approximations when each member is dropped, of shape (n_members,)."""
         costs = [removal_costs(one.inverse, one.optimum, self.members.n_members) for one in quadratics]
         return np.asarray(np.sum(costs, axis=0))
 
     def _exchange(self, columns: Columns) -> int:
-        """Exchange on the approximations, then look at the true losses; return how many entered."""
+        """Exchange on the approximations, then check the true losses; return how many entered."""
         members, counters, value = self.members, self.counters, self.value
         counted = counters.n_presented, counters.n_refused
         before, kept = self._quadratics(), self._state()
@@ -132,7 +133,7 @@ class ClassesEngine(Engine):
         members.forget()
         if is_lower:
             return n_entered
-        if n_entered > 1:  # some of them pay, even if all together do not
+        if n_entered > 1:  # some of them may be accepted, even if all together are not
             counters.n_presented, counters.n_refused = counted
             half = len(columns) // 2
             return self._exchange(columns.take(slice(half))) + self._exchange(columns.take(slice(half, None)))
@@ -140,7 +141,7 @@ class ClassesEngine(Engine):
         return 0
 
     def _walk(self, columns: Columns, quadratics: list[Quadratic]) -> tuple[int, int]:
-        """Let candidates in one after the other; return how many entered, and how many of them replaced another."""
+        """Let candidates enter one by one; return how many entered, and how many of them replaced a feature."""
         members, points, rows, k = self.members, self.points, columns.rows, self.members.n_members
         n_classes = len(points)
         found = [point.diagonal(columns) for point in points]
@@ -164,7 +165,7 @@ class ClassesEngine(Engine):
             return products(slice(b + 1, None), slice(b, b + 1))[:, 0]
 
         everything, n_entered, n_exchanged, placed = slice(None), 0, 0, {}
-        by_class_last = np.moveaxis(cross, 0, 2)  # the same memory
+        by_class_last = np.moveaxis(cross, 0, 2)  # shares memory
         for b, slot, replaces in entrances(
             members, columns, by_class_last, batch.usable, batch.scan, lambda: products(everything, everything), after
         ):
@@ -189,7 +190,7 @@ class ClassesEngine(Engine):
         self._approximations = None
 
     def finish(self) -> Finished:
-        """Find the losses' minima over the members, and what dropping each would cost; stay here."""
+        """Compute the minima of the losses over the members, and the removal costs; the engine does not change."""
         k, ends = self.members.n_members, [point.at_minimum() for point in self.points]
         costs = [removal_costs(inverse, coef, k) for coef, _, inverse in ends]
         coef, intercept = np.array([end[0] for end in ends]), np.array([end[1] for end in ends])
@@ -218,21 +219,21 @@ def walk_together(
     usable: np.ndarray,
     products: Sequence[Products],
 ) -> int:
-    """Let candidates in that pay for the models of all classes together; return how many entered.
+    """Let candidates enter that pay for the models of all classes together; return how many entered.
 
-    What `QuadraticModel.walk` does for one model.
+    It does for several models what `QuadraticModel.walk` does for one.
 
     Parameters
     ----------
     models : sequence of QuadraticModel
-        One for each class, of the same members, by the rule "exchange".
+        One for each class, with the same members and the rule "exchange".
     columns : Columns
     cross : ndarray of shape (n_classes, B, capacity)
-        Products with the members; changed.
+        Products with the members; changed in place.
     linear, squares : ndarray of shape (n_classes, B)
-        Of c, and each column's product with itself.
+        Entries of c, and each column's product with itself.
     usable : ndarray of shape (B,), bool
-        Changed.
+        Changed in place.
     products : sequence of Products
     """
     members, rule = models[0].members, models[0].rule
@@ -248,7 +249,7 @@ def walk_together(
         return np.array([one.against(rest, entered) for one in products]).T
 
     placed: dict[int, int] = {}
-    n_entered, by_class_last = 0, np.moveaxis(cross, 0, 2)  # the same memory
+    n_entered, by_class_last = 0, np.moveaxis(cross, 0, 2)  # shares memory
     for b, slot, _ in entrances(members, columns, by_class_last, usable, batch.scan, within, after):
         n_entered += 1
         for c, model in enumerate(models):
@@ -263,7 +264,7 @@ class _Minimised(Protocol):
 
     @property
     def inverse(self) -> np.ndarray:
-        """Of the members' products, ridge included, of shape (capacity, capacity)."""
+        """Inverse of the members' products, ridge included, of shape (capacity, capacity)."""
 
     @property
     def optimum(self) -> np.ndarray:
@@ -275,14 +276,14 @@ class _Minimised(Protocol):
 
 
 class _Batch:
-    """Candidates on the approximations of all classes, which change as candidates are let in.
+    """Candidates and the approximations of all classes, which change as candidates enter.
 
     Parameters
     ----------
     members : Members
     rule : Rule
     quadratics : sequence of Quadratic or ExchangeModel
-        Changed.
+        Changed in place.
     cross : ndarray of shape (n_classes, B, capacity)
         M between candidates and members.
     linear, diagonal : ndarray of shape (n_classes, B)
@@ -306,7 +307,7 @@ class _Batch:
         self.n_presented = self.n_refused = 0
 
     def scan(self, start: int) -> tuple[int, int]:
-        """Let in the first candidate from a place on that pays; return its place and slot, below 0 where none does."""
+        """Let the first candidate from `start` on enter that pays; return its position and slot (below 0: none)."""
         members, k = self.members, self.members.n_members
         inverse = np.array([one.inverse[:k, :k] for one in self.quadratics])
         coef = np.array([one.optimum[:k] for one in self.quadratics])
@@ -315,12 +316,12 @@ class _Batch:
         a = h @ inverse
         pivot = diagonal - (a * h).sum(axis=2)
         is_copy = np.zeros(pivot.shape[1], bool)
-        if self.rule.ridge > 0.0:  # it would share the coefficients of a copy
+        if self.rule.ridge > 0.0:  # a copy would share the coefficients of a member
             like = h**2 > (1.0 - self.rule.tolerance) * (diagonal - self.rule.ridge)[:, :, None] * squares[:, None]
             is_copy = like.all(axis=0).any(axis=1)
         is_refused = is_copy | ~(pivot >= self.rule.tolerance * diagonal).all(axis=0)
         gradient = self.linear[:, start:] - (h @ coef[:, :, None])[:, :, 0]
-        step = gradient / np.where(is_refused, 1.0, pivot)  # the coefficient with which it would enter
+        step = gradient / np.where(is_refused, 1.0, pivot)  # the candidate's coefficient if it entered
         gain = 0.5 * (gradient * step).sum(axis=0)
         may_enter = self.usable[start:] & ~is_refused
         slots = np.full(len(gain), k)
@@ -343,7 +344,7 @@ class _Batch:
 
 
 def _let_in(quadratic: _Minimised, k: int, slot: int, a: np.ndarray, pivot: float, step: float) -> None:
-    """Bring inverse and optimum up to date with a candidate in a slot: behind the k members, or in the place of one."""
+    """Update inverse and optimum for a candidate in a slot: a new one after the k members, or that of a member."""
     inverse, coef = np.empty((k + 1, k + 1)), np.append(quadratic.optimum[:k] - a * step, step)
     inverse[:k, :k] = quadratic.inverse[:k, :k] + np.outer(a, a / pivot)
     inverse[k, :k] = inverse[:k, k] = -a / pivot

@@ -1,5 +1,4 @@
-"""The rule ``exchange``: a candidate is added exactly, the selected feature whose removal then costs least is dropped.
-
+"""The rule ``exchange``: add a candidate exactly, then drop the selected feature with the smallest removal cost.
 See `daskfs.kernels.substitution.exchange`.
 """
 
@@ -22,7 +21,7 @@ class ExchangeState(QuadraticState):
     inverse: np.ndarray
     """M⁻¹ of the members, of shape (capacity, capacity)."""
     n_since: int = 0
-    """Entrances since the inverse was computed anew."""
+    """Number of entrances since the inverse was last recomputed."""
 
 
 class ExchangeModel(QuadraticModel):
@@ -31,7 +30,7 @@ class ExchangeModel(QuadraticModel):
     State = ExchangeState
     reverted = ("matrix", "linear", "coef", "inverse")
     explained = np.zeros(0)
-    """hᵀ M⁻¹ h of each candidate of the last walk when it was looked at; infinite where it was not."""
+    """hᵀ M⁻¹ h of each candidate of the last walk when it was tested; infinite if it was not."""
 
     @property
     def inverse(self) -> np.ndarray:
@@ -41,7 +40,7 @@ class ExchangeModel(QuadraticModel):
 
     @property
     def optimum(self) -> np.ndarray:
-        """v, which is the minimum, of shape (capacity,)."""
+        """v, the minimiser, of shape (capacity,)."""
         return self.coef
 
     @property
@@ -67,7 +66,7 @@ class ExchangeModel(QuadraticModel):
         return b, slot
 
     def try_out(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> np.ndarray:
-        """Return which columns would enter or be refused now, bool of shape (B,); the model stays as it is."""
+        """Return which columns would enter or be refused now, bool of shape (B,); the model does not change."""
         self.explained, may_enter = np.full(len(cross), np.inf), np.ones(len(cross), bool)
         diagonal = columns.square + self.rule.ridge
         self._walked(Candidates(cross, linear, diagonal, may_enter), 0, np.zeros(1), True)
@@ -86,11 +85,11 @@ class ExchangeModel(QuadraticModel):
 
     def _entered(self) -> None:
         self.state.n_since += 1
-        if self.state.n_since >= self.members.capacity:  # rank-one corrections have piled up rounding
+        if self.state.n_since >= self.members.capacity:  # rank-one updates have accumulated rounding errors
             self.renew()
 
     def renew(self) -> None:
-        """Compute the inverse anew, and go to the minimum."""
+        """Recompute the inverse, and go to the minimum."""
         state, k, inverse = self.state, self.members.n_members, self.inverse_of_members()
         if inverse is not None:
             state.inverse[:k, :k] = inverse
@@ -99,23 +98,23 @@ class ExchangeModel(QuadraticModel):
         state.n_since = 0
 
     def removal_costs(self) -> np.ndarray:
-        """Return what f rises by when each member is dropped and the others are refitted, shape (n_members,)."""
+        """Return the rise of f when each member is dropped and the others are refitted, shape (n_members,)."""
         costs: np.ndarray = removal_costs(self.state.inverse, self.coef, self.members.n_members)
         return costs
 
     def begin(self, coef: np.ndarray) -> None:
-        """Begin with these coefficients; see `QuadraticModel.begin`."""
+        """Start from these coefficients; see `QuadraticModel.begin`."""
         super().begin(coef)
         self.state.n_since = 0
 
     def set_products(self, products: np.ndarray) -> None:
-        """Take other products of the members; see `QuadraticModel.set_products`."""
+        """Replace the products of the members; see `QuadraticModel.set_products`."""
         super().set_products(products)
         k, inverse = self.members.n_members, self.inverse_of_members()
         self.state.inverse[:k, :k] = 0.0 if inverse is None else inverse
 
     def set_linear(self, linear: np.ndarray, to_minimum: bool = False) -> None:
-        """Take another c and go to the minimum."""
+        """Replace c and go to the minimum."""
         state, k = self.state, self.members.n_members
         state.linear[:k] = linear
         state.coef[:k] = multiply(state.inverse[:k, :k].copy(), state.linear[:k].copy())

@@ -1,17 +1,18 @@
-"""What the members explain of each column, remembered from one epoch to the next: most columns cannot enter then.
+"""Bounds, kept between epochs, on how much the members explain of each column: most columns then cannot enter.
 
-Of a column that was looked at, the exchange knows e = hᵀ M⁻¹ h, what the members explain of it, ridge included
-(`daskfs.kernels.substitution.exchange`). With w² = v_i² / (M⁻¹)_ii, twice the cost of dropping member i, and
-u² = a_i² / (M⁻¹)_ii <= e, it takes the place of i where
+For each tested column the exchange knows e = hᵀ M⁻¹ h, the part explained by the members, ridge included
+(`daskfs.kernels.substitution.exchange`). With w² = v_i² / (M⁻¹)_ii, twice the cost of dropping member i, and u² = a_i²
+/ (M⁻¹)_ii <= e, the column replaces i where
 
     g² + 2 |g| |w| |u| > σ w²,   σ = d - e,   so only where   g² + 2 |g| w √e > (d - e) w²   for the least w.
 
-Since then members A have come and others have gone, which lowers e. W is the inverse of now:
+Since then the members A have entered, and others have left, which lowers e. With W the present inverse,
 
     e <= e_then + (√(h_Aᵀ W_AA h_A) + ν √e_then)²,   ν² = the largest eigenvalue of W_AA M_AA - 1.
 
-So the products with A alone, and one with the residual, say who need not be looked at closer. A ridge that falls from ρ
-to ρ' raises e by the factor 1 + (ρ - ρ') λmax(W) at most. What the exchange decides does not depend on any of this.
+So the products with A alone, and one with the residual, show which columns need no further test. If the ridge falls
+from ρ to ρ', e grows at most by the factor 1 + (ρ - ρ') λmax(W). The bounds do not change the decisions of the
+exchange.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
 from daskfs.selectors.online_substitution.plan import batch_of
 
 MARGIN, MARGIN_SINGLE = 1e-6, 1e-3
-"""For rounding, with columns of float64 and of others."""
+"""Margins for rounding, with float64 columns and with others."""
 ROUND_UP = np.float32(1.0 + 1e-6)
 MOST_NEW = 0.4
-"""Part of the members that may be new: with more, all products cost little more."""
+"""Largest share of new members; with more, computing all products costs little more."""
 MOST_OPEN = 0.25
-"""Part of the columns, and no more than a batch, that may have to be looked at closer, copied and multiplied."""
+"""Largest share of the columns, and at most a batch, that may need the full test, with copies and products."""
 PAUSE = 1024
-"""Columns that are looked at whole after some of which more had to be."""
+"""Number of columns that are tested in full after more than that share needed it."""
 
 
 class Explained:
-    """Bounds of what a model's members explain of columns; infinite of those never looked at.
+    """Bounds on how much a model's members explain of columns; infinite for columns never tested.
 
     Parameters
     ----------
@@ -50,25 +51,25 @@ class Explained:
         self.model = model
         self._most = np.full(n_features, np.inf, np.float32)
         self._seen = np.zeros(n_features, np.int32)
-        """How many candidates had entered when a column was looked at."""
+        """Number of candidates that had entered when a column was tested."""
         self._turn_of = np.zeros(n_features, np.int32)
-        """The turn in which a column was found to stay out; minus the turn in which that was not found."""
+        """The turn in which a column was found not to enter; minus the turn if that was not found."""
         self._n_relaxed = self._pause = 0
         self._among: tuple[bytes, int] = (b"", -1)
         self._found: Bound
-        """What is known of the members, and when and of which new ones that was."""
+        """Bound for the present members, and the new members and turn it was computed for."""
 
     @property
     def _turn(self) -> int:
-        """A number of the state that the model is in: another one after each entrance and each fall of the ridge."""
+        """Number of the model's present state; it changes with each entrance and each fall of the ridge."""
         return self.model.members.n_entered + self._n_relaxed
 
     def note(self, columns: Columns, n_entered: int) -> None:
-        """Remember what the model has found of columns, before which at least so many had entered."""
+        """Store what the model found for columns; at least `n_entered` candidates had entered before."""
         self._most[columns.ids], self._seen[columns.ids] = self.model.explained * ROUND_UP, n_entered
 
     def relax(self, fall: float) -> None:
-        """Take in that the ridge has fallen by so much."""
+        """Update the bounds after the ridge has fallen by `fall`."""
         self._n_relaxed += 1
         k = self.model.members.n_members
         self._most *= (
@@ -76,22 +77,22 @@ class Explained:
         )
 
     def none_enters(self, columns: Columns, usable: np.ndarray) -> bool:
-        """Return whether it was found, with the members of now, that none of the usable columns enters."""
+        """Return whether it is known for the present members that none of the usable columns enters."""
         return bool((self._turn_of[columns.ids][usable] == self._turn).all())
 
     def look_ahead(
         self, columns: Columns, target: np.ndarray, residual: Callable[[], np.ndarray], spread: float
     ) -> None:
-        """Find out which columns do not enter as long as the members stay, where that is cheap.
+        """Determine which columns cannot enter while the members stay the same, if that is cheap.
 
         Parameters
         ----------
         columns : Columns
         target : ndarray of shape (n_samples,)
         residual : callable
-            Returns that of the members, of shape (n_samples,).
+            Returns the residual of the members, of shape (n_samples,).
         spread : float
-            Root of the target's mean square.
+            Root mean square of the target.
         """
         model, members = self.model, self.model.members
         self._pause = max(0, self._pause - len(columns))

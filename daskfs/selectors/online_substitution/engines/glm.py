@@ -1,9 +1,9 @@
-"""The rule ``exchange`` with other losses than the squared one: exchanges on a quadratic approximation, then the truth.
+"""The rule ``exchange`` for losses other than the squared one, with a quadratic approximation.
 
-At the point before a batch the loss is replaced by its quadratic approximation, with the curvature D of each sample:
-the products of columns are weighted by D, and centred by their D-weighted means, which is the intercept's best answer.
-The exchanges of `daskfs.kernels.substitution.exchange` happen on it; then one Newton step with a line search follows on
-the true loss, and the batch is undone where the true loss has risen.
+At the point before a batch, the loss is replaced by its quadratic approximation, with the curvature D of each sample.
+Products of columns are weighted by D and centred by their D-weighted means, which profiles out the intercept. The
+exchanges of `daskfs.kernels.substitution.exchange` are made on the approximation. Then one Newton step with a line
+search follows on the true loss, and the batch is undone if the true loss has risen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from daskfs.selectors.online_substitution.engines.point import Coefficients, Poi
 from daskfs.selectors.online_substitution.screen import Screen
 
 NEWTON_STEPS = 1  # after each batch with an exchange
-MORE_STEPS = 4  # where the loss is still above that of before
+MORE_STEPS = 4  # if the loss is still above its value before the batch
 ROUNDING = 1e-12
 
 
@@ -30,7 +30,7 @@ class GlmEngine(PointEngine):
 
     def _take_batch(self, columns: Columns) -> int:
         quadratic, members = self._quadratic(), self.members
-        if quadratic.total <= 0.0:  # no sample's loss curves: nothing is to be gained
+        if quadratic.total <= 0.0:  # every sample's loss has zero curvature: no gain is possible
             self.counters.n_presented += members.n_usable(columns)
             return 0
         if self.mode == "lazy" and members.is_full:
@@ -38,25 +38,25 @@ class GlmEngine(PointEngine):
         return self._exchange(columns, quadratic) if len(columns) else 0
 
     def _quadratic(self) -> Quadratic:
-        """Return the approximation at this point."""
+        """Return the quadratic approximation at the present point."""
         if self._approximation is None:
             self._approximation = self.point.quadratic()
         return self._approximation
 
     def screen(self, most: int) -> Screen:
-        """Return what columns are screened against: the loss's derivative, and the cost of the cheapest removal."""
+        """Return the state for screening: the derivative of the loss, and the smallest removal cost."""
         members, quadratic = self.members, self._quadratic()
         least = self._least_cost(quadratic) if quadratic.total > 0.0 else np.inf
         present, curvature = members.ids[: members.n_members].copy(), self.point.curvature.copy()
         return Screen(-quadratic.derivative, curvature, members.total, least, self.rule.ridge, present, most)
 
     def _least_cost(self, quadratic: Quadratic) -> float:
-        """Return what the cheapest removal costs."""
+        """Return the smallest removal cost."""
         costs = removal_costs(quadratic.inverse, quadratic.optimum, self.members.n_members)
         return float(costs[self.members.n_fixed :].min(initial=np.inf))
 
     def _exchange(self, columns: Columns, before: Quadratic) -> int:
-        """Exchange on the approximation, then look at the true loss; return how many entered."""
+        """Exchange on the approximation, then check the true loss; return how many entered."""
         members, point, counters = self.members, self.point, self.counters
         coef, intercept, value = point.coef.copy(), point.intercept, point.value
         members.keep()
@@ -83,7 +83,7 @@ class GlmEngine(PointEngine):
         return n_entered if is_lower else 0
 
     def _walk(self, columns: Columns, quadratic: Quadratic) -> tuple[int, int]:
-        """Let candidates in one after the other; return how many entered, and how many of them replaced another."""
+        """Let candidates enter one by one; return how many entered, and how many of them replaced a feature."""
         members, point, rows, total = self.members, self.point, columns.rows, quadratic.total
         diagonal, sums = point.diagonal(columns)
         usable = members.usable(columns) & (diagonal > 0.0)
@@ -125,7 +125,7 @@ class GlmEngine(PointEngine):
         self._approximation = None
 
     def entry_state(self) -> State | None:
-        """Return what columns are judged against by their entries alone."""
+        """Return the state for tests of columns by their entries alone."""
         members, point, k = self.members, self.point, self.members.n_members
         if self.mode != "gram" or k < members.capacity or not k:
             return None
@@ -139,7 +139,7 @@ class GlmEngine(PointEngine):
         )  # fmt: skip
 
     def finish(self) -> Finished:
-        """Find the loss's minimum over the members by Newton steps, and what dropping each would cost; stay here."""
+        """Compute the loss's minimum over the members by Newton steps, and removal costs; change nothing."""
         return self._finished(*self.point.at_minimum())
 
     def _state(self) -> Coefficients:

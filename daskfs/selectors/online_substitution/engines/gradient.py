@@ -1,7 +1,9 @@
-"""The rules ``os`` and ``paper`` for any loss, on the columns themselves: Algorithm 1 line by line.
+"""The rules ``os`` and ``paper`` for any loss, computed on the columns themselves: Algorithm 1 line by line.
 
-``naive``  every column: prediction, derivative, a gradient step of the members, the candidate's coefficient, the check
-``lazy``   the members step only after somebody was accepted, so that a refusal costs one product with the derivative
+``naive``  for every column: prediction, derivative, a gradient step of the members, the candidate's coefficient, the
+check
+``lazy``   the members take a step only after a candidate was accepted, so a refusal costs one product with the
+derivative
 """
 
 from __future__ import annotations
@@ -20,21 +22,21 @@ from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
 
 LAZY_STEPS = 2  # of the members after each acceptance
-FLOOR = 0.05  # of a candidate's curvature, in parts of the most it can be
+FLOOR = 0.05  # smallest curvature of a candidate, as a share of its upper bound
 
 
 @dataclass(slots=True)
 class _Gradient(Record):
-    """Where the descent stands."""
+    """The state of the gradient descent."""
 
     power: np.ndarray
-    """The power iteration's vector, of shape (capacity,)."""
+    """Vector of the power iteration, of shape (capacity,)."""
     largest: float = 0.0
     """Its estimate of λmax(κ X_Sᵀ X_S / n + ridge)."""
     is_changed: bool = False
-    """Whether the members have changed since."""
+    """Whether the members have changed since the estimate."""
     excess: float = -math.inf
-    """The largest excess of the objective over what inequality (11) allows."""
+    """The largest excess of the objective over the bound of inequality (11)."""
     moved: float = 0.0
     """Σ |w_next - w|² over all steps."""
 
@@ -60,10 +62,10 @@ class GradientEngine(PointEngine):
             return self._take_lazily(columns)
         for b in range(len(columns)):
             self._present(columns.take(slice(b, b + 1)))
-        return 0  # one column after the other, whatever the width
+        return 0  # one column at a time, whatever the width
 
     def _present(self, column: Columns) -> None:
-        """Lines 3 to 17 of the algorithm for one column."""
+        """Run lines 3 to 17 of the algorithm for one column."""
         if not self.members.usable(column)[0]:
             return
         self.counters.n_presented += 1
@@ -95,7 +97,7 @@ class GradientEngine(PointEngine):
             self.steps.excess = max(self.steps.excess, self.point.value - before - allowed)
 
     def _candidate_step(self, column: Columns) -> tuple[float, float]:
-        """Return the candidate's step and the bound of the curvature that it was taken from."""
+        """Return the candidate's step, and the curvature bound it was computed from."""
         rule, members, k = self.rule, self.members, self.members.n_members
         square = self.kappa * float(column.square[0]) + rule.ridge
         if rule.name == "os":
@@ -114,7 +116,7 @@ class GradientEngine(PointEngine):
         return max(self.steps.largest, self.kappa + self.rule.ridge)
 
     def _estimate(self) -> None:
-        """Bring the largest eigenvalue of κ X_Sᵀ X_S / n + ridge up to date by power iterations."""
+        """Update the largest eigenvalue of κ X_Sᵀ X_S / n + ridge by power iterations."""
         members, k = self.members, self.members.n_members
         vector, value = self.steps.power[:k].copy(), 0.0
         for _ in range(COLD if self.steps.largest == 0.0 else WARM):
@@ -129,7 +131,7 @@ class GradientEngine(PointEngine):
         self.steps.largest, self.steps.is_changed = MARGIN * value, False
 
     def _step(self, step: float) -> None:
-        """Lines 4 and 6: a gradient step of the members and, where there is one, the intercept."""
+        """Lines 4 and 6: take a gradient step in the members' coefficients and the intercept, if there is one."""
         point, k = self.point, self.members.n_members
         if not k and not point.loss.fits_intercept:
             return
@@ -150,7 +152,7 @@ class GradientEngine(PointEngine):
         point.predict()
 
     def _slot_for(self, coef_j: float) -> int:
-        """Return the slot that a candidate would take, -1 where it has the smallest coefficient itself."""
+        """Return the slot that a candidate would take, or -1 if its coefficient is the smallest."""
         members, k = self.members, self.members.n_members
         if k < members.capacity:
             return k
@@ -160,7 +162,7 @@ class GradientEngine(PointEngine):
         return members.n_fixed + int(np.argmin(sizes))
 
     def _try(self, column: Columns, slot: int, coef_j: float, allowed: float) -> bool:
-        """Lines 10 to 16: put a candidate into a slot, and take it out again if the loss is above what is allowed."""
+        """Lines 10 to 16: put a candidate into a slot, and remove it if the loss exceeds `allowed`."""
         point, members = self.point, self.members
         n_before, old = members.n_members, float(point.coef[slot])
         members.keep()
@@ -182,7 +184,7 @@ class GradientEngine(PointEngine):
         return is_accepted
 
     def _take_lazily(self, columns: Columns) -> int:
-        """Present a batch against the members as they stand; they step after each acceptance."""
+        """Present a batch to the present members; they take steps after each acceptance."""
         members, point = self.members, self.point
         usable = members.usable(columns)
         self.counters.n_presented += int(usable.sum())
@@ -211,7 +213,7 @@ class GradientEngine(PointEngine):
         return np.array(products) / self.members.total
 
     def _first(self, columns: Columns, usable: np.ndarray, weights: np.ndarray) -> int:
-        """Let the first column in that wins; return its place in the batch, -1 where there is none."""
+        """Let the first column that is accepted enter; return its position in the batch, or -1 if there is none."""
         members, point = self.members, self.point
         is_full = members.n_members == members.capacity
         least = np.abs(point.coef[members.n_fixed : members.n_members]).min(initial=np.inf) if is_full else -1.0
@@ -228,7 +230,7 @@ class GradientEngine(PointEngine):
         self.steps.is_changed = True
 
     def finish(self) -> Finished:
-        """Find what dropping each member would cost, at the minimum of the loss's quadratic approximation."""
+        """Compute the removal costs at the minimum of the loss's quadratic approximation."""
         quadratic = self.point.quadratic()
         return self._finished(quadratic.optimum, self.point.intercept, quadratic.inverse)
 

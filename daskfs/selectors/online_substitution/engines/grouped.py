@@ -1,4 +1,4 @@
-"""What engines share that exchange whole groups of columns; see `daskfs.kernels.substitution.group_exchange`."""
+"""Shared code of the engines that exchange whole groups; see `daskfs.kernels.substitution.group_exchange`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from daskfs.selectors.online_substitution.group_members import GroupMembers
 from daskfs.selectors.online_substitution.group_screen import GroupScreen
 
 LEAST_PIVOT = 1e-5
-"""Of its mean square, what a column is left by those before it at least: products of float32 are no nearer."""
+"""Share of a column's mean square that the columns before it must leave unexplained: the precision of float32."""
 
 
 class TakesGroups(Engine):
@@ -33,7 +33,7 @@ class TakesGroups(Engine):
     members: GroupMembers
 
     def take(self, columns: Columns) -> None:
-        """Present groups of columns, in their order; they are left as they are."""
+        """Present groups of columns in their order. They are not changed."""
         start = 0
         while start < len(columns):
             most = 1 if self.mode == "naive" else self.width.width
@@ -45,16 +45,16 @@ class TakesGroups(Engine):
             self.width.after(self._take_batch(some) if len(some) else 0)
 
     def expect_again(self, n_columns: int) -> None:
-        """Nothing is remembered of groups."""
+        """Do nothing: groups are not remembered between epochs."""
 
     def look_ahead(self, columns: Columns) -> None:
-        """Groups are looked at when they are taken."""
+        """Do nothing: groups are tested when they are taken."""
 
     def entry_state(self) -> None:
-        """Groups are not judged by their entries."""
+        """Return None: groups are not tested by their entries."""
 
     def screen(self, most: int) -> GroupScreen:
-        """Return what groups are screened against."""
+        """Return the state that groups are screened against."""
         least_pivot = max(self.rule.tolerance, LEAST_PIVOT)
         return GroupScreen.of(super().screen(most), self.members.weight, least_pivot)
 
@@ -76,18 +76,18 @@ class GroupBatch:
 
     columns: Columns
     cross: np.ndarray
-    """Products with the members, of shape (B, >= n_members); changed."""
+    """Products with the members, of shape (B, >= n_members); changed in place."""
     linear: np.ndarray
-    """Of c, of shape (B,)."""
+    """Entries of c, of shape (B,)."""
     products: list[np.ndarray]
-    """Of each group with itself, ridge included, of shape (q, q)."""
+    """Products of each group with itself, ridge included, of shape (q, q)."""
     bounds: np.ndarray
     groups: np.ndarray
     """Numbers of the groups."""
 
     @property
     def stacked(self) -> np.ndarray:
-        """The products below each other, of shape (B, widest)."""
+        """The products of all groups stacked vertically, of shape (B, widest)."""
         stacked = np.zeros((len(self.columns), max(len(one) for one in self.products)))
         for first, one in zip(self.bounds[:-1].tolist(), self.products, strict=True):
             stacked[first : first + len(one), : len(one)] = one
@@ -95,20 +95,20 @@ class GroupBatch:
 
 
 class GroupEntrance(NamedTuple):
-    """A group that has been let in."""
+    """A group that has entered."""
 
     group: int
-    """Its place in the batch."""
+    """Position in the batch."""
     columns: slice
-    """Of the batch."""
+    """Columns of the batch."""
     cross: np.ndarray
-    """Products of its columns with the members of before, of shape (q, n_members)."""
+    """Products of its columns with the former members, of shape (q, n_members)."""
     source: np.ndarray
-    """Which slot each member had before; from the number of members of before on, those of the group."""
+    """The former slot of each member; numbers from the former number of members on stand for the group's columns."""
     slots: np.ndarray
-    """Of the group's columns."""
+    """Slots of the group's columns."""
     load: np.ndarray
-    """What was added to the diagonal of its products, of shape (q,)."""
+    """Amounts added to the diagonal of its products, of shape (q,)."""
     n_replaced: int
 
 
@@ -122,19 +122,19 @@ def walk_groups(
     counters: Counters,
     with_slots: Callable[[slice, np.ndarray], np.ndarray],
 ) -> Iterator[GroupEntrance]:
-    """Let groups in one after the other; name each once it is in its slots.
+    """Let groups enter one after the other; yield each one once it is in its slots.
 
     Parameters
     ----------
     members : GroupMembers
     batch : GroupBatch
     inverse, coef : ndarray of shapes (capacity, capacity) and (capacity,)
-        M⁻¹ and v of the members; changed.
+        M⁻¹ and v of the members; changed in place.
     squares : callable
         Returns the diagonal of M without the ridge, of shape (capacity,).
     rule : Rule
     counters : Counters
-        Groups that were presented and refused are counted.
+        Counts the groups presented and refused.
     with_slots : callable
         Returns the products of some of the columns with the members in some slots.
     """
@@ -181,7 +181,7 @@ def walk_groups(
 
 
 def followed(matrix: np.ndarray, entrance: GroupEntrance, within: np.ndarray) -> None:
-    """Bring products of the members, of shape (capacity, capacity), up to date with an entrance."""
+    """Update the products of the members, of shape (capacity, capacity), after an entrance."""
     k, q = entrance.cross.shape[1], len(within)
     more = np.zeros((k + q, k + q))
     more[:k, :k], more[k:, :k], more[:k, k:] = matrix[:k, :k], entrance.cross, entrance.cross.T
@@ -193,6 +193,6 @@ def followed(matrix: np.ndarray, entrance: GroupEntrance, within: np.ndarray) ->
 
 
 def moved(values: np.ndarray, entrance: GroupEntrance, new: np.ndarray) -> None:
-    """Bring numbers of the members, of shape (capacity,), up to date with an entrance."""
+    """Update numbers of the members, of shape (capacity,), after an entrance."""
     m, k = len(entrance.source), entrance.cross.shape[1]
     values[:m], values[m:] = np.concatenate([values[:k], new])[entrance.source], 0.0

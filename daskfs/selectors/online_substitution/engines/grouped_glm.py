@@ -1,4 +1,4 @@
-"""The rule ``exchange`` with other losses than the squared one where whole groups are exchanged."""
+"""The rule ``exchange`` for losses other than the squared one when whole groups are exchanged."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The rules ``os`` and ``paper`` where whole groups are exchanged: Algorithm 1 with w_G in the place of w_j.
+"""The rules ``os`` and ``paper`` when whole groups are exchanged: Algorithm 1 with w_G instead of w_j.
 
-A candidate is a group's coefficients, w_G = -eta X_Gᵀ ∂L/∂u, or Newton's with the rule ``os``; the smallest entry is
-the group with the shortest w_K, or several where a number of columns is asked for and the candidate needs more room.
+A candidate is the coefficients of a group, w_G = -eta X_Gᵀ ∂L/∂u, or a Newton step with the rule ``os``. The smallest
+entry is the group with the shortest w_K, or several groups if the number of columns is limited and the candidate needs
+more room.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class GroupGradientEngine(TakesGroups, GradientEngine):
         return self.counters.n_entered - n_before if self.mode == "lazy" else 0
 
     def _present_group(self, group: Columns, layout: Layout) -> None:
-        """Lines 3 to 17 of the algorithm for one group; a lazy engine's members step after an entrance alone."""
+        """Run lines 3 to 17 of the algorithm for one group; if lazy, step only after an entrance."""
         self.counters.n_presented += 1
         point, rule, k = self.point, self.rule, self.members.n_members
         is_lazy = self.mode == "lazy"
@@ -61,7 +62,7 @@ class GroupGradientEngine(TakesGroups, GradientEngine):
                 self._step(1.0 / self._steepest())
 
     def _coefficients(self, group: Columns) -> tuple[np.ndarray, float, float]:
-        """Return w_G, the step, and the bound of the curvature that it was taken from."""
+        """Return w_G, the step, and the curvature bound it was computed from."""
         point, members, rule, k = self.point, self.members, self.rule, self.members.n_members
         derivative = point.gradient(group, point.derivative)
         ridge, q = rule.ridge * np.eye(len(group)), len(group)
@@ -87,7 +88,7 @@ class GroupGradientEngine(TakesGroups, GradientEngine):
         return -step * derivative, step, bound
 
     def _shortest(self, group: Columns, square: float, layout: Layout) -> np.ndarray | None:
-        """Return the slots of the groups that a candidate of this squared length replaces; None: it is the shortest."""
+        """Return the slots of the groups that a candidate of this squared length replaces, or None."""
         members = self.members
         counted = members.groups.counted
         needed = int(counted[members.groups.group_of[group.ids[0]]]) - members.room(layout)
@@ -103,7 +104,7 @@ class GroupGradientEngine(TakesGroups, GradientEngine):
         return layout.slots_of(gone)
 
     def _try_group(self, group: Columns, dropped: np.ndarray, coef: np.ndarray, allowed: float) -> bool:
-        """Lines 10 to 16 for a group."""
+        """Run lines 10 to 16 for a group."""
         point, members = self.point, self.members
         k, start = members.n_members, point.coef.copy()
         members.keep()

@@ -1,4 +1,4 @@
-"""The rule ``exchange`` with the squared loss where whole groups are exchanged."""
+"""The rule ``exchange`` with the squared loss when whole groups are exchanged."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class GroupExchangeModel(ExchangeModel):
     members: GroupMembers
 
     def walk_groups(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> int:
-        """Let groups in one after the other; return how many entered.
+        """Let groups enter one after the other; return how many entered.
 
         Parameters
         ----------
         columns : Columns
             Whole groups, without their constant columns.
         cross : ndarray of shape (B, capacity)
-            Products with the members; changed.
+            Products with the members; changed in place.
         linear : ndarray of shape (B,)
-            Of c.
+            Entries of c.
         """
         members, state, counters = self.members, self.state, self.counters
         bounds = members.groups.bounds_in(columns.ids)
@@ -58,20 +58,20 @@ class GroupExchangeModel(ExchangeModel):
         return counters.n_entered - n_before
 
     def inverse_of_members(self) -> np.ndarray | None:
-        """Return M⁻¹ of the members, computed anew; columns that depend on others have got a load."""
+        """Return the recomputed M⁻¹ of the members, after adding to the diagonal of dependent columns."""
         k, matrix = self.members.n_members, self.state.matrix
         matrix[range(k), range(k)] += loads_of(matrix[:k, :k].copy(), 0.5 * max(self.rule.tolerance, LEAST_PIVOT))
         return super().inverse_of_members()
 
     def removal_costs(self) -> np.ndarray:
-        """Return what f rises by when each group is dropped and the others are refitted, shape (n_groups,)."""
+        """Return the rise of f when each group is dropped and the others are refitted, shape (n_groups,)."""
         layout = self.members.layout()
         costs: np.ndarray = group_costs(self.state.inverse, self.coef, layout.slots, layout.bounds)
         return costs
 
 
 class GroupSquaredEngine(TakesGroups, SquaredEngine):
-    """Decides on groups against a target of its own; see `SquaredEngine`."""
+    """Decides on groups with the squared loss; see `SquaredEngine`."""
 
     model: GroupExchangeModel
 

@@ -1,4 +1,4 @@
-"""Where a selection stands with any loss: coefficients, intercept, prediction, and the loss's derivatives there."""
+"""The present point of a selection with any loss: coefficients, intercept, prediction, and the loss's derivatives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.shared.record import Record
 
 INTERCEPT_STEPS = 20
-EPSILON_SHARE = 0.1  # of the target's standard deviation
-JITTER = 1e-6  # of the mean curvature, where without a ridge the loss hardly curves
+EPSILON_SHARE = 0.1  # share of the target's standard deviation
+JITTER = 1e-6  # share of the mean curvature, used if the loss has almost no curvature and there is no ridge
 MAX_HALVINGS = 10
 MAX_LAST_STEPS = 20
 
@@ -30,15 +30,15 @@ class LossSettings:
 
     loss: Loss
     threshold: float = 0.0
-    """Of the epsilon-insensitive loss."""
+    """Threshold of the epsilon-insensitive loss."""
     fits_intercept: bool = False
-    """Whether an intercept moves; not where columns and target are centred."""
+    """Whether the intercept is a parameter of its own; it is not if columns and target are centred."""
 
 
 def loss_settings(
     name: str, y: np.ndarray, weight: np.ndarray | None, epsilon: float | None, fits_intercept: bool
 ) -> LossSettings:
-    """Return a loss as it is fitted to a target.
+    """Return a loss with its settings for a target.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def loss_settings(
     y : ndarray of shape (n_samples,)
     weight : ndarray of shape (n_samples,), optional
     epsilon : float, optional
-        Of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
     fits_intercept : bool
-        With the squared loss columns and target are centred instead.
+        With the squared loss, columns and target are centred instead.
     """
     loss, threshold = find_loss(name), 0.0
     if loss.threshold == "spread":
@@ -59,7 +59,7 @@ def loss_settings(
 
 @dataclass(slots=True)
 class Coefficients(Record):
-    """Of the members, of shape (capacity,), and the intercept."""
+    """Coefficients of the members, of shape (capacity,), and the intercept."""
 
     coef: np.ndarray
     intercept: float
@@ -67,23 +67,23 @@ class Coefficients(Record):
 
 @dataclass
 class Quadratic:
-    """The loss at a point, to the second order, with the intercept's best answer in it."""
+    """The quadratic approximation of the loss at a point, with the intercept profiled out."""
 
     total: float
-    """Sum of the samples' curvatures; 0: there is nothing to be gained."""
+    """Sum of the samples' curvatures; 0: no gain is possible."""
     derivative: np.ndarray
-    """Of each sample."""
+    """Derivative of each sample's loss."""
     sums: np.ndarray
     """Curvature-weighted sums of the members' columns, of shape (capacity,)."""
     inverse: np.ndarray
-    """Of the members' products, ridge included, of shape (capacity, capacity)."""
+    """Inverse of the members' products, ridge included, of shape (capacity, capacity)."""
     optimum: np.ndarray
     """The members' coefficients at the minimum of the approximation, of shape (capacity,)."""
     squares: np.ndarray
     """The members' curvatures, without the ridge, of shape (capacity,)."""
 
     def copy(self) -> Quadratic:
-        """Return one that shares nothing that exchanges change."""
+        """Return a copy; arrays that exchanges change are not shared."""
         changed = (self.sums, self.inverse, self.optimum, self.squares)
         return Quadratic(self.total, self.derivative, *(array.copy() for array in changed))
 
@@ -100,7 +100,8 @@ class Point:
     loss : LossSettings
     ridge : float
     least_pivot : float
-        What members that depend on others are given; see `daskfs.kernels.substitution.group_exchange`. 0: nothing.
+        Threshold below which dependent members get an amount added to their diagonal; see
+        `daskfs.kernels.substitution.group_exchange`. 0: never.
     """
 
     def __init__(
@@ -111,23 +112,23 @@ class Point:
         self.intercept, self.value = 0.0, 0.0
         self.prediction = np.zeros(len(y))
         self.derivative, self.curvature = np.zeros(len(y)), np.zeros(len(y))
-        """Weighted by the samples' weights."""
+        """Multiplied by the samples' weights."""
         self._values, self._bits = np.zeros(len(y)), np.empty(SPAN, np.int64)
         self.predict()
         if loss.fits_intercept:
             self._start_intercept()
 
     def coefficients(self) -> Coefficients:
-        """Return where the point is."""
+        """Return the present coefficients and intercept."""
         return Coefficients(self.coef, self.intercept)
 
     def move_to(self, coefficients: Coefficients) -> None:
-        """Go elsewhere."""
+        """Move to other coefficients."""
         self.coef[:], self.intercept = coefficients.coef, coefficients.intercept
         self.predict()
 
     def predict(self) -> None:
-        """Bring prediction, value and derivatives up to date with the coefficients."""
+        """Update prediction, value and derivatives after a change of the coefficients."""
         members, weight = self.members, self.members.weight
         members.predict(self.coef, self.intercept, self.prediction)
         at = (self.loss.loss.code, self.loss.threshold, self.prediction, self.y)
@@ -156,7 +157,7 @@ class Point:
                 return
 
     def gradient(self, columns: Columns, derivative: np.ndarray) -> np.ndarray:
-        """Return the mean loss's derivative in the coefficient of each column, without the ridge, of shape (B,)."""
+        """Return the derivative of the mean loss in each column's coefficient, without the ridge, of shape (B,)."""
         products: np.ndarray = row_products(columns.rows, derivative, NO_WEIGHT) / self.members.total
         return products
 
@@ -175,7 +176,7 @@ class Point:
         total: float,
         which: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return products weighted by the curvature, centred by it where there is an intercept.
+        """Return products weighted by the curvature, and centred by it if there is an intercept.
 
         Parameters
         ----------
@@ -185,7 +186,7 @@ class Point:
         total : float
             Sum of the curvatures.
         which : ndarray of int, optional
-            Rows of `right` that are meant, whose sums are given; all by default.
+            Rows of `right` to use, for which `right_sums` is given; all by default.
         """
         centre = total if self.loss.fits_intercept else 0.0
         return curved_products(left, right, self.curvature, self.members.total, centre, left_sums, right_sums, which)
@@ -200,11 +201,11 @@ class Point:
         return np.maximum(squares, 0.0) / self.members.total + self.ridge, sums
 
     def quadratic(self) -> Quadratic:
-        """Return the loss to the second order at this point, minimised over the members."""
+        """Return the quadratic approximation of the loss at this point, minimised over the members."""
         members, k = self.members, self.members.n_members
         capacity, total = members.capacity, float(self.curvature.sum())
         derivative, rows = self.derivative.copy(), members.rows[:k]
-        if self.loss.fits_intercept and total > 0.0:  # after the intercept's best answer to it
+        if self.loss.fits_intercept and total > 0.0:  # with the intercept profiled out
             derivative -= self.curvature * (float(self.derivative.sum()) / total)
         sums, inverse, optimum = np.zeros(capacity), np.zeros((capacity, capacity)), self.coef.copy()
         squares = np.zeros(capacity)
@@ -224,7 +225,7 @@ class Point:
         return Quadratic(total, derivative, sums, inverse, optimum, squares)
 
     def exchanged(self, before: Quadratic, after: Quadratic) -> None:
-        """Go to the minimum of the approximation after members were exchanged on it, the intercept included."""
+        """Move to the minimum of the approximation, intercept included, after members were exchanged on it."""
         if self.loss.fits_intercept and before.total > 0.0:
             drift = float((after.sums * after.optimum).sum() - (before.sums * self.coef).sum())
             self.intercept -= (drift + float(self.derivative.sum())) / before.total
@@ -232,7 +233,7 @@ class Point:
         self.predict()
 
     def newton_step(self) -> None:
-        """Go to the minimum of the quadratic approximation, or as far on the way as the loss does not rise."""
+        """Move to the minimum of the quadratic approximation; shorten the step until the loss does not rise."""
         start, intercept, value = self.coef.copy(), self.intercept, self.value
         quadratic = self.quadratic()
         if quadratic.total <= 0.0:
@@ -252,7 +253,7 @@ class Point:
         self.predict()
 
     def at_minimum(self) -> tuple[np.ndarray, float, np.ndarray]:
-        """Return the coefficients and the intercept of the loss's minimum over the members, and M⁻¹; stay here."""
+        """Return coefficients and intercept at the loss's minimum over the members, and M⁻¹; the point stays."""
         coef, intercept = self.coef.copy(), self.intercept
         for _ in range(MAX_LAST_STEPS):
             before = self.value
@@ -264,7 +265,7 @@ class Point:
         return final, best, inverse
 
     def terms(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        """Return what `Engine._terms` names, of this point."""
+        """Return the values that `Engine._terms` describes, for this point."""
         members, k = self.members, self.members.n_members
         rows, coef = members.held, self.coef[:k].copy()
         hessian, gradient = np.eye(k + 1), np.zeros(k + 1)
@@ -278,7 +279,7 @@ class Point:
 
 
 class PointEngine(Engine):
-    """An engine for any loss: its coefficients, intercept and objective are those of a point.
+    """An engine for any loss, with the coefficients, intercept and objective of a `Point`.
 
     Parameters
     ----------
@@ -315,7 +316,7 @@ class PointEngine(Engine):
 
     @property
     def intercept(self) -> float:
-        """What is added to the prediction."""
+        """The intercept."""
         return self.point.intercept
 
     @property

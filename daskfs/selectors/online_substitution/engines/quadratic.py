@@ -1,10 +1,10 @@
-"""A quadratic model of the loss in the coefficients of the members, and candidates that enter it.
+"""A quadratic model of the loss in the coefficients of the members, and the entrance of candidates.
 
     f(v) = ½ vᵀ M v - cᵀ v + constant,   M = Zᵀ D Z / n + ridge
 
-of the members' columns Z. With the squared loss it is the loss itself, D = 1 and c = Zᵀ y / n. Where a prediction is
-shared with others, who hold features of their own fixed meanwhile, c is of what they leave to explain, and D may be the
-curvature of another loss (`daskfs.selectors.asy_os.worker`).
+Z has the members' columns. With the squared loss f is the loss itself, D = 1 and c = Zᵀ y / n. If the prediction is
+shared with other workers, whose features are meanwhile fixed, c is computed from what these leave unexplained, and D
+may be the curvature of another loss (`daskfs.selectors.asy_os.worker`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def curved_products(
     right_sums: np.ndarray | None = None,
     which: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return (Σ_i d_i a_i b_i - Σ_i d_i a_i · Σ_i d_i b_i / Σ_i d_i) / n of columns of floating point, shape (A, B).
+    """Return (Σ_i d_i a_i b_i - Σ_i d_i a_i · Σ_i d_i b_i / Σ_i d_i) / n of floating-point columns, shape (A, B).
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def curved_products(
     total : float
         n, the sum of the samples' weights.
     centre : float
-        Σ d, by which columns are centred: the intercept's best answer. 0: they are not.
+        Σ d, which centres the columns to profile out the intercept. 0: they are not centred.
     left_sums, right_sums : ndarray of shapes (A,) and (B,), optional
-        Σ_i d_i a_i and Σ_i d_i b_i, where they are known.
+        Σ_i d_i a_i and Σ_i d_i b_i, if known.
     which : ndarray of int, optional
-        Rows of `right` that are meant; all by default.
+        Rows of `right` to use; all by default.
     """
     products = cross_products(left, right, weight, which)
     if centre > 0.0:
@@ -61,7 +61,7 @@ def curved_products(
 
 
 class Products(Protocol):
-    """The inner products of columns that M is made of; `Members` themselves, or others."""
+    """The inner products of columns that M consists of: `Members` themselves, or others."""
 
     def within(self, columns: Columns) -> np.ndarray:
         """Return the products of a batch with itself, of shape (B, B)."""
@@ -72,7 +72,7 @@ class Products(Protocol):
 
 @dataclass(slots=True)
 class QuadraticState(Record):
-    """The model; a subclass has what its rule adds."""
+    """The model; subclasses add what their rule needs."""
 
     matrix: np.ndarray
     """M of the members, ridge included, of shape (capacity, capacity)."""
@@ -85,7 +85,7 @@ class QuadraticState(Record):
 
 
 class QuadraticModel(ABC):
-    """The model at the members of now, and the rule by which candidates replace them.
+    """The model of the present members, and the rule by which candidates replace them.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class QuadraticModel(ABC):
 
     State: ClassVar[type[QuadraticState]]
     reverted: ClassVar[tuple[str, ...]]
-    """The fields of the state that `revert` puts back."""
+    """The fields of the state that `revert` restores."""
 
     def __init__(self, members: Members, rule: Rule, constant: float = 0.0) -> None:
         self.members, self.rule, self.constant = members, rule, constant
@@ -122,18 +122,18 @@ class QuadraticModel(ABC):
     def walk(
         self, columns: Columns, cross: np.ndarray, linear: np.ndarray, usable: np.ndarray, products: Products
     ) -> int:
-        """Let candidates in one after the other; return how many entered.
+        """Let candidates enter one after the other; return how many entered.
 
         Parameters
         ----------
         columns : Columns
-            With their squares as M has them.
+            With their squares as in M.
         cross : ndarray of shape (B, capacity)
-            Products with the members; changed.
+            Products with the members; changed in place.
         linear : ndarray of shape (B,)
-            Of c.
+            Entries of c.
         usable : ndarray of shape (B,), bool
-            Changed.
+            Changed in place.
         products : Products
         """
         members, counters = self.members, self.counters
@@ -157,7 +157,7 @@ class QuadraticModel(ABC):
         return counters.n_entered - n_before
 
     def enter(self, slot: int, cross: np.ndarray, square: float, linear: float) -> None:
-        """Take in the member that a slot was given to: its products with the members, its own, and its part of c."""
+        """Add the member in a slot: its products with the members, its own square, and its entry of c."""
         state, k = self.state, self.members.n_members
         state.matrix[slot, :k] = state.matrix[:k, slot] = cross[:k]
         state.matrix[slot, slot] = square
@@ -168,55 +168,55 @@ class QuadraticModel(ABC):
     def _scan(
         self, cross: np.ndarray, linear: np.ndarray, diagonal: np.ndarray, usable: np.ndarray, start: int
     ) -> tuple[int, int]:
-        """Return the first candidate to enter from `start` on and its slot, below 0 where nobody does."""
+        """Return the first candidate to enter from `start` on and its slot; a slot below 0 means none."""
 
     @abstractmethod
     def _entered(self) -> None:
-        """Bring up to date what depends on the members' products."""
+        """Update what depends on the members' products."""
 
     @abstractmethod
     def renew(self) -> None:
-        """Bring up to date, from nothing, what depends on the members' products."""
+        """Recompute from scratch what depends on the members' products."""
 
     def take_rule(self, rule: Rule) -> None:
-        """Go on with a rule of another ridge."""
+        """Continue with a rule that has another ridge."""
         k = self.members.n_members
         self.state.matrix[np.arange(k), np.arange(k)] += rule.ridge - self.rule.ridge
         self.rule = rule
         self.renew()
 
-    # what only those ask who share a prediction
+    # the following methods are for a shared prediction
 
     def begin(self, coef: np.ndarray) -> None:
-        """Begin with these coefficients of the members of now, of shape (n_members,); `set_products` follows."""
+        """Start from these coefficients of the present members, of shape (n_members,); call `set_products` next."""
         self.coef[:] = 0.0
         self.coef[: len(coef)] = coef
 
     def set_products(self, products: np.ndarray) -> None:
-        """Take other products of the members, of shape (n_members, n_members), without the ridge."""
+        """Replace the products of the members, of shape (n_members, n_members), without the ridge."""
         k = self.members.n_members
         self.state.matrix[:k, :k] = products
         self.state.matrix[range(k), range(k)] += self.rule.ridge
 
     @abstractmethod
     def set_linear(self, linear: np.ndarray, to_minimum: bool = False) -> None:
-        """Take another c, of shape (n_members,); v follows where the rule keeps it minimal, or where that is asked."""
+        """Replace c, of shape (n_members,). v moves to the minimum if the rule keeps it there, or if `to_minimum`."""
 
     def set_coef(self, coef: np.ndarray) -> None:
-        """Go to these coefficients of the members, on the way to a minimum."""
+        """Move to these coefficients of the members, on the way to a minimum."""
         self.coef[: len(coef)] = coef
 
     def kept(self) -> dict[str, np.ndarray]:
-        """Return what `revert` goes back to; the members keep and revert by themselves."""
+        """Return what `revert` restores. The members save and restore their own state."""
         return {name: getattr(self.state, name).copy() for name in self.reverted}
 
     def revert(self, kept: dict[str, np.ndarray]) -> None:
-        """Go back to the model as it was, of the members as they were."""
+        """Restore the model; the members have been restored already."""
         for name, array in kept.items():
             getattr(self.state, name)[...] = array
 
     def inverse_of_members(self) -> np.ndarray | None:
-        """Return M⁻¹ of the members, computed anew; None where they are dependent."""
+        """Return the recomputed M⁻¹ of the members; None if they are linearly dependent."""
         k = self.members.n_members
         inverse = np.zeros((k, k))
         return inverse if k and invert(self.state.matrix[:k, :k].copy(), inverse) else None

@@ -1,4 +1,4 @@
-"""The engine of the squared loss, for all rules: the loss is a quadratic model itself."""
+"""The engine of the squared loss, for all rules: the loss is itself a quadratic model."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from daskfs.selectors.online_substitution.screen import Screen
 
 
 def quadratic_model(members: Members, rule: Rule, constant: float = 0.0) -> QuadraticModel:
-    """Return the model that a rule decides on."""
+    """Return the model of a rule."""
     model = ExchangeModel if rule.name == "exchange" else StepsModel
     return model(members, rule, constant)
 
 
 class SquaredEngine(Engine):
-    """Decides on the columns against a target of its own.
+    """Decides on columns with the squared loss.
 
     Parameters
     ----------
     members : Members
     rule : Rule
     mode : {"gram", "lazy", "naive"}
-        "gram": all products of a batch with the members at once, with the rest of the batch where a candidate enters.
-        "lazy": as "gram", for those columns alone whose gradient could pay for the cheapest removal. "naive": one
-        column at a time: the residual, its product with the column, the column's products with the members.
+        "gram": all products of a batch with the members at once, and with the rest of the batch when a candidate
+        enters. "lazy": as "gram", but only for columns whose gradient is large enough to pay for the cheapest removal.
+        "naive": one column at a time: the residual, its product with the column, the column's products with the
+        members.
     width : BatchWidth
     y : ndarray of shape (n_samples,), float64
-        The target, centred where the columns are.
+        The target, centred if the columns are.
     """
 
     def __init__(self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray) -> None:
@@ -53,13 +54,13 @@ class SquaredEngine(Engine):
         return quadratic_model(self.members, self.rule, constant)
 
     def expect_again(self, n_columns: int) -> None:
-        """Be ready to meet columns more than once; see `Explained`."""
+        """Prepare for columns that come more than once; see `Explained`."""
         if isinstance(self.model, ExchangeModel) and self.mode == "gram":
             self._explained = Explained(self.model, n_columns)
 
     @property
     def coef(self) -> np.ndarray:
-        """Coefficients of the columns as they are held, of shape (capacity,)."""
+        """Coefficients of the columns as they are stored, of shape (capacity,)."""
         return self.model.coef
 
     @property
@@ -88,13 +89,13 @@ class SquaredEngine(Engine):
         return n_entered
 
     def _cross(self, columns: Columns) -> np.ndarray:
-        """Return the products of columns with the members, of shape (B, capacity), where the next ones will be."""
+        """Return products of columns with the members, of shape (B, capacity), in a buffer that is reused."""
         k, cross = self.members.n_members, again("cross", (len(columns), self.members.capacity), np.float64)
         cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
         return cross
 
     def look_ahead(self, columns: Columns) -> None:
-        """Find out at once which of more columns than a batch stay out; see `Explained`."""
+        """Determine for more than a batch of columns at once which cannot enter; see `Explained`."""
         members, explained = self.members, self._explained
         if explained is None or not members.n_fixed < members.capacity == members.n_members:
             return
@@ -104,7 +105,7 @@ class SquaredEngine(Engine):
             explained.look_ahead(some, self.y, self._residual, spread)
 
     def _take_one(self, column: Columns) -> int:
-        """The reference: the residual, the gradient and the column's products, each one pass over the members."""
+        """Reference: residual, gradient and products of the column, each in one pass over the members."""
         members = self.members
         usable = members.usable(column)
         if not usable[0]:
@@ -120,7 +121,7 @@ class SquaredEngine(Engine):
         return residual
 
     def screen(self, most: int) -> Screen:
-        """Return what columns are screened against: the residual, and the cost of the cheapest removal."""
+        """Return the state for screening: the residual, and the smallest removal cost."""
         if not isinstance(self.model, ExchangeModel):
             return super().screen(most)
         members, descent = self.members, self._residual()
@@ -131,12 +132,12 @@ class SquaredEngine(Engine):
         return Screen(descent, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
 
     def _least_cost(self, model: ExchangeModel) -> float:
-        """Return what the cheapest removal costs."""
+        """Return the smallest removal cost."""
         return float(model.removal_costs()[self.members.n_fixed :].min(initial=np.inf))
 
     def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
         k, state = self.members.n_members, self.model.state
-        hessian = np.eye(k + 1)  # columns and target are centred, where there is an intercept
+        hessian = np.eye(k + 1)  # columns and target are centred if there is an intercept
         hessian[1:, 1:] = state.matrix[:k, :k] - self.rule.ridge * np.eye(k)
         return [(self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1))]
 
@@ -148,7 +149,7 @@ class SquaredEngine(Engine):
             self._explained.relax(fall)
 
     def entry_state(self) -> State | None:
-        """Return what columns are judged against by their entries alone."""
+        """Return the state for tests of columns by their entries alone."""
         members, model, k = self.members, self.model, self.members.n_members
         if self.mode != "gram" or not isinstance(model, ExchangeModel) or k < members.capacity or not k:
             return None
@@ -160,7 +161,7 @@ class SquaredEngine(Engine):
         )  # fmt: skip
 
     def finish(self) -> Finished:
-        """Find the least squares on the members' products, ridge included, and what dropping each would cost."""
+        """Solve least squares on the members' products, ridge included, and return the removal costs."""
         k, coef, inverse = self.members.n_members, self.coef.copy(), self.model.inverse_of_members()
         if inverse is None:
             return Finished(coef, 0.0, 0.5 * coef[:k] ** 2)

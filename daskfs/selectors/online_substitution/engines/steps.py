@@ -1,4 +1,4 @@
-"""The rules ``os`` and ``paper`` on a quadratic model: Algorithm 1 in the space of the members' products.
+"""The rules ``os`` and ``paper`` on a quadratic model: Algorithm 1 in terms of the members' products.
 
 See `daskfs.kernels.substitution.steps`.
 """
@@ -27,7 +27,7 @@ from daskfs.selectors.online_substitution.engines.quadratic import QuadraticMode
 from daskfs.selectors.online_substitution.members import Members
 
 PART_OF_LIMIT = 0.99
-"""Of Theorem 2's limit, which is not allowed itself: by Theorem 3 the longest step has the best local optimum."""
+"""Share of Theorem 2's limit, which must not be reached. By Theorem 3 the longest step has the best local optimum."""
 
 
 @dataclass(slots=True)
@@ -37,19 +37,19 @@ class StepsState(QuadraticState):
     product: np.ndarray
     """M v, of shape (capacity,)."""
     power: np.ndarray
-    """The power iteration's vector, of shape (capacity,)."""
+    """Vector of the power iteration, of shape (capacity,)."""
     largest: float = 0.0
     """Its estimate of λmax(M)."""
     is_changed: bool = False
-    """Whether the members have changed since."""
+    """Whether the members have changed since the estimate."""
     excess: float = -np.inf
-    """The largest excess of f over what inequality (11) allows."""
+    """The largest excess of f over the bound of inequality (11)."""
     moved: float = 0.0
     """Σ |v_next - v|² over all steps."""
 
 
 class StepsModel(QuadraticModel):
-    """The model, a gradient step of the members for each candidate; see `QuadraticModel`."""
+    """The model, with a gradient step of the members for each candidate; see `QuadraticModel`."""
 
     State = StepsState
     reverted = ("matrix", "linear", "coef", "product")
@@ -86,17 +86,17 @@ class StepsModel(QuadraticModel):
         state.value = self.constant + float(np.sum(state.coef[:k] * (0.5 * state.product[:k] - state.linear[:k])))
 
     def renew(self) -> None:
-        """Compute M v and the value anew; λmax is another one."""
+        """Recompute M v and the value; λmax has changed."""
         self._entered()
         self.state.is_changed = True
 
     def begin(self, coef: np.ndarray) -> None:
-        """Begin with these coefficients; see `QuadraticModel.begin`."""
+        """Start from these coefficients; see `QuadraticModel.begin`."""
         super().begin(coef)
         self.state.power[:], self.state.largest, self.state.is_changed = 1.0, 0.0, True
 
     def set_linear(self, linear: np.ndarray, to_minimum: bool = False) -> None:
-        """Take another c; see `QuadraticModel.set_linear`."""
+        """Replace c; see `QuadraticModel.set_linear`."""
         k = self.members.n_members
         self.state.linear[:k] = linear
         if to_minimum:
@@ -107,17 +107,17 @@ class StepsModel(QuadraticModel):
         self._shorten_step()
 
     def revert(self, kept: dict[str, np.ndarray]) -> None:
-        """Go back; λmax is another one."""
+        """Restore the model; λmax has changed."""
         super().revert(kept)
         self.state.is_changed = True
 
     def _shorten_step(self) -> None:
-        """Set the step of the paper's rule below Theorem 2's limit for the members as they are."""
+        """Set the step of the paper's rule below Theorem 2's limit for the present members."""
         state, rule, k = self.state, self.rule, self.members.n_members
-        if rule.stretch is None or rule.name != "paper" or rule.eta > 0.0:
+        if rule.rho is None or rule.name != "paper" or rule.eta > 0.0:
             return
         bound = rule.lipschitz
         if bound == 0.0:
             largest = MARGIN * largest_eigenvalue(state.matrix, k, state.power, COLD) if k else 0.0
-            bound = largest + 1.0  # a candidate of unit size adds no more than its own
-        self._eta, self._lipschitz = PART_OF_LIMIT * 0.5 / (bound * (1.0 + rule.stretch)), bound
+            bound = largest + 1.0  # a candidate of unit size adds at most its own curvature
+        self._eta, self._lipschitz = PART_OF_LIMIT * 0.5 / (bound * (1.0 + rule.rho)), bound
