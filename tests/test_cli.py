@@ -118,7 +118,7 @@ def test_validate_touches_nothing(run, pipeline, tmp_path):
         ("selct.n_subsets=3", "quick.yaml: selct: unknown key (did you mean 'select'?); known keys: "),
         ("select.n_subsets=three", "quick.yaml: select.n_subsets: expected a valid integer, found 'three'"),
         ("source.name=diabtes", "diabetes"),
-        ("select.max_features=11", "asks for up to 11 features, but there are 10; ask for at most 10"),
+        ("select.max_features=11", "requests up to 11 features, but there are 10; request at most 10"),
         ("cluster.memory_limit=10MiB", "but the memory limit is 10.0 MiB; allow at least"),
         ("cluster.kind=kubernetes", "kind: address"),
         ("select.n_subsets=300", "n_subsets"),

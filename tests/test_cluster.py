@@ -732,7 +732,7 @@ def test_a_script_from_standard_input_starts_no_processes_and_is_told_what_does(
     ended = subprocess.run([*command, "-"], input=SCRIPT, **how)
     told, n_threads = ended.stdout.splitlines()[0], ended.stdout.split()[-1]
     assert "<stdin>" in told
-    assert "put it in a file and run that, or start threads" in told
+    assert "save the script to a file and run that, or use threads" in told
     assert n_threads == "1"
     assert "Traceback" not in ended.stderr
     script = tmp_path / "script.py"

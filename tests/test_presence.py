@@ -70,7 +70,7 @@ def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_g
     with pytest.raises(RunError) as found:
         WAYS[way](OnDask(client))
     assert told == ["no worker is left; waiting for another for at most 0.5 s (jobs 12, 13 pending (Priority))"]
-    assert "no worker is left, and none has come in 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
+    assert "no worker is left, and none has started within 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
     assert "resume the run" in str(found.value)
     assert "cluster.lost_timeout_s" in str(found.value)
 
@@ -183,7 +183,7 @@ def test_a_scheduler_that_stands_still_is_told_and_work_goes_on_when_it_does(sta
 
     presence_of(client, tell=tell, lost_timeout_s=None)
     assert WAYS["map"](OnDask(client)) == [(0, 2.0), (1, 4.0)]
-    assert told == ["the scheduler does not answer; waiting", "the scheduler answers again: going on"]
+    assert told == ["the scheduler does not answer; waiting", "the scheduler answers again: continuing"]
 
 
 def test_a_scheduler_that_stands_still_too_long_is_an_error_that_says_how_to_go_on(standing_still):

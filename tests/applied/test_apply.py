@@ -159,7 +159,7 @@ def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_pa
     other = frame.assign(extra=1)
     other.loc[3, "city"] = "Paris"
     applied = apply(model, other, tmp_path / "o.csv")
-    assert "columns that the fit did not have are not used: 'extra'" in applied.notes
+    assert "ignored columns that the training data did not have: 'extra'" in applied.notes
     assert "column 'city': 1 rows with unseen categories became 'city=other': 'Paris' (1 row)" in applied.notes
     with pytest.warns(SelectionWarning, match="'Paris'"):
         model.predict(other)

@@ -98,7 +98,7 @@ def test_what_is_too_good_is_suspicious_and_what_is_no_better_than_a_constant_to
     y, prediction = numbers
     assert doubts(predicted(y, prediction)) == []
     assert "nearly so" in doubts(predicted(y, y))[0]
-    assert "no better than always predicting" in doubts(predicted(y, np.roll(prediction, 1)))[0]
+    assert "not significantly better than always predicting" in doubts(predicted(y, np.roll(prediction, 1)))[0]
 
 
 def test_a_copy_of_the_target_and_a_twin_are_told_of(document, write, tmp_path):

@@ -111,7 +111,7 @@ def pipeline(tmp_path):
 @pytest.mark.slow
 def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
     planned = plan_pipeline(load_pipeline(pipeline), facts_of(load_pipeline(pipeline)))
-    assert "read where they lie" in planned.to_text()
+    assert "read directly from the source's files" in planned.to_text()
     assert [step.name for step in planned.steps] == ["online_substitution", "evaluate"]
     outcome = run_pipeline(load_pipeline(pipeline))
     assert not list(tmp_path.glob("**/*.zarr"))
