@@ -581,7 +581,7 @@ def test_a_feature_map_that_cannot_be_meant_is_refused_with_the_nearest_right_wo
 def test_a_method_that_takes_no_feature_map_says_so(run, people):
     code, _, said = run("select", people / "people.zarr", "--map", "pairs", "--output", people / "run")
     assert code == 2
-    assert "message takes no feature_map" in said
+    assert "message has no parameter feature_map" in said
 
 
 def test_an_interrupt_that_a_destructor_swallows_is_not_shown_and_other_errors_are(monkeypatch):

@@ -69,7 +69,7 @@ def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_g
     presence_of(client, tell=told.append, lost_timeout_s=0.5, known=lambda: "jobs 12, 13 pending (Priority)")
     with pytest.raises(RunError) as found:
         WAYS[way](OnDask(client))
-    assert told == ["no worker is left; waiting for another for at most 0.5 s (jobs 12, 13 pending (Priority))"]
+    assert told == ["no worker is left; waiting for a new one for at most 0.5 s (jobs 12, 13 pending (Priority))"]
     assert "no worker is left, and none has started within 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
     assert "resume the run" in str(found.value)
     assert "cluster.lost_timeout_s" in str(found.value)
@@ -87,7 +87,7 @@ def test_work_goes_on_when_a_worker_comes(lonely, way):
 
     presence_of(client, tell=tell, lost_timeout_s=None)
     found = WAYS[way](OnDask(client))
-    assert told[0] == "no worker is left; waiting for another"
+    assert told[0] == "no worker is left; waiting for a new one"
     with open_cluster("none") as here:
         assert found == WAYS[way](here)
 

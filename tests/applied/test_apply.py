@@ -326,7 +326,7 @@ def test_a_store_is_applied_to_in_its_own_order_with_the_rows_of_the_source(tabl
     with refused(SchemaError, "new-rows", naming=["data"]):
         model.predict(other)
     later = daskfs.ingest(frame.iloc[:250], tmp_path / "later.zarr", schema=without())
-    assert "encoded for themselves" in apply(model, later, tmp_path / "q.csv").notes[0]
+    assert "encoded independently" in apply(model, later, tmp_path / "q.csv").notes[0]
 
 
 def without(*names):

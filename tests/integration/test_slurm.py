@@ -284,7 +284,7 @@ def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(open
     finally:
         subprocess.run(["scontrol", "update", "partitionname=debug", "state=up"], check=True)
     assert told.has("submitting another")
-    assert told.has("no worker is left; waiting for another for at most 8 s")
+    assert told.has("no worker is left; waiting for a new one for at most 8 s")
 
 
 @pytest.mark.nightly

@@ -384,7 +384,7 @@ def test_effects_that_are_no_straight_line_are_curves(target):
     assert selector.transform(X).shape == (2_000, len(selector.selected_))
     assert selector.get_feature_names_out()[0].endswith(")")
     note, _, more = selector.result_.notes[:3]
-    assert note.startswith(f"fgm was chosen, with curves of {selector.n_features_to_select_} columns")
+    assert note.startswith(f"fgm was chosen, with splines of {selector.n_features_to_select_} columns")
     assert "fgm " in note.partition("the best of the others")[2], "columns as they are stand beside"
     assert "curves=False" in more
     assert selector.result_.parameters["feature_map"] == "splines"

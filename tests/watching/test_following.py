@@ -143,7 +143,7 @@ def test_a_run_that_leaves_nothing_has_ended_once_it_is_seen_nowhere_for_a_while
 
     *_, last = follow([folder], now=lambda: time[0], sleep=sleep)
     assert (last[0].exit_code, time[0] - NOW > 10.0) == (1, True)
-    assert "left nothing" in last[0].message
+    assert "without leaving files" in last[0].message
 
 
 def test_several_runs_of_a_folder_are_followed_together(folder, tmp_path):
