@@ -50,7 +50,7 @@ class _Commands(TyperGroup):
             _tell(fault, str(fault), fault.exit_code, as_json)
             raise typer.Exit(fault.exit_code) from None
         except _UsageError as fault:
-            fault.message = _with_the_nearest(fault.message)
+            fault.message = _with_suggestion(fault.message)
             if as_json:
                 _print_json(_error(fault, fault.format_message(), fault.exit_code))
             raise
@@ -81,7 +81,7 @@ def _error(fault: BaseException, message: str, exit_code: int) -> dict[str, Any]
     return {"error": known | {"notes": list(getattr(fault, "__notes__", ())), "exit_code": exit_code}}
 
 
-def _with_the_nearest(message: str) -> str:
+def _with_suggestion(message: str) -> str:
     """Return the message for an invalid choice with the most similar valid choice."""
     from daskfs.errors import did_you_mean
 

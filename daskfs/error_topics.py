@@ -284,7 +284,7 @@ TOPICS: dict[str, Topic] = {
         ),
         """
         Columns of lists, structs or objects cannot be features; only numbers, dates, Booleans and categories can.
-        Drop these columns or convert them. Collect lazy polars frames first. All partitions of a Dask frame must
+        Convert these columns or drop them. Collect lazy polars frames first. All partitions of a Dask frame must
         have the same columns.
         """,
     ),

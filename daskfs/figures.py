@@ -201,13 +201,13 @@ def size_curve(history: DataFrame) -> Figure:
     text = (
         f"Mean {metric} on held-out rows over {n_folds} folds, with its standard error, by number of features. "
         f"Chosen: {features[at]:,.0f} features, {metric} {digits(mean[at])} ± {digits(error[at])}."
-        f"{_of_the_best(history)} The folds that chose this number are slightly optimistic about it; the test rows are "
+        f"{_best_text(history)} The folds that chose this number are slightly optimistic about it; the test rows are "
         f"not."
     )
     return Figure("Cross-validation of the number of features", text, draw)
 
 
-def _of_the_best(history: DataFrame) -> str:
+def _best_text(history: DataFrame) -> str:
     """Return a text on the best number of features, if several methods were compared; else an empty text."""
     if "best" not in history:
         return ""
@@ -261,7 +261,7 @@ def trace(history: DataFrame) -> Figure:
         _legend(axes, ages)
 
     text = (
-        f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), took the objective "
+        f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), changed the objective "
         f"from {digits(objective[0])} to {digits(objective[-1])}. Their mean staleness (dots) was "
         f"{staleness.mean():.1f} versions."
     )

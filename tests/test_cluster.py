@@ -488,7 +488,7 @@ def test_workers_without_daskfs_are_named():
     lacking = "import sys; sys.modules['daskfs'] = None"
     with (
         distributed.LocalCluster(n_workers=1, preload=[lacking], dashboard_address=None) as cluster,
-        refused(RunError, "clusters", naming=["daskfs of"]),
+        refused(RunError, "clusters", naming=["install daskfs"]),
         open_cluster("address", address=cluster.scheduler_address),
     ):
         pass

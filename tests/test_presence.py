@@ -144,7 +144,10 @@ def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
         given = client.scatter(LARGE)
         for address in client.nthreads():
             cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="killed")
-        with refused(RunError, "clusters", at="blocks", naming=["held"]) as found, cluster_errors("blocks"):
+        with (
+            refused(RunError, "clusters", at="blocks", naming=["intermediate results"]) as found,
+            cluster_errors("blocks"),
+        ):
             client.submit(total, given, 1.0).result()
         assert "scheduler" not in str(found.value)
         waiting = client.submit(total, 1.0, 2.0)

@@ -24,7 +24,7 @@ from daskfs.cluster.certificates import security_of
 from daskfs.cluster.client import cluster_errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
 from daskfs.cluster.local import local_cluster, worker_environment
-from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, told_on_stderr
+from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, print_to_stderr
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
@@ -54,7 +54,7 @@ def open_cluster(
     wait_timeout_s: float | None = None,
     start_with: int | None = None,
     lost_timeout_s: float | None = None,
-    tell: Callable[[str], None] = told_on_stderr,
+    tell: Callable[[str], None] = print_to_stderr,
     **jobs: Any,
 ) -> Iterator[Workers]:
     """Open a cluster, and close it afterwards.

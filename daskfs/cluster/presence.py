@@ -33,7 +33,7 @@ _TELL_AGAIN_S = 60.0
 _LOOK_S = 0.1
 
 
-def told_on_stderr(line: str) -> None:
+def print_to_stderr(line: str) -> None:
     """Print a message about workers; the default for `tell`."""
     print(line, file=sys.stderr)
 
@@ -55,7 +55,7 @@ class Presence:
     def __init__(
         self,
         client: Client,
-        tell: Callable[[str], None] = told_on_stderr,
+        tell: Callable[[str], None] = print_to_stderr,
         lost_timeout_s: float | None = LOST_TIMEOUT_S,
         known: Callable[[], str] = str,
     ) -> None:

@@ -63,7 +63,7 @@ class Contender:
         """Return the plan of its fits in all folds and on all rows."""
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
         """Evaluate its selections on the folds."""
         return [Compared(self.recipe, size_curve(run, self.recipe, self.sizes, folds, metric))]
 
@@ -137,7 +137,9 @@ class Compared:
 def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
     """Evaluate all contenders on the folds."""
     return [
-        compared for one in contenders for compared in one.judged(run.within(one.name.replace(" ", "-")), folds, metric)
+        compared
+        for one in contenders
+        for compared in one.evaluated(run.within(one.name.replace(" ", "-")), folds, metric)
     ]
 
 
@@ -148,7 +150,7 @@ class Lassos(Contender):
         """Return the plan of its fits in all folds and on all rows."""
         return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
         """Evaluate the penalties that are on the paths of all folds; sizes are means over the folds."""
         penalties = shares(*run.matrix.shape)
         told = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
@@ -172,7 +174,7 @@ class Ridges(Contender):
         read = plan.read_nbytes + shape.nbytes  # for the proportion of zeros
         return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
         """Evaluate ridges of all strengths, with each scaling of the columns."""
         (share,) = run.map("zeros", share_of_zeros, [slice(None)])
         scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
@@ -280,7 +282,7 @@ class Place(NamedTuple):
         difference = SizeCurve(sizes[:1], metric, (self.losses - other.losses)[:, None], weight)
         return float(difference.mean[0]), float(difference.standard_error[0])
 
-    def is_level_with(self, other: Place) -> bool:
+    def is_as_good_as(self, other: Place) -> bool:
         """Return whether it is worse than another by at most one standard error."""
         loss, error = self.worse_than(other)
         return loss <= error
@@ -324,7 +326,7 @@ def fewest(sizes: Sequence[Place], best: Place, n_features: int) -> list[Place]:
     proper = [one for one in sizes if one.size < n_features]
     level, worse = list[Place](), list[Place]()
     for one in proper:
-        (level if one.is_level_with(best) else worse).append(one)
+        (level if one.is_as_good_as(best) else worse).append(one)
     return [*level, *worse[::-1], *sizes[len(proper) :]]
 
 
@@ -407,13 +409,13 @@ def comparison_notes(
         others.append(f"{name} {mean:.4g} ({of_size:,})")
     what = f"splines of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
     said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds"
-    notes = [f"{said}: {_worth(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
+    notes = [f"{said}: {_score_text(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
     if goal == "selection":
-        notes.append(_said_of_selection(taken, best, n_features))
-    elif (few := next((one for one in sizes if one.is_level_with(best)), best)) is not best:
+        notes.append(_selection_note(taken, best, n_features))
+    elif (few := next((one for one in sizes if one.is_as_good_as(best)), best)) is not best:
         notes.append(
-            f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: {_worth(few)}, "
-            f"{_worse(few, best)}; goal='selection' selects them"
+            f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: "
+            f"{_score_text(few)}, {_excess_text(few, best)}; goal='selection' selects them"
         )
     if taken.size == n_features > 10:
         notes.append(
@@ -427,26 +429,26 @@ def comparison_notes(
     return notes
 
 
-def _worth(one: Place) -> str:
+def _score_text(one: Place) -> str:
     mean, error = one.of.curve.mean[one.k], one.of.curve.standard_error[one.k]
     return f"{one.of.curve.metric} {mean:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
 
 
-def _worse(one: Place, best: Place) -> str:
+def _excess_text(one: Place, best: Place) -> str:
     loss, error = one.worse_than(best)
     return f"worse by {loss:.2g} ± {error:.2g}"
 
 
-def _said_of_selection(taken: Place, best: Place, n_features: int) -> str:
+def _selection_note(taken: Place, best: Place, n_features: int) -> str:
     """Return a note on the loss compared with the best selection; a caution if it exceeds one standard error."""
     if taken is best:
         return "the goal was selection: no fewer features predict as well within one standard error"
-    if taken.is_level_with(best):
+    if taken.is_as_good_as(best):
         return (
             f"the goal was selection: the fewest features within one standard error of the best, {best.of.name} with "
-            f"{best.size:,} ({_worth(best)}), {_worse(taken, best)}; goal='prediction' selects those"
+            f"{best.size:,} ({_score_text(best)}), {_excess_text(taken, best)}; goal='prediction' selects those"
         )
     return Caution(
-        f"no smaller selection predicts as well as all {n_features:,} ({best.of.name}, {_worth(best)}): {taken.size:,} "
-        f"are {_worse(taken, best)}; goal='prediction' keeps all"
+        f"no smaller selection predicts as well as all {n_features:,} ({best.of.name}, {_score_text(best)}): "
+        f"{taken.size:,} are {_excess_text(taken, best)}; goal='prediction' keeps all"
     )

@@ -77,7 +77,7 @@ COLUMNS_OF_A_FACTOR = 8
 FACTORS_NBYTES = 1 << 31
 """Memory for finding common factors, unless the memory limit requires less."""
 LASSO_NOTE = "statistics are from a Lasso on columns and knockoffs with a cross-validated penalty"
-SUPPOSED = (
+ASSUMPTION_TEXT = (
     "it holds if the columns are normally distributed with the estimated correlations ({estimated}), and "
     "approximately if these first two moments describe them"
 )
@@ -337,7 +337,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
             estimated += f", shrunk by at most {shrinkage:.0%}"
         note = (
             f"false discovery rate: at most {self.fdr:g} of the selected {what} on average ({how}); "
-            f"{SUPPOSED.format(estimated=estimated)}"
+            f"{ASSUMPTION_TEXT.format(estimated=estimated)}"
         )
         note += f"; knockoffs correlate {_mean_correlation(laws):.2f} with their columns"
         if len(blocks) > 1:

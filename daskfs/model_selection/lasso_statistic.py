@@ -36,7 +36,7 @@ from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPl
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
-FOLDS, STRETCHES = 5, 8
+FOLDS, RANGES_PER_FOLD = 5, 8
 """Number of folds, and of ranges of consecutive rows in each, because rows need not be in random order."""
 MOST_COLUMNS = 2000
 """Maximum number of columns and knockoffs in the sums; independent of the memory limit, as it changes results."""
@@ -214,7 +214,7 @@ class _Search:
         moments = np.repeat(matrix.means, 2), np.repeat(matrix.deviations, 2)
         weight = matrix.read_weight(slice(None))
         total = float(n_samples if weight is None else weight.sum())
-        bounds = np.unique(np.linspace(0, n_samples, FOLDS * STRETCHES + 1).astype(np.int64))
+        bounds = np.unique(np.linspace(0, n_samples, FOLDS * RANGES_PER_FOLD + 1).astype(np.int64))
         folds = [Fold(f"{k}", bounds[:-1][k::FOLDS], bounds[1:][k::FOLDS]) for k in range(min(FOLDS, len(bounds) - 1))]
         responses = responses_of(np.asarray(matrix.read_target(slice(None))), weight, loss)
         all_columns = Columns(np.arange(n_columns), *moments)

@@ -115,7 +115,7 @@ class SplitInference(MetaSelector):
         notes = self._estimate(run.over(to_estimate).within("estimate"))
         inside = self.selector_.result_
         if inside is not None:
-            notes = [*notes, *map(_told_once, inside.notes)]
+            notes = [*notes, *map(_without_second_warning, inside.notes)]
         halves = f"selection on {n_select:,} rows, estimation on the other {n_samples - n_select:,}"
         said = (
             f"{halves}: the {self.level:.0%} intervals are valid after the selection, for the coefficients that "
@@ -168,6 +168,6 @@ class SplitInference(MetaSelector):
         return {name: column for name, column in known.items() if name not in (*TABLE_COLUMNS, *own)} | own
 
 
-def _told_once(note: str) -> str:
+def _without_second_warning(note: str) -> str:
     """Return a note of the selection that is not issued as a warning again."""
     return Suspicion(note) if isinstance(note, Suspicion) else note

@@ -46,7 +46,7 @@ from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 
 MIN_SUBSETS = 20
 """Minimum number of MESSAGE's subsets for using their votes as frequencies; fewer would be too coarse."""
-SUPPOSED = {
+ASSUMPTIONS = {
     "r-concave": "if the selection frequencies of null features have an r-concave distribution",
     "unimodal": "if the selection frequencies of null features have a unimodal distribution",
     "none": "whatever the distribution of the selection frequencies",
@@ -306,7 +306,7 @@ class StabilitySelection(MetaSelector):
         """Return the note on false selections."""
         bound, q = self.pfer_bound_, self.n_selected_per_half_
         said = (
-            f"expected false selections: at most {bound:.3g} of the {p:,} features, {SUPPOSED[self.assumption]}; a "
+            f"expected false selections: at most {bound:.3g} of the {p:,} features, {ASSUMPTIONS[self.assumption]}; a "
             f"selection is false if a subsample selects the feature with a probability of at most {q / p:.3g}, the "
             f"average over features ({q:.3g} selected)"
         )

@@ -477,7 +477,7 @@ class Pipeline(Section):
         if groups is not None and getattr(about, "groups", "") is None and getattr(about, "subsamples", "") != "own":
             about.groups = groups  # type: ignore[union-attr]
         for selection in self._listed():
-            selection._about = about
+            selection._meta = about
         return self
 
     @model_validator(mode="after")

@@ -366,9 +366,9 @@ def schema_text(name: str, look: Look) -> str:
     seen = "" if look.is_whole else f", from its first {judgement.n_rows:,} rows"
     lines = [
         editor_line("table"),
-        f"# Table schema of {look.files[0].name}, as daskfs init took it{seen}.",
-        "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Look at",
-        "# look_at, which reports repeat, and delete what is settled.",
+        f"# Table schema of {look.files[0].name}, inferred by daskfs init{seen}.",
+        "# Correct errors: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Check the",
+        "# warnings in look_at, which reports repeat, and delete those that are resolved.",
         "version: 1",
         f"name: {name}",
     ]

@@ -67,7 +67,7 @@ COMMAND = "daskfs run pipeline.yaml --set output=again"
 ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
 """Minimum correlations of near duplicates, of a replacement for a feature, and of a copy of the target."""
 IN_A_BUNDLE = 0.9
-SEEN_TOGETHER, MOST_SEEN_TOGETHER = 1_000, 4_096
+SIGNAL_ROWS, MOST_SIGNAL_COLUMNS = 1_000, 4_096
 """Number of training rows, and maximum number of columns, for testing whether all columns explain more together."""
 OF_THE_ERROR = 0.3
 """Minimum share of the squared error for which a single row is reported."""
@@ -171,7 +171,7 @@ def evidence_of_stream(
     record = None
     if tested is not None:
         record = record_of_test(tested, baseline, result.metrics, classes)
-        warnings += doubts_of_test(tested, record, result.metrics)
+        warnings += warnings_on_test(tested, record, result.metrics)
     return EvidenceRecord(
         data=DataRecord(
             source=without_folder(str(document.get("description") or source.kind)),
@@ -231,14 +231,14 @@ def evidence_of(
     data = _data_of(store, split, classes)
     warnings = [*suspicions, *(str(note) for note in result.notes if isinstance(note, Suspicion))]
     warnings += [*_polygenic(train, selector)]
-    warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
+    warnings += [*sample.warnings(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
         record = record_of_test(
             tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested), refitted
         )
         rows = None if test is None else test.source_row
-        warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
+        warnings += [*warnings_on_test(tested, record, result.metrics, rows)]
     return EvidenceRecord(
         data=data,
         features=sample.features(),
@@ -446,7 +446,7 @@ class _Sample:
                 found.append([names[j] for j in sorted(own, key=lambda j: (j != k, j))])
         return found
 
-    def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
+    def warnings(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield warnings about the selected columns: possible copies of the target, and near duplicates."""
         from daskfs.sources.judging import named_like, told_by_order
 
@@ -501,10 +501,10 @@ def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
     """Yield a warning if many unselected features carry signal together; only tested if little has to be read."""
     n_samples, n_features = train.shape
     n_selected = len(selector.selected_)
-    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SEEN_TOGETHER or n_samples < SEEN_TOGETHER:
+    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SIGNAL_COLUMNS or n_samples < SIGNAL_ROWS:
         return
     columns, is_classifier = np.sort(selector.selected_).astype(np.int64), selector_classifies(selector)
-    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SEEN_TOGETHER)
+    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SIGNAL_ROWS)
     if found.is_polygenic:
         yield str(found)
 
@@ -694,7 +694,7 @@ def _calibration(tested: Predicted) -> list[CalibrationBin]:
     return found
 
 
-def doubts_of_test(
+def warnings_on_test(
     tested: Predicted, record: QualityRecord, metrics: Mapping[str, float], source_row: Any = None
 ) -> Iterable[str]:
     """Yield warnings about the predictions: too good, no better than a constant, or dominated by one row.

@@ -29,9 +29,9 @@ from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.rereading import (
     ENOUGH,
-    MOST_MORE,
-    TOLD_FROM,
-    TOLD_NBYTES,
+    MAX_MEMORY_FACTOR,
+    REPORTED_FROM,
+    REPORTED_NBYTES,
     Rereading,
     least_memory,
     other_tiles,
@@ -88,7 +88,7 @@ BASE_READER_NBYTES = 96 * MIB
 """Memory of workers that have read a source: Arrow (measured: 49 MiB), pandas if Arrow imports it (29), and buffers."""
 WORTH_WORKERS_NBYTES = 512 * MIB
 """Minimum size of a store for which starting local processes, which must load Arrow, speeds up ingest."""
-N_TOLD = 3
+N_SHOWN_TERMS = 3
 """Number of the largest terms that a refused plan names."""
 INGEST_SHARE = 2
 """Ingest holds the rows being cut into tiles and a permuted copy of them, but never more than its limit."""
@@ -853,7 +853,7 @@ def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterat
 
     for step in plan.steps:
         found, limit = times(step, facts), plan.limits.for_tasks // MIB
-        if (found - 1.0) * step.n_passes * facts.n_train * facts.row_nbytes < TOLD_NBYTES:
+        if (found - 1.0) * step.n_passes * facts.n_train * facts.row_nbytes < REPORTED_NBYTES:
             continue
 
         def with_memory(n_mib: int, name: str = step.name) -> float:
@@ -861,8 +861,8 @@ def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterat
 
         tiles = other_tiles(facts.tile_shape, facts.n_samples, facts.n_features)
         others = {one: planned_again(step.name, replace(facts, tile_shape=one), pipeline.cluster) for one in tiles}
-        least = min(with_memory(MOST_MORE * limit), *others.values())
-        if found < TOLD_FROM * least:
+        least = min(with_memory(MAX_MEMORY_FACTOR * limit), *others.values())
+        if found < REPORTED_FROM * least:
             continue
         n_mib = least_memory(limit, lambda n: with_memory(n) < ENOUGH * least)  # noqa: B023
         shape = next((one for one, again in others.items() if again < ENOUGH * least), None)
@@ -1033,7 +1033,7 @@ def _predicting(data: DataFacts) -> Budget:
 
 def _largest(budget: Budget) -> str:
     """Return the largest terms of a budget as text."""
-    terms = sorted(budget.terms.items(), key=lambda term: -term[1])[:N_TOLD]
+    terms = sorted(budget.terms.items(), key=lambda term: -term[1])[:N_SHOWN_TERMS]
     return ", ".join(f"{name} {shown_nbytes(size)}" for name, size in terms if size)
 
 

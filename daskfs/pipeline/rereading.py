@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from daskfs.selectors.shared.work import Grid, Work
 
-TOLD_FROM, ENOUGH = 2.0, 1.5
-"""Ratio of decoding to the minimum: from `TOLD_FROM` it is reported, below `ENOUGH` a remedy is sufficient."""
-TOLD_NBYTES = 4 << 30
+REPORTED_FROM, ENOUGH = 2.0, 1.5
+"""Ratio of decoding to the minimum: from `REPORTED_FROM` it is reported, below `ENOUGH` a remedy is sufficient."""
+REPORTED_NBYTES = 4 << 30
 """Bytes decoded again, below which nothing is reported."""
-MOST_MORE = 16
+MAX_MEMORY_FACTOR = 16
 """Maximum factor by which a remedy may raise the memory limit."""
 LEAST_COLUMNS = 16
 """Minimum number of columns of a tile."""
@@ -50,7 +50,7 @@ def least_memory(limit: int, is_enough: Callable[[int], bool]) -> int | None:
     refused, n_mib = limit, 2 * limit
     while not is_enough(n_mib):
         refused, n_mib = n_mib, 2 * n_mib
-        if n_mib > MOST_MORE * limit:
+        if n_mib > MAX_MEMORY_FACTOR * limit:
             return None
     while n_mib - refused > max(1, refused // 8):
         middle = (n_mib + refused) // 2

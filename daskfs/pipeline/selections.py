@@ -32,7 +32,7 @@ from daskfs.pipeline.folder import check_name
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 
 
-class About(Section):
+class MetaSection(Section):
     """Section of a meta-estimator, which wraps every selection: its parameters except the nested selector."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -56,7 +56,7 @@ class Selection(Section):
         default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report"
     )
 
-    _about: About | None = PrivateAttr(default=None)
+    _meta: MetaSection | None = PrivateAttr(default=None)
     """Meta-estimator that wraps this selection."""
 
     @property
@@ -81,7 +81,7 @@ class Selection(Section):
     def make_selector(self, memory_limit: int) -> Any:
         """Return the selector, with a memory limit in bytes for one task."""
         made = self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
-        return made if self._about is None else self._about.around(made, memory_limit)
+        return made if self._meta is None else self._meta.around(made, memory_limit)
 
     @model_validator(mode="before")
     @classmethod
@@ -115,7 +115,7 @@ def section_of(method: str) -> type[Selection]:
 
 
 @cache
-def section_about(name: str) -> type[About]:
+def section_of_meta(name: str) -> type[MetaSection]:
     """Return the model of a meta-estimator's section, with its declared parameters."""
     cls = load(MODEL_SELECTION[name])
     fields: dict[str, Any] = {
@@ -124,7 +124,7 @@ def section_about(name: str) -> type[About]:
         if parameter.in_yaml is not None
     }
     doc = f"{_first_sentence(cls.__doc__ or '')} (`{cls.__module__}.{cls.__name__}`)"
-    model = create_model(f"{cls.__name__}Section", __base__=About, __doc__=doc, **fields)
+    model = create_model(f"{cls.__name__}Section", __base__=MetaSection, __doc__=doc, **fields)
     model.selector = cls
     return model
 
@@ -180,9 +180,9 @@ def _known_loss(kind: LossOf) -> Any:
     return check
 
 
-StabilitySection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("stability", section_about)]
-KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("knockoffs", section_about)]
-InferenceSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("split_inference", section_about)]
+StabilitySection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("stability", section_of_meta)]
+KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("knockoffs", section_of_meta)]
+InferenceSection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("split_inference", section_of_meta)]
 AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_of)]
 
 

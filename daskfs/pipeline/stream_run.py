@@ -1,9 +1,9 @@
-"""A run without a store (``store: none``): MISSION learns from a sparse source as it is read, once.
+"""A run without a store (``store: none``): MISSION learns from a sparse source while reading it once.
 
-An interrupted run of files goes on behind the rows that it had learnt from. Of a pipe, whose lines have passed, it
-leaves the model, which takes more lines.
+An interrupted run on files continues after the rows from which it has learned. On standard input, which cannot be read
+again, it saves the model, which can be trained on more lines.
 
-Rows for testing are left out, and read in a second pass: which they are follows from the number of a row alone.
+Test rows are left out of training and read in a second pass. They are determined only by the row number.
 """
 
 from __future__ import annotations

@@ -223,8 +223,8 @@ def parents(result: SelectionResult) -> Html:
     width = max(map(len, rows))
     head = ["feature", "its score", *["column", "score alone", "rank alone"] * ((width - 2) // 3)]
     explained = (
-        "Scores before any feature is selected: squared correlations with the derivative of the loss. The product has "
-        "one score, and each of its columns has one as a feature by itself, with its rank among all columns."
+        "Scores before any feature is selected: squared correlations with the derivative of the loss, for the product "
+        "and for each of its columns alone, with the rank among all columns."
     )
     filled = [[*cells, *[""] * (width - len(cells))] for cells in rows]
     numbers = [k for k in range(1, width) if k % 3 != 2]

@@ -154,7 +154,7 @@ def asset(name: str) -> str:
     return (resources.files("daskfs.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _with_names_of_their_own(body: str) -> str:
+def _with_unique_names(body: str) -> str:
     """Number the regions of a page with equal names, so that screen readers can distinguish them."""
     seen: Counter[str] = Counter()
 
@@ -190,7 +190,7 @@ def page(title: str, body: Sequence[str]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            _with_names_of_their_own("\n".join(part for part in body if part)),
+            _with_unique_names("\n".join(part for part in body if part)),
             "</main>",
             *(f"<script>{script}</script>" for script in scripts),
             "</body>",

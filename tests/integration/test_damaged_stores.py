@@ -213,7 +213,9 @@ def test_a_file_in_the_way_is_named(workshop, store):
     before = workshop.contents()
     refused(workshop.daskfs("run", "inside.yaml"), "table.csv/t.zarr: cannot create", "choose another store.path")
     refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv/x"), "table.csv/x", "choose another output")
-    refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv"), "table.csv: expected a run folder", "move it away")
+    refused(
+        workshop.daskfs("select", "s.zarr", "--output", "table.csv"), "table.csv: expected a run folder", "move it away"
+    )
     for place in ("table.csv/t.zarr", "no/folder/t.zarr"):
         ended = workshop.daskfs("ingest", "table.csv", place, "--target", "y")
         refused(ended, f"{place}: cannot create the store", "choose another folder")

@@ -279,7 +279,9 @@ def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(open
     try:
         subprocess.run(["scontrol", "update", "partitionname=debug", "state=down"], check=True)
         cancel(*jobs())
-        with pytest.raises(RunError, match=r"no worker is left, and none has started within 8 s \(job \d+ pending \(Part"):
+        with pytest.raises(
+            RunError, match=r"no worker is left, and none has started within 8 s \(job \d+ pending \(Part"
+        ):
             dict(workers.map_blocks(square, range(400), name="square", shared=(0.2,)))
     finally:
         subprocess.run(["scontrol", "update", "partitionname=debug", "state=up"], check=True)

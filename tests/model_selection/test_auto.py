@@ -276,7 +276,9 @@ def test_what_does_not_keep_the_memory_limit_takes_no_part_and_is_named():
     selector = Auto(memory_limit=ridge - 1).fit(X, y)
     assert "fgm" in selector.cv_results_["method"]
     assert "ridge_elimination" not in selector.cv_results_["method"]
-    (note,) = [one for one in selector.result_.notes if one.startswith("left out because the memory limit is too small: ")]
+    (note,) = [
+        one for one in selector.result_.notes if one.startswith("left out because the memory limit is too small: ")
+    ]
     assert "ridge_elimination" in note
     with pytest.raises(PlanError, match="allow at least") as fault:
         Auto().plan(*shape, 1_000)

@@ -167,7 +167,10 @@ def test_an_override_that_goes_nowhere_is_refused(document, write, override, mes
         ("select.label=.", "select.label: expected a label that does not begin or end with a dot"),
         ("select.label=.hidden", "select.label: expected a label that does not begin or end with a dot"),
         ("select.label=a/b", "select.label: string should match pattern"),
-        *((f"select.label={name}", "is the name of another file of a run folder; choose another label") for name in FILES),
+        *(
+            (f"select.label={name}", "is the name of another file of a run folder; choose another label")
+            for name in FILES
+        ),
         ("select.label=Report.HTML", "'Report.HTML' is the name of another file of a run folder"),
         (f"select.label={'x' * 300}", "select.label: expected a label of at most 100 bytes, found 300 (xxx"),
         (

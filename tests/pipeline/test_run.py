@@ -139,7 +139,7 @@ def test_labels_are_measured_as_scikit_learn_measures_them(document, write, tmp_
 def test_the_former_names_of_metrics_of_selections_are_read_with_a_warning(document, write):
     synthetic = {"kind": "synthetic", "n_samples": 200, "n_features": 8, "n_informative": 2}
     document |= {"source": synthetic, "evaluate": {"metrics": ["r2", "recall"]}}
-    with pytest.warns(FutureWarning, match="recall of selected features is now called selection_recall"):
+    with pytest.warns(FutureWarning, match="recall of the selected features is now called selection_recall"):
         pipeline = load_pipeline(write(document))
     assert pipeline.evaluate.metrics == ["r2", "selection_recall"]
 

@@ -117,10 +117,10 @@ def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
         (["source=null"], "expected a source because there is no store"),
         (["split.by=order"], "cannot be split by 'order'"),
         (["cluster.kind=local"], "in this process"),
-        (["select.n_replicas=2"], "take all of its rows"),
+        (["select.n_replicas=2"], "trains on all rows"),
         (["refit.by=ridge"], "a refit needs a store"),
         (["evaluate.metrics=[selection_recall, accuracy]"], "true features"),
-        (["source={kind: csv, path: a.csv, target: y}"], "without a store|no such file|No such"),
+        (["source={kind: csv, path: a.csv, target: y}"], "needs a store|no such file|No such"),
     ],
 )
 def test_what_needs_a_store_is_refused(pipeline, tmp_path, changes, where):
