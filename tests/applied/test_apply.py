@@ -415,7 +415,7 @@ def test_folders_without_a_model_damaged_and_newer_ones_are_refused(table, tmp_p
     changed = document | {"fit": document["fit"] | {"intercept": 1.0}}
     for content, problem in (
         (text[:-20], "cannot be read"),
-        (json.dumps(changed), "fails its checksum"),
+        (json.dumps(changed), "its checksum does not match"),
         (json.dumps(document | {"format_version": 2}), "upgrade daskfs"),
         ("[]", "is not a model"),
     ):
@@ -441,7 +441,7 @@ def test_the_command_reads_files_and_standard_input(table, tmp_path, monkeypatch
     for arguments, message in (
         ([run, "nope.csv"], "no such file"),
         ([run, str(folder / "t.csv"), "-o", "x.txt"], "ends in .csv or .parquet"),
-        ([str(tmp_path), str(folder / "t.csv")], "name the folder of a finished run"),
+        ([str(tmp_path), str(folder / "t.csv")], "pass the folder of a finished run"),
     ):
         done = CliRunner().invoke(app, ["apply", *arguments])
         assert done.exit_code == 2

@@ -77,7 +77,7 @@ def test_a_machine_is_what_its_file_says(tmp_path, document, write):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{", "cannot be read"),
+        ("{", "cannot read"),
         ("[]", "expected an object"),
         ('{"work_s": {}}', "expected an object"),
         ('{"work_s": {"values read": -1.0}, "task_s": 1.0}', "numbers of at least 0"),

@@ -138,5 +138,5 @@ def test_other_sources_without_a_store_are_told_what_to_do(tmp_path):
     path.write_text(
         "version: 1\nname: a\nsource: {kind: csv, path: a.csv, target: y}\nstore: none\nselect: {method: mission}\n"
     )
-    with refused(ConfigError, "streams", at="store", naming=["learnt"]):
+    with refused(ConfigError, "streams", at="store", naming=["needs a store"]):
         run_pipeline(load_pipeline(path))
