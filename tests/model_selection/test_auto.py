@@ -154,7 +154,7 @@ def test_the_fewest_are_level_with_the_best_and_the_curve_has_both():
 def test_all_columns_are_kept_for_prediction_alone_and_what_fewer_cost_is_said(is_classes):
     X, y = planted(0, is_classes, n=2_000, p=6, n_planted=6)
     assert len(Auto(goal="prediction", curves=False).fit(X, y).selected_) == 6
-    with pytest.warns(SelectionWarning, match="no fewer features predict as well as all 6"):
+    with pytest.warns(SelectionWarning, match="no smaller selection predicts as well as all 6"):
         selector = Auto(curves=False).fit(X, y)
     assert 0 < len(selector.selected_) < 6
     assert len(Auto().fit(X[:, :1], y).selected_) == 1, "there is no smaller one"

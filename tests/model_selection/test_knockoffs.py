@@ -124,7 +124,7 @@ def test_two_classes_and_three():
 
 def test_what_goes_in_pairs_is_no_business_of_the_selector_inside():
     X, y = data()
-    with refused(ConfigError, "parameters", at="selector.feature_groups", naming=["give"]):
+    with refused(ConfigError, "parameters", at="selector.feature_groups", naming=["pass feature_groups"]):
         Knockoffs(OnlineSubstitution(3, feature_groups=[[0, 1]])).fit(X, y)
     with refused(ConfigError, "parameters", at="selector.feature_map"):
         Knockoffs(FGM(3, feature_map="pairs")).fit(X, y)
