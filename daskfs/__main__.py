@@ -1,4 +1,4 @@
-"""The command ``daskfs``, and ``python -m daskfs``: wherever an interrupt comes, the process ends with 130."""
+"""Entry point of ``daskfs`` and ``python -m daskfs``. Any interrupt ends the process with exit code 130."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command that the arguments name, and nothing else in this process."""
+    """Run the command that the arguments name."""
     with interrupts.guard(command=True):
         try:
             from daskfs.cli import app
@@ -18,7 +18,7 @@ def main() -> None:
             try:
                 app(prog_name="daskfs")
             except SystemExit as end:
-                if end.code != EXIT_INTERRUPTED:  # typer has its own end for what comes while it reads the options
+                if end.code != EXIT_INTERRUPTED:  # typer itself exits if interrupted while it parses the options
                     interrupts.check()
                 raise
         except KeyboardInterrupt:

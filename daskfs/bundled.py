@@ -1,6 +1,6 @@
-"""What is installed beside the code: the pipelines that come along, table schemas, and JSON Schemas for editors.
+"""Bundled files: example pipelines, their table schemas, and JSON Schemas for editors.
 
-A wheel holds copies (`setup.py`); where the code is used as it lies in the repository, the folders there are taken.
+A wheel contains copies of them (`setup.py`). Code that runs from the repository uses the folders there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HERE = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[1]
 
 
 def pipelines() -> dict[str, Path]:
-    """Return the pipelines that come along, by name.
+    """Return the paths of the bundled pipelines by name.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def pipelines() -> dict[str, Path]:
 
 
 def editor_line(document: str) -> str:
-    """Return the line of a YAML file that tells editors its JSON Schema, which lies where daskfs is installed.
+    """Return the comment of a YAML file that tells editors the location of its JSON Schema.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def editor_line(document: str) -> str:
 
 
 def copied(name: str) -> dict[str, str]:
-    """Return the files of a pipeline that comes along as texts, for a folder of the user's.
+    """Return a bundled pipeline as file contents by file name, to be written to a folder of the user.
 
-    A table schema that it names is put beside it.
+    A table schema that it names is included, and its path in the pipeline is adapted.
     """
     path = pipelines()[name]
     text, files = path.read_text(encoding="utf-8"), {}

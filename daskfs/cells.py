@@ -1,4 +1,4 @@
-"""What people read of stores and results: numbers with few digits; in notebooks a title, facts, tables."""
+"""Display of stores and results: rounded numbers, and HTML cards and tables for notebooks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 SIGNIFICANT = 3
-"""Digits of a number that is shown; files have all of them."""
+"""Significant digits of a displayed number; files have all digits."""
 _LEFT = "text-align:left;padding:.1em 1em .1em 0;vertical-align:top"
 _RIGHT = _LEFT.replace("left;p", "right;p")
 
 
 def digits(value: float) -> str:
-    """Return a number as people read it: three significant digits.
+    """Format a number with three significant digits.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def digits(value: float) -> str:
 
 
 def card(title: str, facts: Mapping[str, str], *tables: str) -> str:
-    """Return HTML of a title, of facts by name (empty ones left out), and of tables.
+    """Return HTML with a title, facts by name (empty ones are left out), and tables.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def card(title: str, facts: Mapping[str, str], *tables: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return HTML of a table of texts, whose columns `numbers` are aligned to the right."""
+    """Return an HTML table of texts. The columns `numbers` are right-aligned."""
 
     def cell(tag: str, k: int, text: str) -> str:
         return f'<{tag} style="{_RIGHT if k in numbers else _LEFT}">{escape(text)}</{tag}>'

@@ -1,4 +1,4 @@
-"""The command ``daskfs``: each command reads its options, calls one function and prints what comes back."""
+"""The command line interface ``daskfs``: each command reads its options, calls one function and prints the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _CHOICE = re.compile(r"'(.*)' is not one of (.*?)\.?")
 
 
 class _Commands(TyperGroup):
-    """Turns an error of the user's into its message and exit code 2, an interrupt into 130, in JSON if asked."""
+    """Group of commands that converts user errors to a message and exit code 2, and an interrupt to exit code 130.
+
+    With --json, the error is also printed as JSON.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         from daskfs.errors import DaskfsError
@@ -47,39 +50,39 @@ class _Commands(TyperGroup):
             _tell(fault, str(fault), fault.exit_code, as_json)
             raise typer.Exit(fault.exit_code) from None
         except _UsageError as fault:
-            fault.message = _with_the_nearest(fault.message)
+            fault.message = _with_suggestion(fault.message)
             if as_json:
                 _print_json(_error(fault, fault.format_message(), fault.exit_code))
             raise
         except KeyboardInterrupt as fault:
-            sys.unraisablehook = lambda _: None  # objects that are torn down half-way complain
+            sys.unraisablehook = lambda _: None  # destructors of half-constructed objects may raise
             _tell(fault, "interrupted", EXIT_INTERRUPTED, as_json)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            sys.stderr.close()  # the reader of our output has left: `daskfs info ... | head`
+            sys.stderr.close()  # the reader of our output has exited, as in `daskfs info ... | head`
             raise typer.Exit(1) from None
         except OSError as fault:
             if fault.errno != errno.ENAMETOOLONG:
                 raise
-            _say(f"{str(fault.filename)[:40]}...: no file can have so long a name; shorten it")
+            _say(f"{str(fault.filename)[:40]}...: the file name is too long; shorten it")
             raise typer.Exit(2) from None
 
 
 def _tell(fault: BaseException, message: str, exit_code: int, as_json: bool) -> None:
-    """Say what has ended a command on stderr, and with --json on stdout."""
+    """Print the error that ended a command on stderr, and with --json also on stdout."""
     _say(message, *getattr(fault, "__notes__", ()))
     if as_json:
         _print_json(_error(fault, message, exit_code))
 
 
 def _error(fault: BaseException, message: str, exit_code: int) -> dict[str, Any]:
-    """Return an error as --json prints it: a message for each place."""
+    """Return an error as printed by --json, with one message for each place."""
     known = {"kind": type(fault).__name__, "messages": message.splitlines(), "topic": getattr(fault, "topic", None)}
     return {"error": known | {"notes": list(getattr(fault, "__notes__", ())), "exit_code": exit_code}}
 
 
-def _with_the_nearest(message: str) -> str:
-    """Return what is said of a wrong word among a few, with the nearest right one."""
+def _with_suggestion(message: str) -> str:
+    """Return the message for an invalid choice with the most similar valid choice."""
     from daskfs.errors import did_you_mean
 
     message = message.removeprefix("Value error, ")
@@ -90,7 +93,7 @@ def _with_the_nearest(message: str) -> str:
 
 @contextmanager
 def _without_swallowed_interrupts() -> Iterator[None]:
-    """Say nothing of an interrupt that a destructor or an import swallowed: it is raised again."""
+    """Silence reports of interrupts that a destructor or an import swallowed: they are raised again later."""
     by_default = sys.unraisablehook
 
     def said(unraisable: Any) -> None:
@@ -106,7 +109,10 @@ def _without_swallowed_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
-    """Show what daskfs warns of as it shows errors: one line, no place in the code; of a selection each time."""
+    """Print warnings of daskfs on one line like errors, without file and line of the code.
+
+    Each `SelectionWarning` is printed, also if it was printed before.
+    """
     from daskfs.errors import SelectionWarning
 
     with warnings.catch_warnings():
@@ -212,7 +218,7 @@ def run(
     from daskfs.pipeline.allocation import in_allocation
 
     with in_allocation(pipeline, runner) as led:
-        if led is None:  # another task runs it
+        if led is None:  # another task runs the pipeline
             return
         from daskfs.pipeline.run import run_pipeline
 
@@ -322,7 +328,7 @@ def init(
 
     is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
     if is_word and file not in pipelines() and (near := did_you_mean(file, pipelines())):
-        raise ConfigError(f"expected a file, or a pipeline that comes along, found neither{near}", file)
+        raise ConfigError(f"expected a file, or the name of a bundled pipeline, found neither{near}", file)
     if is_word and file in pipelines():
         names = [str(path) for path in copy_of_bundled(file, output, force=force)]
         _print({"pipeline": names[0], "schemas": names[1:]}, f"wrote {' and '.join(names)}", as_json)
@@ -333,7 +339,7 @@ def init(
         drafted = draft_genotypes(file, target, output, phenotypes=phenotypes, covariates=covariates, force=force)
     elif phenotypes is not None or covariates is not None:
         name = "--phenotypes" if phenotypes is not None else "--covariates"
-        raise ConfigError("expected genotypes, found a table, which has its columns itself", name, "leave it out")
+        raise ConfigError("expected genotypes, found a table", name, "leave out this option, which is for genotypes")
     else:
         drafted = draft(file, target, output, force=force)
     _print(drafted.to_document(), drafted.to_text(), as_json)
@@ -357,7 +363,7 @@ def ingest(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Kind of source, if the file name does not tell: libsvm, vw, clicks, text ...",
+            help="Kind of source, if the file name does not show it: libsvm, vw, clicks, text ...",
             metavar="KIND",
             autocompletion=_known_kinds,
         ),
@@ -377,7 +383,7 @@ def ingest(
     random_state: RandomState = 0,
     memory_limit: MemoryLimit = "1GiB",
     workers: Annotated[
-        int, typer.Option(min=0, help="Number of processes that read large text and Parquet files; 0: no others.")
+        int, typer.Option(min=0, help="Number of worker processes that read large text and Parquet files; 0: none.")
     ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing store.")] = False,
     quiet: Quiet = False,
@@ -429,7 +435,7 @@ def verify(
     seal: Annotated[
         bool, typer.Option("--seal", help="Add checksums to the manifest of a store that was made without them.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Number of processes that read the store; 0: no others.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Number of worker processes that read the store; 0: none.")] = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -449,7 +455,7 @@ def verify(
     opened = open_store(store)
     if seal and not opened.is_sealed:
         opened = opened.sealed()
-    unsealed = "\n  its manifest has no checksums, so chunks that changed places are not told; --seal notes them"
+    unsealed = "\n  its manifest has no checksums, so swapped chunks are not detected; --seal adds the checksums"
     text = f"{store}: whole{'' if opened.is_sealed else unsealed}"
     _print({"store": str(store), "is_whole": True, "is_sealed": opened.is_sealed}, text, as_json)
 
@@ -533,7 +539,7 @@ def select(
 
     Column types of a table are inferred as by `daskfs init`. They are written to runs/<name>.schema.yaml, beside the
     store, and may be edited there.
-    The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are short for `--set`.
+    The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are shortcuts for `--set`.
     """
     from daskfs.errors import ConfigError
     from daskfs.pipeline.config import apply_override, build_pipeline
@@ -550,7 +556,7 @@ def select(
         store = Path("runs") / f"{stem}.zarr"
     elif target is not None or dtype is not None:
         option = "--target" if target is not None else "--dtype"
-        raise ConfigError(f"a store knows its {option[2:]}", option, "leave the option out, or name a file")
+        raise ConfigError(f"the store already defines its {option[2:]}", option, "leave the option out, or pass a file")
     elif stream is None:
         open_store(store)
     name = f"{stem}-{method}"
@@ -594,7 +600,7 @@ def select(
 
 
 def _features(text: str) -> Any:
-    """Return what is selected from, as a pipeline file has it: by the name of a map alone, or with its parameters."""
+    """Return the `features` section of a pipeline for ``--map``, which is the name of a map or a mapping."""
     from daskfs.documents import parse_yaml
 
     given = parse_yaml(text, "--map")
@@ -602,7 +608,7 @@ def _features(text: str) -> Any:
 
 
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
-    """Return what comes through the pipe as a source."""
+    """Return standard input as a source."""
     from daskfs.documents import parse_yaml
     from daskfs.errors import ConfigError
     from daskfs.sources.sparse.pairs import PairsSource
@@ -615,16 +621,18 @@ def _standard_input(lines: str | None, interactions: str | None, max_rows: int |
 
 
 def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a model that takes more lines, and its entry of a pipeline."""
+    """Return a saved model to train further, and its `select` entry of a pipeline."""
     from daskfs.errors import ConfigError
     from daskfs.pipeline.stream_run import load_model
 
     if stream is None or selection["method"] != "mission":
         raise ConfigError(
-            "only mission goes on, with the lines of a pipe", "--model", "`daskfs select - --method mission`"
+            "only mission can be trained further, on standard input",
+            "--model",
+            "use `daskfs select - --method mission`",
         )
     if set(selection) > {"method", "random_state"}:
-        raise ConfigError("a model keeps its parameters", "--model", "leave out --n-features and --set")
+        raise ConfigError("the model keeps its own parameters", "--model", "leave out --n-features and --set")
     return load_model(path)
 
 
@@ -653,7 +661,9 @@ def apply(
     refit: Annotated[
         bool, typer.Option("--refit", help="Use the refitted model (refit: {by: ridge} in the pipeline).")
     ] = False,
-    kind: Annotated[str | None, typer.Option(help="Kind of file, if its name does not tell.", metavar="KIND")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of file, if its name does not show it.", metavar="KIND")
+    ] = None,
     delimiter: Annotated[
         str | None, typer.Option(help="Field delimiter, if it differs from that of the training data.")
     ] = None,
@@ -664,10 +674,10 @@ def apply(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict new rows with the selected features of a run. They are encoded as its training data were.
+    """Predict new rows with the model of a run. The rows are encoded like its training data.
 
-    Only the source columns of the selected features are needed, in any order. Memory is that of one block of rows. If
-    the file has the target, the metrics on these rows are printed.
+    Only the source columns of the selected features are needed, in any order. One block of rows is in memory at a time.
+    If the file has the target, the metrics on these rows are printed.
 
     Examples: daskfs apply runs/power new.csv -o new.parquet; zcat new.csv.gz | daskfs apply runs/power - > new.csv
     """
@@ -680,7 +690,9 @@ def apply(
     from daskfs.errors import ConfigError
 
     if as_json and output == STANDARD_OUTPUT:
-        raise ConfigError("the predictions are printed where the document would be", "--json", "name a file with -o")
+        raise ConfigError(
+            "the predictions and the JSON document would both go to standard output", "--json", "name a file with -o"
+        )
     model = Model.load(run_dir, refit=refit)
     given = {"delimiter": delimiter, "covariates": covariates}
     options = {name: value for name, value in given.items() if value is not None}
@@ -738,7 +750,7 @@ def export(
         _print(document, text.removesuffix("\n"), as_json)
         return
     if output.exists() and not force:
-        raise RunError("a file of this name exists", str(output), "choose another, or --force replaces it")
+        raise RunError("the file already exists", str(output), "choose another name, or replace it with --force")
     with written_whole(output) as path:
         path.write_text(text, encoding="utf-8")
     _print(document, str(output), as_json)
@@ -752,10 +764,10 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per update.")] = False,
 ) -> None:
-    """Follow a run of another process by the files in its folder, until it ends.
+    """Follow a run of another process through the files in its folder, until it ends.
 
-    The exit code is that of the run: 0 finished, 2 invalid input, 130 interrupted, 1 any other error. A run whose
-    process has died is reported at once; one that has written nothing for five minutes, then.
+    The exit code is that of the run: 0 finished, 2 invalid input, 130 interrupted, 1 any other error. A process of this
+    machine that has died is reported at once; a run without a heartbeat is reported after five minutes.
     """
     from daskfs.pipeline.following import follow, json_line, runs_in
     from daskfs.watching.terminal import rewritten
@@ -792,7 +804,7 @@ def explain(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a method (algorithm, parameters, use), or the topic of an error and what to do."""
+    """Explain a method (algorithm, parameters, use), or an error topic and what to do about it."""
     from daskfs.pipeline.explaining import explanation, explanation_text
 
     _print(explanation(method), explanation_text(method), as_json)
@@ -806,7 +818,7 @@ def report(
     output: Annotated[Path | None, typer.Option(metavar="PAGE.html", help="Path of the page.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the HTML report of a run, or of several runs to compare; with --json print its contents."""
+    """Write the HTML report of a run, or a comparison of several runs; with --json print its contents."""
     from daskfs.report.runs import report_as_json, write_report
 
     if as_json:
@@ -825,7 +837,7 @@ def schema(
     ] = "pipeline",
     as_json: AsJson = False,
 ) -> None:
-    """Print a JSON Schema, with and without --json."""
+    """Print a JSON Schema. The option --json has no effect."""
     from daskfs.pipeline.schemas import json_schema_text
 
     print(json_schema_text(name), end="")
@@ -865,7 +877,7 @@ def warmup(
 
 
 def main() -> None:
-    """Run the command that the arguments name; ``daskfs.__main__`` does it for a process."""
+    """Run the command that the arguments name. The entry point of the process is ``daskfs.__main__``."""
     app(prog_name="daskfs")
 
 
@@ -919,7 +931,7 @@ def _print_result(result: SelectionResult) -> None:
 
 
 def _print(document: Any, text: str, as_json: bool) -> None:
-    """Print what a command has found: a document for programs, or a text for people."""
+    """Print the outcome of a command: a JSON document or a text."""
     if as_json:
         _print_json(document)
     else:
@@ -931,7 +943,7 @@ def _print_json(document: Any) -> None:
 
 
 def _suggest(command: str, is_unasked: bool = False) -> None:
-    """Say what comes next, to who looks at a terminal."""
+    """Suggest the next command if the output is a terminal."""
     if sys.stdout.isatty() and not is_unasked:
         print(f"next: {command}")
 
@@ -943,7 +955,7 @@ def _say(*lines: str) -> None:
 
 @contextmanager
 def _shown_progress(quiet: bool = False) -> Iterator[Watch]:
-    """Show progress on stderr: on a terminal a bar, removed however the work ends; else lines; or nothing."""
+    """Show progress on stderr: a bar on a terminal, which is removed at the end, else lines; nothing if `quiet`."""
     from daskfs.watching.terminal import shown
     from daskfs.watching.watch import Watch
 

@@ -1,6 +1,6 @@
-"""Documents that people write: strict YAML, checked against a model; every fault with its place and remedy.
+"""Strict YAML documents, checked against a model. Every error names its place and remedy.
 
-The only door for YAML; the models of pipeline files, sources and table schemas are built on `Document`.
+All YAML is read here. The models of pipeline files, sources and table schemas are subclasses of `Document`.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 class Section(Document):
-    """A part of a pipeline file, which says its keys as people write them."""
+    """Section of a pipeline file. Keys are serialised by their aliases, which are the names in the file."""
 
     model_config = ConfigDict(serialize_by_alias=True, validate_by_alias=True, validate_by_name=False)
 
 
 class ByTag:
-    """Makes a section of the model that one of its keys names, loaded when a file names it.
+    """Validate a section with the model that one of its keys names; the model is imported when needed.
 
-    ``Annotated[Selection, ByTag("method", METHODS, section_of)]``; the JSON Schema has the models of all names.
+    ``Annotated[Selection, ByTag("method", METHODS, section_of)]``; the JSON Schema contains the models of all names.
 
     Parameters
     ----------
     key : str
     names : iterable of str
-        Values that the key may have.
+        Allowed values of the key.
     model_of : callable
         Name to model.
     """
@@ -84,7 +84,7 @@ class ByTag:
 
 
 class ByPlace:
-    """Makes a section of a model that is loaded when a file has it.
+    """Validate a section with a model that is imported when a file has the section.
 
     ``Annotated[About, ByPlace("stability", model_of)]``.
 
@@ -119,15 +119,15 @@ Words: TypeAlias = Annotated[
 ]
 
 MOST_LINES = 8
-"""Of an error that names several places."""
+"""Maximum number of lines of an error that names several places."""
 _MOST_SHOWN = 100
-"""Characters of a value that an error shows."""
+"""Maximum number of characters of a value shown in an error."""
 PATH = object()
 """Marks the fields that hold paths: ``Annotated[Words, PATH]``."""
 
 
 def resolve_paths(document: Document, folder: Path) -> None:
-    """Make the paths of a document and of its sections absolute: those that are not are relative to `folder`."""
+    """Make the paths of a document and of its sections absolute. Relative paths are relative to `folder`."""
 
     def resolved(path: str) -> str:
         check_path(path)
@@ -144,39 +144,39 @@ def resolve_paths(document: Document, folder: Path) -> None:
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that no file can have.
+    """Refuse a path that cannot be the path of a file.
 
     Raises
     ------
     ConfigError
-        A part longer than 255 bytes, all of it longer than 4,000, or a zero character.
+        A part is longer than 255 bytes, the whole path is longer than 4,000, or it contains a null character.
     """
     parts = [len(part.encode("utf-8", "surrogatepass")) for part in path.split("/")]
     if max(parts) > 255 or sum(parts) > 4000:
-        raise ConfigError(f"no file can have so long a name ({max(parts):,} bytes)", f"{path[:40]}...", "shorten it")
+        raise ConfigError(f"the file name is too long ({max(parts):,} bytes)", f"{path[:40]}...", "shorten it")
     if "\0" in path:
-        raise ConfigError("a path cannot hold a zero character", repr(path), "remove it")
+        raise ConfigError("a path cannot contain a null character", repr(path), "remove it")
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without tags and without duplicate keys, whose plain words follow the core schema of YAML 1.2.
+    """Loader that refuses tags and duplicate keys, and resolves plain scalars by the core schema of YAML 1.2.
 
-    So ``1e-3`` is a number, while ``no``, ``on``, ``12:30`` and ``2006-12-16`` are text, as names and values of
-    columns should be.
+    Therefore ``1e-3`` is a number, and ``no``, ``on``, ``12:30`` and ``2006-12-16`` are strings, as names and values
+    of columns should be.
     """
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML keeps it per class)
+    yaml_implicit_resolvers = {}  # noqa: RUF012  (PyYAML reads it from the class)
 
 
 class _StrictDumper(yaml.SafeDumper):
-    """Quotes text that the loader, or a reader of YAML 1.1, would take for something else."""
+    """Dumper that quotes strings which this loader or a YAML 1.1 reader would not read as strings."""
 
 
 class _OneLineDumper(_StrictDumper):
-    """Writes text of several lines with escapes."""
+    """Dumper that writes strings of several lines with escapes, on one line."""
 
     def represent_str(self, text: str) -> yaml.ScalarNode:
-        """Quote what would not stay in one line."""
+        """Quote strings that contain line breaks."""
         return self.represent_scalar(
             "tag:yaml.org,2002:str", text, style='"' if "".join(text.splitlines()) != text else None
         )
@@ -207,7 +207,7 @@ def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -
         key = loader.construct_object(key_node, deep=True)
         line = key_node.start_mark.line + 1
         if isinstance(key, (dict, list)):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a string or number", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None, None, f"duplicate key {key!r} (first on line {seen[key]})", key_node.start_mark
@@ -234,7 +234,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     path : path-like
         The file.
     error : type of DaskfsError
-        What to raise on a fault.
+        Class of the errors raised.
 
     Returns
     -------
@@ -243,7 +243,7 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     Raises
     ------
     DaskfsError
-        Missing or unreadable file, bad YAML, duplicate keys, tags, or anything but a mapping.
+        The file is missing or unreadable, is not valid YAML, has duplicate keys or tags, or is not a mapping.
     """
     path = Path(path)
     try:
@@ -268,12 +268,12 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
 
 
 def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) -> Any:
-    """Return the value of a YAML text; `where` names its origin in messages.
+    """Parse a YAML text; `where` names its origin in messages.
 
     Raises
     ------
     DaskfsError
-        Bad YAML, duplicate keys or tags.
+        Invalid YAML, duplicate keys or tags.
 
     Examples
     --------
@@ -291,13 +291,13 @@ def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) ->
 
 
 def dump_yaml(document: Mapping[str, Any]) -> str:
-    """Return a mapping as YAML text, keys in their order, that `parse_yaml` reads back equal."""
+    """Return a mapping as YAML text with its keys in order. `parse_yaml` reads back an equal mapping."""
     text = yaml.dump(dict(document), Dumper=_StrictDumper, sort_keys=False, allow_unicode=True, width=110)
     return str(text)
 
 
 def dump_line(value: Any) -> str:
-    """Return a value as YAML in one line, as it may stand behind a key.
+    """Return a value as YAML on one line, so that it can follow a key.
 
     Examples
     --------
@@ -312,11 +312,11 @@ def dump_line(value: Any) -> str:
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile("secret|token|password|account_key|sas_key|credential|signature", re.IGNORECASE)
-"""Names of storage options whose values are none of a reader's business."""
+"""Names of storage options whose values are secret."""
 
 
 def expand_environment(value: Any, where: str) -> Any:
-    """Replace ``${NAME}`` by the environment variable, everywhere in a document; nothing else is expanded.
+    """Replace ``${NAME}`` by the environment variable everywhere in a document. Nothing else is expanded.
 
     Raises
     ------
@@ -336,7 +336,7 @@ def expand_environment(value: Any, where: str) -> Any:
             raise ConfigError(
                 f"the environment variable {name} is not set (in {value!r})",
                 where,
-                f"export {name}=... before the command, or write the value itself",
+                f"run `export {name}=...` first, or write the value into the file",
             )
         return os.environ[name]
 
@@ -344,14 +344,14 @@ def expand_environment(value: Any, where: str) -> Any:
 
 
 def as_written(resolved: Any, written: Any) -> Any:
-    """Return a document with ``${NAME}`` again where it stood in the one that was written, and no other secret.
+    """Return a checked document as the user wrote it: ``${NAME}`` instead of its value, and other secrets hidden.
 
     Parameters
     ----------
     resolved : document
-        Checked, its paths absolute.
+        The checked document, with absolute paths.
     written : document
-        As it was before `expand_environment`.
+        The document before `expand_environment`.
 
     Examples
     --------
@@ -370,7 +370,7 @@ def as_written(resolved: Any, written: Any) -> Any:
 
 
 def _hidden(key: str, item: Any) -> Any:
-    """Return a value, or stars for one of a key that says it is a secret and that stands there in clear."""
+    """Return a value, or stars if its key names a secret and the value is in clear text."""
     is_clear = isinstance(item, str) and not _VARIABLE.search(item)
     return "***" if is_clear and _SECRET.search(key) else item
 
@@ -385,14 +385,14 @@ def check_document(
     model : type of Document
     document : mapping
     where : str
-        The file, for messages.
+        Name of the file, for messages.
     error : type of DaskfsError
-        What to raise on a fault.
+        Class of the errors raised.
 
     Raises
     ------
     DaskfsError
-        One line per place, each with what was expected and what was found.
+        The document does not match the model. One line for each place says what was expected and what was found.
     """
     try:
         return model.model_validate(document)
@@ -455,9 +455,9 @@ def _cut(text: str, length: int = _MOST_SHOWN) -> str:
 
 
 def _written_keys(document: Any, loc: tuple[Any, ...]) -> tuple[list[Any], bool]:
-    """Return the parts of pydantic's location that the user wrote, without names of a union's members.
+    """Return the parts of pydantic's location that the user wrote, without the names of union members.
 
-    Also whether the last part is one of them.
+    Also return whether the last part is one that the user wrote.
     """
     keys: list[Any] = []
     found = False
@@ -474,12 +474,12 @@ def _written_keys(document: Any, loc: tuple[Any, ...]) -> tuple[list[Any], bool]
 
 @lru_cache(maxsize=4)
 def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's JSON schema, which takes a fifth of a second and is asked for once for each wrong word."""
+    """Return the JSON Schema of a model. It is cached: making it takes 0.2 s, and each unknown key needs it."""
     return model.model_json_schema()
 
 
 def _known_keys(model: type[BaseModel], document: Any, keys: list[Any]) -> list[str]:
-    """Names that the mapping at `keys` may have: the model's JSON schema walked along the document."""
+    """Return the keys allowed in the mapping at `keys`, found by following the document in the JSON Schema."""
     schema = _schema_of(model)
     definitions = schema.get("$defs", {})
 

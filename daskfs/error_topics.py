@@ -1,7 +1,7 @@
-"""What errors are about: a topic for each family of them, with a name that the error tells.
+"""Error topics: each family of errors has a topic, whose name is part of the error.
 
-An error knows where it was made; `topic_of` finds the family by its class and module. `daskfs explain TOPIC` prints the
-explanation, and the page of errors of the documentation has it under the same name, with every message of the family.
+`topic_of` finds the topic by the class of the error and the module that raised it. `daskfs explain TOPIC` prints the
+explanation. The page of errors of the documentation has it under the same name, with every message of the family.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Topic(NamedTuple):
-    """A family of errors: its title, where they come from (``"module"`` or ``"module:Class"``), and what to do."""
+    """A family of errors: its title, its origins (``"module"`` or ``"module:Class"``), and what to do."""
 
     title: str
     raised: tuple[str, ...]
@@ -22,10 +22,11 @@ TOPICS: dict[str, Topic] = {
         "YAML files, keys and values",
         ("documents",),
         """
-        A pipeline or table schema is one YAML mapping, read strictly: a key that stands twice, a tag (`!name`)
-        and an unknown key are refused, with the place and the nearest known key. All faults of a file are told
-        at once, one a line. `no`, `on` and `2006-12-16` are words here, not truths and dates; numbers that are
-        meant as words need quotes. `${NAME}` is replaced by an environment variable, which must be set.
+        A pipeline or table schema is one YAML mapping. It is read strictly: duplicate keys, tags (`!name`) and
+        unknown keys are errors; the message names the place and the most similar known key. All errors of a
+        file are reported together, one per line. `no`, `on` and `2006-12-16` are strings here, not Booleans and
+        dates; numbers that are meant as strings need quotes. `${NAME}` is replaced by the environment variable,
+        which must be set.
 
         `daskfs validate FILE` checks without computing; `daskfs schema pipeline` prints the JSON Schema for an
         editor.
@@ -42,26 +43,26 @@ TOPICS: dict[str, Topic] = {
             "store.feature_store:ConfigError",
         ),
         """
-        Each key is right by itself, but not with the others: a store and a source that disagree, more features
-        asked for than there are, a split by a column that does not exist, a metric that the source cannot give,
-        an override `--set key.path=value` below a key that has no such part. The message names the key by its
-        path; `daskfs plan FILE` tells of all of this before anything is read.
+        Each key is valid by itself, but not together with the others. Examples: a store that was made from
+        another source, more features requested than there are, a split by a column that does not exist, a
+        metric that is not available for the source, an override `--set key.path=value` whose path does not
+        exist. The message names the key by its path. `daskfs plan FILE` reports all of this before data are read.
         """,
     ),
     "drafts": Topic(
         "Files that init writes",
         ("pipeline.drafting",),
         """
-        `daskfs init` does not replace a pipeline or table schema that you may have changed. Give another folder
-        with `--output`, or `--force` to write both anew.
+        `daskfs init` does not replace an existing pipeline or table schema, since you may have edited it. Choose
+        another folder with `--output`, or overwrite both files with `--force`.
         """,
     ),
     "command-line": Topic(
         "Options of commands",
         ("cli:ConfigError",),
         """
-        An option that has no effect where it was given: a format, a model or a target that something else
-        decides already. `daskfs COMMAND --help` says what each is for.
+        An option has no effect or conflicts with the other arguments: a format, a model or a target that is
+        already determined. `daskfs COMMAND --help` explains each option.
         """,
     ),
     "parameters": Topic(
@@ -78,19 +79,19 @@ TOPICS: dict[str, Topic] = {
             "pipeline.explaining",
         ),
         """
-        A parameter has a value outside its range, a misspelt name, or one that contradicts another. The message
+        A parameter has a value outside its range, a misspelt name, or contradicts another parameter. The message
         says what was expected. `daskfs explain METHOD` lists all parameters of a method with their ranges and
-        default values; they are the same in Python, in `select:` of a pipeline and behind `--set`.
+        default values. They are the same in Python, in `select:` of a pipeline and with `--set`.
         """,
     ),
     "losses": Topic(
         "Losses and what they are for",
         ("losses",),
         """
-        A loss wants a kind of target: `squared` and `huber` numbers, `logistic` and the hinges two classes,
-        `multinomial` any number of them, `poisson` counts. `loss="auto"` decides by the target: texts,
-        categories and few whole numbers are classes, other numbers are regressed. Where codes are written as
-        numbers, name the loss.
+        Each loss needs a kind of target: `squared` and `huber` numbers, `logistic` and the hinge losses two
+        classes, `multinomial` two or more classes, `poisson` counts. `loss="auto"` decides by the target: text,
+        categories and a few distinct integers are classes, other numbers are regressed. Set the loss if classes
+        are coded as numbers.
         """,
     ),
     "target": Topic(
@@ -102,10 +103,9 @@ TOPICS: dict[str, Topic] = {
             "sources.constants",
         ),
         """
-        What is to be predicted is missing, constant, has one class only, is negative where counts are wanted,
-        or holds a class that was not there before. A constant target leaves nothing to explain: check the
-        column, and whether a filter left one class. With `partial_fit` name all classes at the first call
-        (`classes=`).
+        The target is missing, is constant, has only one class, is negative although the loss needs counts, or
+        contains a new class. A constant target leaves nothing to explain: check the column, and whether a filter
+        removed all classes but one. With `partial_fit`, pass all classes in the first call (`classes=`).
         """,
     ),
     "values": Topic(
@@ -126,12 +126,12 @@ TOPICS: dict[str, Topic] = {
             "selectors.mission.selector:DataError",
         ),
         """
-        NaN, infinity, text where numbers were expected, or numbers so large that their squares overflow. The
-        message names the column and the row. Missing values are refused everywhere unless you say what takes their
-        place: in a table's schema (`missing: mean`, `zero`, `drop` or a number; `missing_indicator: true` adds a
-        feature for them), which `daskfs init FILE` writes; for data frames with `schema="judge"`; in `ingest`
-        with `missing=`. Fill arrays in first, for example with scikit-learn's `SimpleImputer`. Whole columns of
-        huge numbers (a time in nanoseconds, an identifier) want another unit, or to be left out.
+        NaN, infinity, text instead of numbers, or numbers so large that their squares overflow. The message names
+        the column and the row. Missing values are errors unless you specify how to replace them: in a table
+        schema (`missing: mean`, `zero`, `drop` or a number; `missing_indicator: true` adds a feature that marks
+        them), which `daskfs init FILE` writes; for data frames with `schema="judge"`; in `ingest` with
+        `missing=`. Impute arrays first, for example with scikit-learn's `SimpleImputer`. If a whole column has
+        huge numbers (a time in nanoseconds, an identifier), change its unit or leave it out.
         """,
     ),
     "shapes": Topic(
@@ -156,10 +156,10 @@ TOPICS: dict[str, Topic] = {
             "selectors.message.fits",
         ),
         """
-        X and y have different numbers of rows, new data other columns than those of the fit, two columns one
-        name, or blocks came in another order than said. Frames are matched by the names of their columns,
-        arrays by position. Blocks are lists, generators, Dask's delayed objects or functions; those that pass
-        by once cannot be read again, so methods that need several passes want a list or a store.
+        X and y have different numbers of rows, new data have other columns than the training data, two columns
+        have the same name, or blocks came in an unexpected order. Data frames are matched by column names,
+        arrays by position. Blocks are lists, generators, Dask delayed objects or functions. Generators can be
+        read only once, so methods that need several passes need a list or a store.
         """,
     ),
     "columns-that-arrive": Topic(
@@ -171,9 +171,9 @@ TOPICS: dict[str, Topic] = {
             "selectors.online_substitution.selector:DataError",
         ),
         """
-        Blocks of columns of the same rows are expected, each with its names, and the target with the first.
-        What has passed by is not kept. Groups of columns need blocks from a list or a store (`fit_blocks`), for
-        a group may lie in several of them.
+        Pass blocks of columns of the same rows, each with its names, and the target with the first block.
+        Earlier blocks are not kept. Groups of columns need blocks from a list or a store (`fit_blocks`),
+        because a group may span several blocks.
         """,
     ),
     "groups": Topic(
@@ -181,54 +181,53 @@ TOPICS: dict[str, Topic] = {
         ("feature_maps.groups", "selectors.grouped"),
         """
         `feature_groups` is a label for each column, lists of columns, a tree, a table of features and groups,
-        or `"schema"`: the columns of the table that was ingested. Groups that overlap are for `FGM` alone.
-        `"schema"` needs a store made from a table by this version; ingest it again.
+        or `"schema"`: one group for each column of the ingested table. Only `FGM` supports overlapping groups.
+        `"schema"` needs a store that this version made from a table; ingest the table again.
         """,
     ),
     "feature-maps": Topic(
-        "Features that a map makes",
+        "Feature maps",
         ("feature_maps",),
         """
-        A map that does not exist, a parameter that it does not have, columns that it does not take: shares and
-        counts for `additive_chi2`, at most some millions of columns for `pairs`, columns that are not centred
-        where they are sparse. `daskfs explain fgm` names the maps; `between` and `within` restrict the
-        products.
+        The map or its parameter does not exist, or the map does not support these columns: `additive_chi2` needs
+        proportions or counts, `pairs` at most some millions of columns, and sparse columns must not be centred.
+        `daskfs explain fgm` lists the maps; `between` and `within` restrict the products.
         """,
     ),
     "memory-limit": Topic(
         "Memory limits",
         (":PlanError",),
         """
-        A plan counts what each process will hold before anything is read, and refuses what exceeds the limit.
-        The message names the largest term and a limit that is enough, or a setting that needs less: narrower
-        tiles, more subsets, fewer features. `daskfs plan FILE` prints all terms. A limit is of one process
-        (`memory_limit: 4GiB` of a cluster is of each worker). A process takes some 200 MiB before its first
-        block; `daskfs warmup` compiles the kernels once, so that small workers need no memory for it.
+        The plan estimates the memory of each process before data are read, and refuses to exceed the limit.
+        The message names the largest term and a sufficient limit, or a setting that needs less memory: narrower
+        tiles, more subsets, fewer features. `daskfs plan FILE` prints all terms. The limit applies to one process
+        (`memory_limit: 4GiB` of a cluster applies to each worker). A process takes about 200 MiB before its first
+        block. `daskfs warmup` compiles the kernels once, so that small workers need no memory for compiling.
         """,
     ),
     "new-rows": Topic(
-        "New rows for a run's result",
+        "Predicting new rows with a run",
         ("applied", "sources.applied_table", "sources.applied_genotypes"),
         """
-        `daskfs apply` and `daskfs.load` encode new rows as those of the run were. The columns of which selected
-        features are made must be there, under their names; others may be missing, and so may the target. Variants are
-        found by name and alleles; covariates of new samples are named by `--covariates`. Of the run `model.json` is
-        needed, which runs of before do not have: run the pipeline again with `--force`. Categories that the run
-        did not have are refused where its table schema says `unseen: error`; `--unseen zero` lets them pass.
+        `daskfs apply` and `daskfs.load` encode new rows like the training data of the run. The source columns of
+        the selected features must be present under their names; other columns and the target may be missing.
+        Variants are matched by name and alleles; `--covariates` names the table of covariates of new samples. The
+        run needs `model.json`, which older versions did not write: run the pipeline again with `--force`. New
+        categories are errors if the table schema says `unseen: error`; `--unseen zero` accepts them.
         """,
     ),
     "run-folders": Topic(
-        "Folders of runs",
+        "Run folders",
         ("cli:RunError", "pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
         """
-        A run's folder holds one run. A finished one is not replaced without `--force`; an interrupted one goes
-        on with `daskfs run --resume FOLDER`, by the same version and with the same pipeline, so that the
-        result is that of a run without an interrupt. `RUNNING` in it says which process works there; where that
-        process is gone, the message says so and how to go on.
+        A run folder holds one run. A finished run is replaced only with `--force`. An interrupted run is continued
+        with `daskfs run --resume FOLDER`, by the same version and with the same pipeline, so that the result is
+        that of an uninterrupted run. The file `RUNNING` names the process that works in the folder. If that
+        process has ended, the message says so and how to continue.
         """,
     ),
     "formats": Topic(
-        "Files that are missing, or of a format that is not read",
+        "Missing files and unsupported formats",
         (
             "sources.files",
             "sources.registry",
@@ -239,10 +238,10 @@ TOPICS: dict[str, Topic] = {
             "sources.other_formats",
         ),
         """
-        The path, the pattern or the ending. Read are CSV and its relatives (`.gz .bz2 .xz .zst` too), Parquet,
-        `.npz`, `.npy`, Zarr, AnnData, LIBSVM, Vowpal Wabbit, texts, FASTA, PLINK and VCF Zarr: the page of
-        formats has them all, and how to turn others into one of them. `kind:` says what a file is where its
-        name does not. Patterns in quotes (`"data/*.csv"`) are expanded by daskfs, in the order of their names.
+        Check the path, the pattern or the file extension. Supported formats are CSV and similar text tables (also
+        `.gz .bz2 .xz .zst`), Parquet, `.npz`, `.npy`, Zarr, AnnData, LIBSVM, Vowpal Wabbit, texts, FASTA, PLINK
+        and VCF Zarr. The page of formats lists them all and shows how to convert others. `kind:` sets the format
+        if the file name does not show it. daskfs expands quoted patterns (`"data/*.csv"`), sorted by name.
         """,
     ),
     "text-tables": Topic(
@@ -256,26 +255,25 @@ TOPICS: dict[str, Topic] = {
             "sources.text",
         ),
         """
-        A line with too many or too few fields, an encoding that is not UTF-8, a value that is not of the type
-        that its column was given. The message names file, line and column. `daskfs init FILE` finds out
-        delimiter, encoding, decimal sign and types by looking at the whole file, and writes them down;
-        `--delimiter '\\t'` and `encoding:` say what it should not guess. Types that only later rows contradict
-        are corrected in the schema.
+        A line has too many or too few fields, the encoding is not UTF-8, or a value does not have the type of its
+        column. The message names file, line and column. `daskfs init FILE` reads the whole file, infers
+        delimiter, encoding, decimal sign and types, and writes them to the schema. Set `--delimiter '\\t'` and
+        `encoding:` if the inference is wrong. If later rows contradict a type, correct it in the schema.
         """,
     ),
     "table-schemas": Topic(
         "Table schemas",
         ("sources:SchemaError", "sources.roles", "sources.judging", "sources.survey", "sources.table_schema"),
         """
-        A table schema says of each column its type, its role (feature, target, weight, split, id, ignore) and
-        how it becomes numbers. It must name the columns that the table has, each once, and one target.
-        Categories get a column for each level up to a limit; with more, use `one_hot: sparse`, `min_count`, or
-        ignore the column. `daskfs init FILE` writes a schema with a reason beside each line; `daskfs schema
-        table` prints its JSON Schema.
+        A table schema defines each column's type, role (feature, target, weight, split, id, ignore) and encoding.
+        It must name the columns of the table, each once, and one target. Each level of a category becomes a
+        feature, up to a limit; for more levels use `one_hot: sparse` or `min_count`, or ignore the column.
+        `daskfs init FILE` writes a schema with a reason for each line; `daskfs schema table` prints its JSON
+        Schema.
         """,
     ),
     "frames": Topic(
-        "Parquet files and frames",
+        "Parquet files and data frames",
         (
             "sources.parquet",
             "sources.arrow_table:SourceError",
@@ -285,27 +283,27 @@ TOPICS: dict[str, Topic] = {
             "sources.table",
         ),
         """
-        Columns that are not numbers, dates, truths or categories (lists, structs, objects) have no place among
-        features: drop them, or make columns of them. Lazy frames of polars are collected first. Partitions of
-        Dask frames must have the same columns.
+        Columns of lists, structs or objects cannot be features; only numbers, dates, Booleans and categories can.
+        Convert these columns or drop them. Collect lazy polars frames first. All partitions of a Dask frame must
+        have the same columns.
         """,
     ),
     "arrays": Topic(
         "Array files and Dask arrays",
         ("sources.npy", "sources.npy_array", "sources.zarr_array", "sources.dask_array", "store.foreign:SourceError"),
         """
-        Expected is a matrix of numbers, rows by columns, with one target for each row. `.npz` files hold X and
-        y under these names, or those given. Dask arrays need known chunk sizes (`compute_chunk_sizes()`). Zarr
-        arrays of format 2 and 3 are read.
+        Pass a numeric matrix of rows by columns, with one target for each row. `.npz` files contain X and y
+        under these names or under names that you pass. Dask arrays need known chunk sizes
+        (`compute_chunk_sizes()`). Zarr formats 2 and 3 are supported.
         """,
     ),
     "sample-data": Topic(
-        "Built-in and drawn data",
+        "Built-in and simulated data",
         ("sources.sklearn_sets", "sources.synthetic", "sources.synthetic_designs"),
         """
-        `sklearn:NAME` is a set that scikit-learn ships (`iris`, `diabetes`, `digits`, `breast_cancer`, `wine`,
-        ...), or one in its cache; nothing is fetched. `kind: synthetic` draws data of a design; its numbers
-        must be possible ones.
+        `sklearn:NAME` is a data set included in scikit-learn (`iris`, `diabetes`, `digits`, `breast_cancer`,
+        `wine`, ...) or present in its cache; nothing is downloaded. `kind: synthetic` simulates data from a
+        design, whose parameters must be valid.
         """,
     ),
     "genotypes": Topic(
@@ -319,50 +317,51 @@ TOPICS: dict[str, Topic] = {
             "sources.genotype_matrix",
         ),
         """
-        `.bed`, `.bim` and `.fam` belong together: the same name, as many variants as lines of `.bim`, as many
-        samples as lines of `.fam`. Phenotypes and covariates are matched by FID and IID, in any order. VCF Zarr
-        is what bio2zarr writes, with `call_genotype` or dosages. `missing:` says what becomes of missing calls.
+        `.bed`, `.bim` and `.fam` belong together: they have the same name, and `.bed` has one variant per line of
+        `.bim` and one sample per line of `.fam`. Phenotypes and covariates are matched by FID and IID, in any
+        order. VCF Zarr is the format of bio2zarr, with `call_genotype` or dosages. `missing:` sets how missing
+        calls are treated.
         """,
     ),
     "cells": Topic(
         "AnnData files",
         ("sources.sparse.anndata",),
         """
-        X or a layer, columns of `obs` as target and labels, names of `var`. `.h5ad` needs `pip install
-        "daskfs[cells]"`.
+        The matrix is X or a layer, the target and labels are columns of `obs`, and the names come from `var`.
+        `.h5ad` needs `pip install "daskfs[cells]"`.
         """,
     ),
     "sparse-rows": Topic(
-        "Rows of entries",
+        "Sparse rows",
         ("sources.sparse",),
         """
-        Files of LIBSVM or Vowpal Wabbit, clicks, sparse matrices, bags of lines. The message names the line and
-        what in it is not as the format has it. Features are 64-bit ids there, so dense rows of them cannot be
-        had; methods that take entries do (`mission`, `fgm`, `message`).
+        LIBSVM and Vowpal Wabbit files, clicks, sparse matrices, bags of lines. The message names the line and what
+        does not follow the format. Features are 64-bit ids, so the rows cannot be made dense; use methods that
+        support sparse rows (`mission`, `fgm`, `message`).
         """,
     ),
     "texts": Topic(
         "Texts",
         ("sources.sparse.text", "sources.sparse.documents", "sources.sparse.ngrams"),
         """
-        JSON lines, CSV or a folder of files, one document each; `text:` and `target:` name the fields. Options
-        of n-grams are those of scikit-learn's vectorizers.
+        JSON lines, CSV or a folder of files, with one document per line, row or file; `text:` and `target:` name
+        the fields. The n-gram options are those of scikit-learn's vectorizers.
         """,
     ),
     "sequences": Topic(
         "Sequences",
         ("sources.sparse.fasta", "sources.sparse.fragments", "sources.sparse.kmers", "sources.sparse.sequences"),
         """
-        FASTA or FASTQ with a label for each sequence: of the file, of the header by a regular expression, or of
-        a table. `k` is a length or a pattern of gaps.
+        FASTA or FASTQ with a label for each sequence: one per file, from the header by a regular expression, or
+        from a table. `k` is a length or a gapped pattern.
         """,
     ),
     "pairs-of-features": Topic(
         "Pairs of sparse features",
         ("sources.sparse.pairs",),
         """
-        `interactions: all` or pairs of namespaces, `[[user, ad]]`, of sources that have namespaces. Rows with
-        many entries have very many pairs; a limit protects from those.
+        `interactions:` is `all`, or pairs of namespaces such as `[[user, ad]]` if the source has namespaces. Rows
+        with many entries have very many pairs, so their number is limited.
         """,
     ),
     "streams": Topic(
@@ -379,79 +378,79 @@ TOPICS: dict[str, Topic] = {
             "selectors.mission.predicting",
         ),
         """
-        What passes by once is learnt from by `mission` and the baselines that take streams (`store: none`). It
-        cannot be read again, so there is no refit, no second selection and no random split. Rows for testing
-        are every so many of them.
+        `mission` and the baselines that support streams learn from data that are read once (`store: none`). The
+        data cannot be read again, so there is no refit, no second selection and no random split. Every k-th row
+        is a test row.
         """,
     ),
     "sketches": Topic(
         "Sketches and saved models",
         ("selectors.mission.count_sketch", "selectors.mission.saved"),
         """
-        A file that is no sketch or model of daskfs, is damaged, or was made by a newer version or with another
-        hash. Sketches are added only where hashes, buckets and seed are the same.
+        The file is not a sketch or model of daskfs, is damaged, or was made by a newer version or with another
+        hash. Sketches can be added only if hashes, buckets and seed are equal.
         """,
     ),
     "store-exists": Topic(
-        "Something exists where a store is to be written",
+        "The path of a new store already exists",
         (":StoreExistsError",),
         """
-        A store is never overwritten. Remove it, or take another path. A store that another process writes is
-        named with that process; what an interrupted one left (`NAME.unfinished`) goes on when the same ingest
-        is started again.
+        A store is never overwritten. Remove it, or choose another path. If another process is writing the store,
+        the message names the process. An interrupted ingest (`NAME.unfinished`) continues when you start the
+        same ingest again.
         """,
     ),
     "store-format": Topic(
         "Not a feature store",
         (":StoreFormatError",),
         """
-        Nothing there, another kind of folder, a store that was not finished, or one of a newer version. `daskfs
-        info STORE` describes a store; `daskfs ingest SOURCE STORE` makes one.
+        The path does not exist, is another kind of folder, or is a store that is unfinished or of a newer version.
+        `daskfs info STORE` describes a store; `daskfs ingest SOURCE STORE` makes one.
         """,
     ),
     "damaged-stores": Topic(
         "Damaged stores",
         (":CorruptStoreError",),
         """
-        Every read is held against checksums. A chunk is missing, cut, changed or in another one's place;
-        nothing of it was used. `daskfs verify STORE` lists all damaged parts. Copy the store again, or ingest
-        its source again: the same source gives the same bytes.
+        Every read is compared with checksums. A chunk is missing, truncated, changed or in the wrong place; its
+        data were not used. `daskfs verify STORE` lists all damaged parts. Copy the store again, or ingest its
+        source again: the same source gives the same bytes.
         """,
     ),
     "stores": Topic(
-        "Stores that cannot be written or read",
+        "Stores that cannot be read or written",
         (":StoreError",),
         """
-        A full disk, missing permissions, a store that changed while it was open, or a folder that others may
-        write to.
+        The disk is full, permissions are missing, the store changed while it was open, or other users may write
+        to the folder.
         """,
     ),
     "object-stores": Topic(
         "Object stores and HTTP",
         ("objects", ":StorageError"),
         """
-        `s3://`, `gs://`, `az://` and `https://` need `pip install "daskfs[cloud]"`. What fails for a moment is
-        tried again for a while. "refused" is a matter of credentials, which processes take from their own
-        environment; `storage:` in a pipeline sets region and endpoint. Nothing is written over HTTP.
+        `s3://`, `gs://`, `az://` and `https://` need `pip install "daskfs[cloud]"`. Temporary failures are retried
+        for a while. "refused" means missing or wrong credentials, which each process takes from its own
+        environment; `storage:` in a pipeline sets region and endpoint. HTTP is read-only.
         """,
     ),
     "clusters": Topic(
         "Clusters",
         ("cluster",),
         """
-        A scheduler that does not answer, jobs that die, workers lost again and again, certificates that are
-        missing. The last lines of a job's log are in the message. Workers that die on one task mostly lack
-        memory: see the plan, and give `memory_limit` what jobs really have. Scripts that start processes need
-        `if __name__ == "__main__":`. `connect_timeout_s` and `wait_timeout_s` say how long is waited.
+        The scheduler does not answer, jobs die, workers are lost repeatedly, or certificates are missing. The
+        message contains the last lines of a job's log. Workers that die on the same task usually lack memory:
+        see the plan, and set `memory_limit` to the memory that jobs really have. Scripts that start processes
+        need `if __name__ == "__main__":`. `connect_timeout_s` and `wait_timeout_s` set the waiting times.
         """,
     ),
     "lost-nodes": Topic(
-        "A central node that was lost",
+        "Loss of the central node",
         ("selectors.asy_os",),
         """
         The process that holds the common state of asynchronous online substitution was lost several times. Each
-        time its work went on from what the workers held; more losses point to a lack of memory or to a machine
-        that is taken away.
+        time the work continued from the state of the workers. Repeated losses suggest a lack of memory or a
+        machine that is being preempted.
         """,
     ),
 }
@@ -469,7 +468,7 @@ OF_CLASS = {
     "StorageError": "object-stores",
     "RunError": "run-folders",
 }
-"""Where the module says nothing: errors that parts of other projects raise."""
+"""Topics by class, for modules without a topic, such as those of other projects."""
 
 
 def _by_place() -> dict[str, str]:
@@ -477,10 +476,10 @@ def _by_place() -> dict[str, str]:
 
 
 def topic_of(error: str, module: str) -> str | None:
-    """Return the topic of errors of a class that a module raises.
+    """Return the topic of an error of the given class that a module raises.
 
-    The class alone decides where it is a topic of its own (``":PlanError"``); otherwise the longest part of the
-    module's name that is named, with the class before without.
+    If the class has a topic of its own (``":PlanError"``), that is the topic. Otherwise the longest listed prefix of
+    the module's name decides; for equal prefixes, an entry with the class comes before one without.
 
     Examples
     --------

@@ -1,23 +1,24 @@
-"""Every error a user can meet, and the tree they hang on.
+"""The hierarchy of errors that daskfs raises for user errors.
 
     DaskfsError                 exit code 2: a user error
     ├── ConfigError             a pipeline file, a --set, a parameter
     ├── SchemaError             a table schema
-    ├── SourceError             a file or array that cannot be read as asked
+    ├── SourceError             a file or array that cannot be read
     ├── DataError               values that cannot be used: NaN, a constant target, duplicate names
-    ├── PlanError               a plan over the memory limit
+    ├── PlanError               a plan that exceeds the memory limit
     ├── StoreError              a feature store
-    │   ├── StoreExistsError    another store, or a store being written, exists at the path
+    │   ├── StoreExistsError    another store, finished or being written, exists at the path
     │   ├── StoreFormatError    not a store, an unfinished one, or one of a newer format
     │   └── CorruptStoreError   a chunk missing, truncated or with a wrong checksum
-    ├── StorageError            an object store or an HTTP server that does not answer, or not as it should
+    ├── StorageError            an object store or an HTTP server that does not answer or returns an error
     └── RunError                a run folder, a lost cluster, a full disk
 
-Each says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
-All are ValueErrors as well, as scikit-learn's callers expect of bad input. A note names the topic that tells more
-(`daskfs.error_topics`); the message itself does not.
+Each error says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
+All are also ValueErrors, which callers of scikit-learn expect for invalid input. A note of the exception names the
+topic with further explanations (`daskfs.error_topics`); the message itself does not.
 
-What a selection ends with all the same is a `SelectionWarning`; of a `Caution` among a result's notes there is one.
+Problems that do not stop a selection are reported as a `SelectionWarning`. Each `Caution` in a result's notes is also
+issued as one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from daskfs.error_topics import topic_of
 
 
 class DaskfsError(ValueError):
-    """A user error, in one line.
+    """Base class of user errors, with a message of one line.
 
     Parameters
     ----------
@@ -46,13 +47,13 @@ class DaskfsError(ValueError):
     Attributes
     ----------
     topic : str or None
-        What ``daskfs explain`` explains it under, as the page of errors of the documentation does.
+        Topic of the error in ``daskfs explain`` and on the documentation's page of errors.
     """
 
     exit_code = 2
 
     def __init__(self, problem: str, where: str = "", remedy: str = "") -> None:
-        super().__init__(problem, where, remedy)  # all three, so that it survives pickling
+        super().__init__(problem, where, remedy)  # all three, so that the error can be pickled
         self.problem, self.where, self.remedy = problem, where, remedy
         self.topic = topic_of(type(self).__name__, _caller())
         if self.topic is not None:
@@ -65,7 +66,7 @@ class DaskfsError(ValueError):
 
 
 def _caller() -> str:
-    """Return the module in which an error was made."""
+    """Return the name of the module that creates the error."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back
@@ -73,34 +74,34 @@ def _caller() -> str:
 
 
 class ConfigError(DaskfsError):
-    """A pipeline file, an override or a parameter that cannot be used."""
+    """Invalid pipeline file, override or parameter."""
 
 
 class SchemaError(DaskfsError):
-    """A table schema that is wrong, or that the table does not match."""
+    """Invalid table schema, or a table that does not match it."""
 
 
 class SourceError(DaskfsError):
-    """A source that cannot be read as asked."""
+    """Source that cannot be read."""
 
 
 class DataError(DaskfsError):
-    """Values that cannot be used."""
+    """Values that cannot be used, such as NaN or a constant target."""
 
 
 class PlanError(DaskfsError):
-    """A plan whose peak memory exceeds the limit.
+    """Plan whose peak memory exceeds the limit.
 
     Parameters
     ----------
     problem, where : str
         As for every error.
     remedy : str
-        By default: allow `needed_nbytes`, or the alternative.
+        Default: raise the limit to `needed_nbytes`, or use the alternative.
     needed_nbytes : int, optional
-        A memory limit that is large enough.
+        Sufficient memory limit in bytes.
     alternative : str
-        Another remedy: ``"set n_subsets=40"``.
+        Another remedy, such as ``"set n_subsets=40"``.
     """
 
     def __init__(
@@ -118,51 +119,51 @@ class PlanError(DaskfsError):
         self.needed_nbytes, self.alternative = needed_nbytes, alternative
 
     def beside(self, nbytes: int) -> PlanError:
-        """Return the error where so many bytes are taken beside what was planned."""
+        """Return the error for a plan that additionally needs `nbytes` bytes for requests in flight."""
         if not nbytes or self.needed_nbytes is None:
             return self
-        problem = f"{self.problem}, and requests on their way take {nbytes:,} bytes"
+        problem = f"{self.problem}, and requests in flight take {nbytes:,} bytes"
         return PlanError(problem, self.where, needed_nbytes=self.needed_nbytes + nbytes, alternative=self.alternative)
 
 
 class StoreError(DaskfsError):
-    """A feature store that cannot be used."""
+    """Feature store that cannot be used."""
 
 
 class StoreExistsError(StoreError):
-    """Something already exists at the path of the store."""
+    """The path of a new store already exists."""
 
 
 class StoreFormatError(StoreError):
-    """Not a feature store, an unfinished one, or one of a newer format."""
+    """Path that is not a feature store, or is an unfinished one or one of a newer format."""
 
 
 class CorruptStoreError(StoreError):
-    """A chunk of the store is missing, truncated or fails its checksum."""
+    """Chunk of a store that is missing, truncated or does not match its checksum."""
 
 
 class StorageError(DaskfsError):
-    """An object store or an HTTP server that does not answer, or refuses to."""
+    """Object store or HTTP server that does not answer or refuses access."""
 
 
 class RunError(DaskfsError):
-    """A run that cannot be started, continued or finished."""
+    """Run that cannot be started, continued or finished."""
 
 
 class SelectionWarning(UserWarning):
-    """A selection that is not what was asked for: nothing or too little selected, rows ran out, not converged,
-    numbers that may have been meant as classes.
+    """Selection that may not be what was requested: no or too few features, too few rows, no convergence, or a
+    numeric target whose values may be classes.
     """
 
 
 class Suspicion(str):
-    """A note on a selection that a report shows before anything else."""
+    """Note on a selection that reports show first."""
 
     __slots__ = ()
 
 
 class Caution(Suspicion):
-    """A note on a selection that its user must see: who makes the result warns of it, too.
+    """Note on a selection that the user must see. It is also issued as a warning when the result is made.
 
     Examples
     --------
@@ -175,10 +176,10 @@ class Caution(Suspicion):
 
 
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
-    """Warn the user: the line named is the one that called daskfs, however deep the reason lies."""
+    """Warn the user. The warning points to the line that called daskfs, at any depth of the call stack."""
     frame: FrameType | None = sys._getframe(1)
     level, outermost = 2, 1
-    while frame is not None:  # what daskfs calls may call it again: contextlib, Dask
+    while frame is not None:  # to the outermost frame of daskfs: contextlib or Dask may be between its frames
         if frame.f_globals.get("__name__", "").partition(".")[0] == "daskfs":
             outermost = level
         frame, level = frame.f_back, level + 1
@@ -186,7 +187,7 @@ def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``" (did you mean 'mission'?)"`` for the nearest known word, or an empty string.
+    """Return ``" (did you mean 'mission'?)"`` with the most similar known word, or an empty string.
 
     Examples
     --------

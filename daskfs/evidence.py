@@ -1,7 +1,7 @@
-"""What a report tells beside the selection: of the data, the selected columns, the test rows and the run.
+"""Records of what a report shows in addition to the selection: the data, selected columns, test rows and run.
 
-A run computes it while it has the data at hand (`daskfs.pipeline.examining`), and result.json keeps it, so that the
-page can be written again from the folder alone. Undefined numbers are None.
+A run computes them while it has access to the data (`daskfs.pipeline.examining`) and saves them in result.json, so that
+the report can be written again from the run folder alone. Undefined numbers are None.
 """
 
 from __future__ import annotations
@@ -13,74 +13,74 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MissingRecord:
-    """What was missing in a column of a table, and by what it was replaced."""
+    """Missing values of a column of a table, and their replacement."""
 
     column: str
     n_missing: int
     by: str
-    """"mean", "zero", "number", "category" (a level of its own), or "drop": the rows were left out."""
+    """"mean", "zero", "number", "category" (a level of its own), or "drop" (the rows were left out)."""
     value: float | None = None
-    """The mean, or the number."""
+    """The mean or the number that replaces missing values."""
     has_indicator: bool = False
-    """A feature of its own says where it was missing."""
+    """Whether a further feature marks the missing values."""
 
 
 @dataclass(frozen=True)
 class DataRecord:
-    """What was asked of which data."""
+    """The data and the target."""
 
     source: str
-    """Its description, or its kind."""
+    """Description of the source, or its kind."""
     target: str
-    """Its name; empty where it has none."""
+    """Name of the target; empty if it has none."""
     classes: list[str] | None
-    """Of a target that is a category: what is counted, in the order of its codes."""
+    """Labels of a categorical target, in the order of its codes."""
     split: str
-    """How the test rows were chosen; empty where there are none."""
+    """How the test rows were chosen; empty without test rows."""
     nbytes: int | None
-    """Of the matrix; None where there was none."""
+    """Size of the matrix; None without a matrix."""
     n_columns: int | None
-    """Of the table that the features were encoded from; None where there was no table."""
+    """Number of columns of the table from which the features were encoded; None without a table."""
     n_missing: int | None
-    """Values of the matrix that are missing; None where they were not counted."""
+    """Number of missing values of the matrix; None if they were not counted."""
     n_constant: int | None
-    """Features that have one value only; None where they were not counted."""
+    """Number of constant features; None if they were not counted."""
     missing: list[MissingRecord] = field(default_factory=list)
-    """Of the table, by column."""
+    """Missing values by column of the table."""
 
 
 @dataclass(frozen=True)
 class FeatureRecord:
-    """What is known of a selected feature beside its line in the table."""
+    """Further facts of a selected feature, in addition to its row in the result's table."""
 
     column: str
-    """Of the table, that it was encoded from."""
+    """Column of the table from which the feature was encoded."""
     deviation: float | None
     """Standard deviation."""
     minimum: float | None
     maximum: float | None
     by_class: list[float | None] | None = None
-    """Its coefficient for each class, where there are several: see `EvidenceRecord.class_labels`."""
+    """Coefficients by class if there are several, in the order of `EvidenceRecord.class_labels`."""
 
 
 @dataclass(frozen=True)
 class NearMiss:
-    """A feature that was not selected, with a high score: the highest of those that come from its column."""
+    """A feature with a high score that was not selected: the best of its source column."""
 
     name: str
     score: float
     like: str | None
-    """The selected feature that it is correlated with most, by 0.7 or more: the one stands in for the other."""
+    """The selected feature with the highest correlation, if that is at least 0.7: one can replace the other."""
     correlation: float | None
     column: str = ""
-    """Of the table, that it was encoded from."""
+    """Column of the table from which the feature was encoded."""
     n_features: int = 1
-    """Of that column that were not selected, with high scores."""
+    """Number of features of that column with high scores that were not selected."""
 
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Test rows with similar predictions: the mean of these, and of the target with its 95 % interval."""
+    """Test rows with similar predictions: mean prediction, and mean target with its 95 % interval."""
 
     predicted: float
     observed: float
@@ -91,55 +91,55 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class QualityRecord:
-    """How the predictions of the test rows turned out."""
+    """Quality of the predictions on the test rows."""
 
     n_rows: int
     baseline: str
-    """What is predicted for every row by the baseline: the mean, or the most frequent class, of the training rows."""
+    """Prediction of the baseline for every row: the mean or the most frequent class of the training rows."""
     baseline_metrics: dict[str, float | None]
     intervals: dict[str, list[float]]
-    """Of each metric the 95 % interval, by the bootstrap over test rows."""
+    """95 % intervals by metric, from the bootstrap over test rows."""
     calibration: list[CalibrationBin]
-    """Of numbers and probabilities, by rising prediction."""
+    """For numbers and probabilities, by increasing prediction."""
     residual_edges: list[float]
     residual_counts: list[int]
-    """Of numbers: rows by target - prediction."""
+    """Histogram of target - prediction for a numeric target."""
     labels: list[str]
     confusion: list[list[int]]
-    """Of classes: rows by true class (rows) and predicted class (columns), in the order of `labels`."""
+    """Confusion matrix, true classes as rows and predicted classes as columns, in the order of `labels`."""
     metric_by_size: str
     sizes: list[int]
     values: list[float]
-    """A metric of the model's first features, those after them held at their means."""
+    """The metric with the first `sizes` features of the model, the others fixed at their means."""
     rows: str = ""
-    """Digest of their targets and weights: results with the same are of the same rows."""
+    """Digest of the targets and weights of the test rows; equal for results on the same rows."""
     drawn: dict[str, list[float | None]] = field(default_factory=dict)
-    """Of each metric its values on rows drawn again and again, the same rows for results of the same rows."""
+    """Bootstrap values by metric; results on the same rows use the same bootstrap samples."""
     errors: dict[str, float] = field(default_factory=dict)
-    """Of numbers: rmse and mae, in units of the target, whatever the metrics that were asked for."""
+    """RMSE and MAE of a numeric target, in its units, whichever metrics were requested."""
 
 
 @dataclass(frozen=True)
 class EvidenceRecord:
-    """All of it."""
+    """All records of a result."""
 
     data: DataRecord
     features: list[FeatureRecord] = field(default_factory=list)
-    """In the order of the result's table; of very many the first."""
+    """In the order of the result's table; only the first if there are very many."""
     near_misses: list[NearMiss] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    """What a reader should look at before anything else."""
+    """Warnings that the report shows first."""
     test: QualityRecord | None = None
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     bundles: list[list[str]] = field(default_factory=list)
-    """Features that say nearly the same, a selected one first: the data hardly decide between those of a bundle."""
+    """Groups of interchangeable (highly correlated) features, a selected one first in each."""
     class_labels: list[str] = field(default_factory=list)
-    """Of several classes, in the order of `FeatureRecord.by_class`."""
+    """Labels of several classes, in the order of `FeatureRecord.by_class`."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
-        """Return the record that a document of JSON holds."""
+        """Return the record from its JSON document."""
         test = document["test"]
         if test is not None:
             test = QualityRecord(**test | {"calibration": [CalibrationBin(**one) for one in test["calibration"]]})

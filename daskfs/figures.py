@@ -1,7 +1,7 @@
-"""Figures of a result, for its `plot` and for reports: each is drawn on axes, and says in words what it shows.
+"""Figures of a result, for `plot` and for reports. Each can be drawn on axes and has a text that describes it.
 
-What a history does not hold is not drawn. Lines differ in colour, in style and in marker; a page says what the colours
-are (``var(--c1)``, ...), light or dark.
+Parts that are missing in a history are not drawn. Lines differ in colour, style and marker. A page defines the colours
+(``var(--c1)``, ...) for light and dark mode.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 LINE_COLOURS = ("#0072b2", "#c24f00", "#00805c", "#7a4fa3", "#96640a", "#a8447d", "#4f6b78", "#5c6670")
-"""On white at least 4.5:1, and told apart by those who see no red or no green; a page has them as --c1, --c2, ..."""
+"""Contrast on white of at least 4.5:1; distinguishable with red-green colour blindness; in a page --c1, --c2, ..."""
 BLUE, RED, GREY = LINE_COLOURS[0], LINE_COLOURS[1], LINE_COLOURS[7]
 INK = "#010203"
-"""Of axes and letters: in a page the colour of the text."""
+"""Colour of axes and letters; in a page it becomes the colour of the text."""
 LINE_STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH, HEIGHT, LINE = 5.4, 3.0, 0.21
-"""In inches: of a figure, and what each bar, or line of a legend below the axes, adds to its height."""
+"""Inches: width and height of a figure, and extra height for each bar or legend line below the axes."""
 LONGEST_NAME = 34
-"""Characters of a name beside a bar."""
+"""Maximum number of characters of a name beside a bar."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure.
+    """A figure with its title and a description.
 
     Attributes
     ----------
     title : str
     text : str
-        What it shows, in words.
+        Description of what the figure shows.
     draw : function
-        Draws it on matplotlib's axes.
+        Draws the figure on matplotlib axes.
     n_lines : int
-        Bars, or lines of a legend below the axes, that make it higher.
+        Number of bars, or of legend lines below the axes, that increase the height.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Figure:
         return WIDTH, HEIGHT + LINE * self.n_lines
 
     def on(self, axes: Any = None) -> Any:
-        """Draw it on the axes, by default those of a new figure of pyplot's; return them."""
+        """Draw the figure on axes, by default those of a new pyplot figure, and return the axes."""
         if axes is None:
             import matplotlib.pyplot as plt
 
@@ -74,7 +74,7 @@ class Figure:
 
     @cached_property
     def svg(self) -> str:
-        """The figure as the text of a page's SVG, drawn without a display or pyplot's state; the same bytes always."""
+        """The figure as SVG text for a page. It needs no display or pyplot state, and its bytes are reproducible."""
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
 
@@ -82,7 +82,7 @@ class Figure:
         look = {"svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9.0}
         settings: Any = dict.fromkeys(inked, INK) | look
         with mpl.rc_context({**settings, "svg.hashsalt": "daskfs"}), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # browsers have fonts for more than matplotlib's
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # browsers have more glyphs than matplotlib's font
             figure = Canvas(figsize=self.size, layout="constrained")
             axes = figure.add_subplot()
             self.draw(axes)
@@ -94,12 +94,12 @@ class Figure:
         for k, colour in enumerate(LINE_COLOURS, 1):
             svg = svg.replace(colour, f"var(--c{k}, {colour})")
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL).replace(INK, "currentColor")
-        salt = hashlib.sha256(svg.encode()).hexdigest()[:8]  # names are of this figure alone: a page has several
+        salt = hashlib.sha256(svg.encode()).hexdigest()[:8]  # makes ids unique in a page with several figures
         return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{salt}-", svg)
 
 
 def keep_apart(axes: Any) -> None:
-    """Leave out the labels of ticks that would run into those before them, measured as they are drawn."""
+    """Remove tick labels that would overlap the previous label, as measured in the drawn figure."""
     axes.get_figure(root=True).draw_without_rendering()
     for axis, across in ((axes.xaxis, True), (axes.yaxis, False)):
         kept, end, (lowest, highest) = [], -np.inf, sorted(axis.get_view_interval())
@@ -115,13 +115,13 @@ def keep_apart(axes: Any) -> None:
 
 
 def history_figure(history: DataFrame, kind: str) -> Figure | None:
-    """Return the figure of a history by its kind, a key of `HISTORIES`; None where its columns are others."""
+    """Return the figure of a history of a kind in `HISTORIES`; None if the history lacks its columns."""
     columns, figure = HISTORIES[kind]
     return figure(history) if len(history) and columns <= set(history.columns) else None
 
 
 def criterion_path(history: DataFrame) -> Figure | None:
-    """Return the criterion against the number of features, along the path of penalties, from the largest down."""
+    """Return the criterion against the number of features, along the path of decreasing penalties."""
     penalty, gic, size = _columns(history, "lambda", "gic", "df")
     known = np.isfinite(gic)
     if not known.any():
@@ -144,7 +144,7 @@ def criterion_path(history: DataFrame) -> Figure | None:
 
 
 def objective_path(history: DataFrame) -> Figure:
-    """Return the objective against the number of columns presented, one epoch after the other, a row for each block."""
+    """Return the objective against the number of columns presented over all epochs, a point for each block."""
     presented, objective, epoch = _columns(history, "n_presented", "objective", "epoch")
 
     def draw(axes: Any) -> None:
@@ -201,14 +201,14 @@ def size_curve(history: DataFrame) -> Figure:
     text = (
         f"Mean {metric} on held-out rows over {n_folds} folds, with its standard error, by number of features. "
         f"Chosen: {features[at]:,.0f} features, {metric} {digits(mean[at])} ± {digits(error[at])}."
-        f"{_of_the_best(history)} The folds that chose this number are slightly optimistic about it; the test rows are "
+        f"{_best_text(history)} The folds that chose this number are slightly optimistic about it; the test rows are "
         f"not."
     )
     return Figure("Cross-validation of the number of features", text, draw)
 
 
-def _of_the_best(history: DataFrame) -> str:
-    """Return in words what predicts best, where several methods were compared and that is not what was chosen."""
+def _best_text(history: DataFrame) -> str:
+    """Return a text on the best number of features, if several methods were compared; else an empty text."""
     if "best" not in history:
         return ""
     metric = str(history.columns[1])
@@ -221,12 +221,12 @@ def _of_the_best(history: DataFrame) -> str:
         return f"{drawn} No other number of features predicts better."
     return (
         f"{drawn} Best: {features[best]:,.0f} features, {metric} {digits(mean[best])} ± {digits(error[best])}. The "
-        f"chosen ones are worse by {digits(worse_by[at])} ± {digits(noise[at])} (paired over the folds)."
+        f"chosen number is worse by {digits(worse_by[at])} ± {digits(noise[at])} (paired over the folds)."
     )
 
 
 def learning_curve(history: DataFrame) -> Figure:
-    """Return the progressive validation loss, the mean loss of rows before training on them, pass after pass."""
+    """Return the progressive validation loss (the mean loss of rows before training on them) over all passes."""
     rows, loss, number = _columns(history, "rows_seen", "mean_loss", "pass")
 
     def draw(axes: Any) -> None:
@@ -245,7 +245,7 @@ def learning_curve(history: DataFrame) -> Figure:
 def trace(history: DataFrame) -> Figure:
     """Return the objective while workers push updates, with the staleness of the predictions they started from.
 
-    Against time; where no time was taken, against the versions.
+    The axis is time, or the version if no times were recorded.
     """
     axis = "seconds" if bool((history["seconds"] > 0).any()) else "version"
     moment, staleness, accepted, objective = _columns(history, axis, "staleness", "accepted", "objective")
@@ -261,7 +261,7 @@ def trace(history: DataFrame) -> Figure:
         _legend(axes, ages)
 
     text = (
-        f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), took the objective "
+        f"{len(objective):,} updates, of which {int(refused.sum()):,} were rejected (red marks), changed the objective "
         f"from {digits(objective[0])} to {digits(objective[-1])}. Their mean staleness (dots) was "
         f"{staleness.mean():.1f} versions."
     )
@@ -269,7 +269,7 @@ def trace(history: DataFrame) -> Figure:
 
 
 class History(NamedTuple):
-    """A kind of history: the columns that its figure needs."""
+    """A kind of history: the columns that its figure needs, and the function that makes the figure."""
 
     columns: set[str]
     figure: Callable[[DataFrame], Figure | None]
@@ -283,11 +283,11 @@ HISTORIES = {
     "cross-validation": History({"features", "standard_error", "chosen"}, size_curve),
     "rows": History({"rows_seen", "mean_loss", "pass"}, learning_curve),
 }
-"""By the kind of history, as results name it."""
+"""Kinds of history by their names in results."""
 
 
 def quality_figures(test: QualityRecord, target: str) -> dict[str, Figure]:
-    """Return the figures of the test rows by the kind of plot: calibration, residuals, sizes, as far as known."""
+    """Return the available figures of the test rows by kind of plot: calibration, residuals, sizes."""
     found = {}
     if len(test.calibration) > 1:
         found["calibration"] = calibration(test, target)
@@ -299,7 +299,7 @@ def quality_figures(test: QualityRecord, target: str) -> dict[str, Figure]:
 
 
 def calibration(test: QualityRecord, target: str) -> Figure:
-    """Return what was observed against what was predicted, a point for each tenth of the test rows."""
+    """Return the calibration plot: observed against predicted means, a point for each tenth of the test rows."""
     bins, what = test.calibration, "share of the class" if test.labels else target or "target"
     predicted, observed = (np.array([getattr(one, name) for one in bins]) for name in ("predicted", "observed"))
     half = np.array([one.high - one.observed for one in bins])
@@ -321,7 +321,7 @@ def calibration(test: QualityRecord, target: str) -> Figure:
 
 
 def residuals(test: QualityRecord, target: str) -> Figure:
-    """Return how many test rows have which residual."""
+    """Return the histogram of the residuals on the test rows."""
     number, bounds = np.array(test.residual_counts), np.array(test.residual_edges)
 
     def draw(axes: Any) -> None:
@@ -340,7 +340,7 @@ def residuals(test: QualityRecord, target: str) -> Figure:
 
 
 def first_features(test: QualityRecord) -> Figure:
-    """Return a metric of the model's first features, the others held at their means."""
+    """Return a metric against the number of first features used, with the others fixed at their means."""
     metric, sizes, values = test.metric_by_size, test.sizes, test.values
 
     def draw(axes: Any) -> None:
@@ -352,7 +352,7 @@ def first_features(test: QualityRecord) -> Figure:
         (s for s, v in zip(sizes, values, strict=True) if v >= values[0] + 0.95 * (values[-1] - values[0])), 0
     )
     text = (
-        f"{metric} on the first test rows if only the first features of the list are used and the others are held at "
+        f"{metric} on the first test rows if only the first features of the list are used and the others are fixed at "
         f"their means, without a refit. With {sizes[0]}: {digits(values[0])}, with {sizes[-1]}: {digits(values[-1])}. "
         f"The first {enough} reach 95 % of the improvement."
     )
@@ -360,7 +360,7 @@ def first_features(test: QualityRecord) -> Figure:
 
 
 class Effect(NamedTuple):
-    """A bar of `effects`: a feature, how much it matters, and from where to where that may be."""
+    """A bar of `effects`: a feature, its effect, and the ends of its interval."""
 
     name: str
     value: float
@@ -369,15 +369,15 @@ class Effect(NamedTuple):
 
 
 def effects(found: Sequence[Effect], per: str, of: str = "the prediction") -> Figure:
-    """Return the effects of features as bars, the first on top, with their 95 % intervals where these are known.
+    """Return the effects of features as bars, the first on top, with 95 % intervals if they are known.
 
     Parameters
     ----------
     found : sequence of Effect
     per : str
-        Of what change of the feature: "standard deviation", or "unit".
+        Change of the feature: "standard deviation" or "unit".
     of : str
-        What changes: the target's name, or "log-odds".
+        What changes: the name of the target, or "log-odds".
     """
     value, low, high = (np.array([getattr(one, name) for one in found]) for name in ("value", "low", "high"))
     is_known = np.isfinite(low) & np.isfinite(high)
@@ -408,16 +408,16 @@ class Score(NamedTuple):
 
 
 def scores(found: Sequence[Score], kind: str, threshold: float | None = None) -> Figure:
-    """Return the greatest scores as bars: of selected features filled, of others hollow.
+    """Return the highest scores as bars, filled for selected features and hollow for others.
 
     Parameters
     ----------
     found : sequence of Score
-        By falling score.
+        Sorted by decreasing score.
     kind : str
         What the scores are.
     threshold : float, optional
-        A line to compare with.
+        Position of a reference line.
     """
 
     def draw(axes: Any) -> None:
@@ -445,9 +445,9 @@ def metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], m
     Parameters
     ----------
     lines : mapping of str to (sequence of int, sequence of float)
-        Numbers of features, rising, and the metric at each.
+        Increasing numbers of features, and the metric for each.
     metric : str
-        Its name.
+        Name of the metric.
     """
     every = sorted({size for sizes, _ in lines.values() for size in sizes})
 
@@ -465,7 +465,7 @@ def metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], m
 
 
 def short(name: str, longest: int = LONGEST_NAME) -> str:
-    """Return a name without its middle where it is long: beginnings and ends of names tell them apart.
+    """Shorten a long name in its middle, because beginnings and ends distinguish names best.
 
     Examples
     --------
@@ -477,7 +477,7 @@ def short(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 def _bars(axes: Any, names: Iterable[str], values: Any, colours: Any, filled: Sequence[bool] | None = None) -> Any:
-    """Draw bars from the top down; return where they are."""
+    """Draw bars from the top down, and return their positions."""
     labels = [_plain(short(name)) for name in names]
     at = -np.arange(len(labels), dtype=float)
     bars = axes.barh(at, values, height=0.65, color=colours, edgecolor=colours)
@@ -489,7 +489,7 @@ def _bars(axes: Any, names: Iterable[str], values: Any, colours: Any, filled: Se
 
 
 def _sizes(axes: Any, sizes: Any) -> None:
-    """Put a tick at each number of features; `keep_apart` leaves out what there is no room for."""
+    """Put a tick at each number of features; `keep_apart` removes overlapping labels."""
     axes.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
     axes.minorticks_off()
 
@@ -504,25 +504,25 @@ def _columns(history: DataFrame, *names: str) -> list[np.ndarray]:
 
 
 def _second(axes: Any) -> Any:
-    """Return axes with a scale of their own, at the right of the same figure."""
+    """Return second axes with their own y scale at the right."""
     second = axes.twinx()
     second.spines["right"].set_visible(True)
     return second
 
 
 def _legend(axes: Any, *others: Any) -> None:
-    """Name what is drawn on axes that share a figure, above them."""
+    """Draw one legend for several axes above them."""
     found = [one.get_legend_handles_labels() for one in (axes, *others)]
     handles, labels = ([one for of_axes in found for one in of_axes[k]] for k in (0, 1))
     axes.legend(handles, labels, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _plain(text: str) -> str:
-    """Return text that matplotlib does not take for a formula, or for a line that has no name."""
+    """Escape a text that matplotlib would read as a formula or as an unnamed line."""
     return text.replace("$", r"\$").removeprefix("_")
 
 
 _NAMES_OF_PARTS = re.compile(
     r' id="(?:figure|axes|patch|line2d|xtick|ytick|text|legend|matplotlib\.axis|LineCollection|PathCollection)_\d+"'
 )
-"""Which nothing refers to."""
+"""Ids that nothing refers to."""

@@ -1,4 +1,4 @@
-"""Files that stand whole under their names, and lock files: which process holds a folder, and whether it still runs."""
+"""Atomic file writes, and lock files that say which process holds a folder and whether it still runs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from daskfs.objects.address import is_url
 from daskfs.objects.path import ObjectPath
 
 Location = Path | ObjectPath
-"""Of a file or folder, or of an object or of several."""
+"""Path of a local file or folder, or URL of one or several objects."""
 
 
 def location(path: str | os.PathLike[str] | ObjectPath, options: Mapping[str, Any] | None = None) -> Location:
-    """Return where a path or a URL leads; of a URL nothing is lost, as it would be in a `Path`.
+    """Return a path or URL as a `Path` or an `ObjectPath`, since a `Path` would alter a URL.
 
     Parameters
     ----------
     path : path-like or str
-        ``file://`` is a path.
+        ``file://`` URLs become paths.
     options : mapping, optional
         Storage options of a URL.
 
     Raises
     ------
     ConfigError
-        A URL that daskfs does not know.
+        The scheme of the URL is not supported.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def location(path: str | os.PathLike[str] | ObjectPath, options: Mapping[str, An
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; the file gets its own name when the block ends, and none where it fails.
+    """Yield a temporary path to write to, and rename it to `path` when the block ends; delete it on an error.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a regular file for reading; a pipe would be waited for, a device never ends.
+    """Open a regular file for reading. Other files are refused: a pipe would block, and a device never ends.
 
     Raises
     ------
@@ -92,13 +92,13 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_document(path: Path, max_nbytes: int) -> Any:
-    """Return what a JSON file holds.
+    """Return the content of a JSON file.
 
     Raises
     ------
     OSError
     ValueError
-        It is no JSON, or longer than `max_nbytes`.
+        The file is not valid JSON or is longer than `max_nbytes`.
     """
     with open_plain(path) as file:
         content = file.read(max_nbytes + 1)
@@ -107,11 +107,11 @@ def read_document(path: Path, max_nbytes: int) -> Any:
     try:
         return json.loads(content)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def _sync(path: Path) -> None:
-    """Have a file on the disk before it gets its name: a crash must not leave the name with half of it."""
+    """Flush a file to disk before it is renamed, so that a crash cannot leave a partial file under its name."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
@@ -120,12 +120,12 @@ MAX_LOCK_NBYTES = 4096
 
 
 def take_lock(lock: Path) -> None:
-    """Write the lock file of this process, whole from its first moment on.
+    """Write the lock file of this process atomically.
 
     Raises
     ------
     FileExistsError
-        There is one.
+        The lock file already exists.
     OSError
     """
     draft = lock.with_name(f".{lock.name}.{uuid.uuid4().hex}")
@@ -137,10 +137,10 @@ def take_lock(lock: Path) -> None:
 
 
 def remove_lock(lock: Path, owner: LockOwner | None) -> bool:
-    """Remove the lock file of a dead process; return False where it is another's by now, which stays."""
+    """Remove the lock file of a dead process; return False and keep the file if it now belongs to another process."""
     doomed = lock.with_name(f".{lock.name}.{uuid.uuid4().hex}")
     try:
-        lock.rename(doomed)  # two processes cannot take the same
+        lock.rename(doomed)  # only one of two processes succeeds
     except FileNotFoundError:
         return True
     is_same = LockOwner.of(doomed) == owner
@@ -152,21 +152,21 @@ def remove_lock(lock: Path, owner: LockOwner | None) -> bool:
 
 
 class LockOwner(NamedTuple):
-    """The process that holds a folder, as its lock file has it."""
+    """The process that holds a folder, as written in the lock file."""
 
     pid: int
     host: str
     started: float
-    """Seconds since the epoch: a process number is given again to other processes."""
+    """Start time in seconds since the epoch, because process ids are reused."""
 
     @classmethod
     def this_process(cls) -> LockOwner:
-        """Return this process."""
+        """Return the record of this process."""
         return cls(os.getpid(), socket.gethostname(), psutil.Process().create_time())
 
     @classmethod
     def of(cls, lock: Path) -> LockOwner | None:
-        """Return who wrote a lock file; None where it is not readable as one.
+        """Return the owner of a lock file; None if the file is not a valid lock file.
 
         Raises
         ------
@@ -182,17 +182,17 @@ class LockOwner(NamedTuple):
         return owner if 0 < owner.pid < 2**31 and math.isfinite(owner.started) else None
 
     def to_text(self) -> str:
-        """Return what a lock file holds."""
+        """Return the content of the lock file."""
         return json.dumps(self._asdict())
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs, or ran, on this host."""
+        """Whether the process runs, or ran, on this host."""
         return self.host == socket.gethostname()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; only for a process of this host."""
+        """Whether the process still runs; valid only for a process of this host."""
         try:
             process = psutil.Process(self.pid)
             return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - self.started) < 2.0

@@ -1,21 +1,22 @@
-"""Interrupts (Ctrl-C, a job queue's "time is up") cut short neither kernels nor what must be whole, and are never lost.
+"""Safe handling of interrupts (Ctrl-C, signals of a job queue): none is lost, none breaks a kernel or critical section.
 
-Python runs the handler of a signal between any two of its instructions, also of those by which numba makes Python
-objects of what a kernel returns: a KeyboardInterrupt there ends the interpreter or becomes a SystemError. And while a
-kernel runs, no handler does. So while a `guard` is open (every fit and every command opens one), signals come here:
+Python runs signal handlers between any two of its instructions, including those with which numba converts the results
+of a kernel to Python objects. A KeyboardInterrupt there crashes the interpreter or becomes a SystemError. While a
+kernel runs, no handler runs. Therefore this module handles signals while a `guard` is open (every fit and every command
+opens one):
 
-- In a kernel a signal waits until it has returned, and is raised in place of the result. Kernels that may take long
-  ask in their outer loops whether to return at once (`STOP`, see `daskfs.kernels.jit.is_stopped`): a thread
-  hears of signals while kernels run.
-- In `held`, a signal waits until what must be done whole is done: a folder gets its name, a cluster starts, a lock that
-  other threads take is left again. The locks of `threading`, `queue` and `concurrent.futures` are Python code: what is
-  raised there leaves a lock taken for ever. So the main thread touches these in `held` alone, at most `_POLL_S` at a
-  time (`is_done`, `result_of`, `Pool`), or lets another thread wait for them (`call_aside`).
-- Anywhere else it is raised at once, as ever. Where that is swallowed (a library in C that calls Python, a destructor)
-  or becomes another error (an import that was cut short), it is raised again by `check` and at the guard's end.
+- In a kernel, a signal waits until the kernel returns, and is raised instead of the result. Long kernels check in their
+  outer loops whether to return early (`STOP`, see `daskfs.kernels.jit.is_stopped`); a thread receives the signals that
+  come while kernels run.
+- In `held`, a signal waits until a critical section is done, such as renaming a folder, starting a cluster or holding a
+  lock that other threads use. The locks of `threading`, `queue` and `concurrent.futures` are Python code, and an
+  exception raised there leaves a lock locked for ever. The main thread therefore uses them only within `held`, for at
+  most `_POLL_S` at a time (`is_done`, `result_of`, `Pool`), or lets another thread wait for them (`call_aside`).
+- Anywhere else it is raised at once, as usual. If it is swallowed (by a C library that calls Python, or a destructor)
+  or converted to another error (by an interrupted import), `check` and the end of the guard raise it again.
 
-Signals reach the main thread alone; in all others nothing of this has an effect. Handlers of the user's own are called
-at the same places, and are back in place when the guard ends.
+Only the main thread receives signals; in other threads these functions have no effect. The user's own handlers are
+called at the same points, and are restored when the guard ends.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from types import FrameType
 from typing import Any, TypeVar
 
 STOP = ctypes.c_size_t(0)
-"""The thread whose kernels are to return at once, or 0; kernels read it where it lies."""
+"""Id of the thread whose kernels must return early, or 0; kernels read it at its address."""
 
 GRACE_S = 10.0
-"""For how long after an interrupt a command, which puts things in order, ignores others."""
+"""Seconds after an interrupt during which a command, while it cleans up, ignores further interrupts."""
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 _MARK = 0
@@ -49,7 +50,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class _State:
-    """What the main thread does, and what has come meanwhile; this is replaced where a guard begins and ends."""
+    """State of the main thread and its pending signals. It is replaced when a guard begins and ends."""
 
     def __init__(self, *, is_open: bool = False, is_command: bool = False) -> None:
         self.is_open, self.is_command = is_open, is_command
@@ -63,13 +64,13 @@ class _State:
 
 
 class _Watcher:
-    """A thread that hears of signals while the main thread is in a kernel."""
+    """Thread that receives signals while the main thread is in a kernel."""
 
     def __init__(self) -> None:
         self._heard, self.ear = os.pipe()
         os.set_blocking(self.ear, False)
         self._marks: SimpleQueue[None] = SimpleQueue()
-        self.next_ear = -1  # of an event loop, for example
+        self.next_ear = -1  # previous wakeup file descriptor, for example of an event loop
         threading.Thread(target=self._watch, name="daskfs-interrupts", daemon=True).start()
 
     def _watch(self) -> None:
@@ -84,7 +85,7 @@ class _Watcher:
                     os.write(self.next_ear, bytes([number]))
 
     def catch_up(self) -> None:
-        """Wait until what came was heard: a signal must not stop a kernel that is called after it was raised."""
+        """Wait until all signals so far are processed: a signal must not stop a kernel called after it was raised."""
         with suppress(OSError, Empty):  # a full pipe: signals come faster than they are read
             os.write(self.ear, bytes([_MARK]))
             self._marks.get(timeout=1.0)
@@ -93,29 +94,29 @@ class _Watcher:
 _thread = threading.main_thread().ident
 _state = _State()
 _handlers: dict[int, Any] = {}
-"""Those that stood where `_arrived` does."""
+"""Previous handlers, replaced by `_arrived`."""
 _watcher: _Watcher | None = None
 
 
 def is_reached() -> bool:
-    """Return whether signals reach this thread."""
+    """Return whether this thread receives signals."""
     return threading.get_ident() == _thread
 
 
 @contextmanager
 def guard(*, command: bool = False) -> Iterator[None]:
-    """Have signals handled as the module says.
+    """Handle signals as described in the module's docstring.
 
     Parameters
     ----------
     command : bool
-        A command, which ends when it is interrupted: SIGTERM is an interrupt as well, and others that come within
-        `GRACE_S` are ignored, while things are put in order.
+        Whether this is a command, which ends when interrupted. Then SIGTERM is also an interrupt, and further
+        interrupts within `GRACE_S` are ignored while the command cleans up.
 
     Raises
     ------
     KeyboardInterrupt
-        It was swallowed inside, or became another error.
+        An interrupt was swallowed inside or became another error.
     """
     if not is_reached():
         yield
@@ -132,7 +133,7 @@ def guard(*, command: bool = False) -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Have signals wait until what is inside is done."""
+    """Delay signals until the end of the block."""
     if not is_reached():
         yield
         return
@@ -146,7 +147,7 @@ def held() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise an interrupt again that was swallowed.
+    """Raise a swallowed interrupt again.
 
     Raises
     ------
@@ -158,7 +159,7 @@ def check() -> None:
 
 @contextmanager
 def concluding() -> Iterator[None]:
-    """Say that a command has done what it is for as soon as `conclude` is called inside."""
+    """Let `conclude`, if called inside, mark the command as done."""
     _state.is_concluding = _state.is_command
     try:
         yield
@@ -167,27 +168,27 @@ def concluding() -> Iterator[None]:
 
 
 def conclude() -> None:
-    """Say that a store or a run stands; a command that is `concluding` can be interrupted no longer."""
+    """Mark a store or run as complete. A command within `concluding` can then no longer be interrupted."""
     _state.is_concluded = _state.is_concluding and is_reached()
 
 
 def ignore() -> None:
-    """Ignore interrupts from here on: the process ends, and what it has said stands."""
+    """Ignore interrupts from now on, because the process is ending with its exit code."""
     if is_reached():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 
 
 def call_aside(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Return ``function(*arguments, **options)``, called in a thread that an interrupt leaves behind.
+    """Return ``function(*arguments, **options)``, called in a thread that is abandoned on an interrupt.
 
-    For code of others that runs for long, releases the GIL and cannot be stopped, or that waits in Python's locks. This
-    thread waits in one call of C, which nothing leaves half-way.
+    This is for long-running third-party code that releases the GIL and cannot be stopped, or that waits for Python's
+    locks. The calling thread waits in one C call, which a signal cannot leave in an inconsistent state.
     """
     if not is_reached():
         return function(*arguments, **options)
     ended: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
-    context = copy_context()  # Dask finds the client there that is the current one
+    context = copy_context()  # Dask finds the current client there
 
     def call() -> None:
         try:
@@ -198,7 +199,7 @@ def call_aside(function: Callable[..., T], *arguments: Any, **options: Any) -> T
     with held():
         threading.Thread(target=call, name="daskfs-aside", daemon=True).start()
     while True:
-        with suppress(Empty):  # a signal that another thread was given does not end the wait
+        with suppress(Empty):  # a signal delivered to another thread does not end the wait
             is_result, found = ended.get(timeout=_POLL_S)
             break
     if is_result:
@@ -210,16 +211,16 @@ def call_aside(function: Callable[..., T], *arguments: Any, **options: Any) -> T
 def beside(
     function: Callable[[Callable[[float], bool]], None], name: str, at_most_s: float | None = None
 ) -> Iterator[None]:
-    """Have a function called in a thread until the end of the block.
+    """Run a function in a thread until the end of the block.
 
     Parameters
     ----------
     function : callable
-        It takes another one, which waits for so many seconds and returns whether the end has come.
+        Takes a function that waits for the given number of seconds and returns whether the block has ended.
     name : str
-        Of the thread.
+        Name of the thread.
     at_most_s : float, optional
-        For how long the end waits for the function.
+        Maximum number of seconds to wait for the function at the end.
     """
     ends: SimpleQueue[None] = SimpleQueue()
 
@@ -234,7 +235,7 @@ def beside(
         with held():
             thread.start()
         yield
-        ends.put(None)  # already here: what is raised before this line, the next one sets right
+        ends.put(None)  # early, before a signal can be raised; on an exception, `finally` does the same
     finally:
         ends.put(None)
         if thread.ident is not None:
@@ -242,7 +243,7 @@ def beside(
 
 
 def is_done(future: Future[Any], within_s: float = math.inf) -> bool:
-    """Wait for a future of a thread pool or an event loop; return whether it is done."""
+    """Wait for a future of a thread pool or event loop, and return whether it is done."""
     ends = time.monotonic() + within_s
     while True:
         with held():
@@ -254,7 +255,7 @@ def is_done(future: Future[Any], within_s: float = math.inf) -> bool:
 
 
 def result_of(future: Future[T]) -> T:
-    """Return the result of a future of a thread pool or an event loop."""
+    """Return the result of a future of a thread pool or event loop."""
     if not is_reached():
         return future.result()
     if not _state.is_open:
@@ -266,15 +267,15 @@ def result_of(future: Future[T]) -> T:
 
 
 class Pool(ThreadPoolExecutor):
-    """A thread pool that an interrupt leaves whole; when it is shut down, it leaves off what was not begun."""
+    """Thread pool that stays consistent on an interrupt, and cancels pending calls when it is shut down."""
 
     def submit(self, function: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
-        """Begin ``function(*arguments, **options)``."""
+        """Schedule ``function(*arguments, **options)``."""
         with held():
             return super().submit(function, *arguments, **options)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """End the threads; an interrupt does not wait for what they do, and they end after it."""
+        """Stop the threads. An interrupt does not wait for running calls; their threads end later."""
         with held():
             super().shutdown(wait=False, cancel_futures=cancel_futures)
         if wait:
@@ -282,7 +283,7 @@ class Pool(ThreadPoolExecutor):
 
 
 def call_kernel(kernel: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Return ``kernel(*arguments)``; signals wait for it."""
+    """Return ``kernel(*arguments)``; signals wait until it returns."""
     if not is_reached():
         return kernel(*arguments)
     if not _state.is_open:
@@ -297,9 +298,9 @@ def call_kernel(kernel: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def raise_waiting() -> None:
-    """Raise what waits for a kernel that is not running yet, but being compiled.
+    """Raise pending signals while a kernel is being compiled.
 
-    numba can be left between two functions: in the midst of one, what it knows of its own would be lost in part.
+    Call this between the compilation of two functions. An exception within one would corrupt numba's internal state.
     """
     if is_reached():
         _raise_waiting()
@@ -316,13 +317,13 @@ def _arrived(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_waiting() -> None:
-    """Raise what came in a kernel or in `held`, unless that is part of what is held itself."""
+    """Raise signals that came in a kernel or in `held`, unless an outer `held` is still active."""
     while _state.waiting and not _state.n_held:
         _raise(*_state.waiting.pop(0))
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    """Raise an interrupt, or call the handler that the signal had before."""
+    """Raise an interrupt, or call the signal's previous handler."""
     STOP.value = 0
     if number not in _state.raising:
         before = _handlers[number]
@@ -338,10 +339,10 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _opened(command: bool = False) -> Iterator[None]:
-    """Have the handlers in place.
+    """Install the handlers until the end of the block.
 
-    A signal may come between any two of these lines. `_arrived` does as the handler before it did wherever no guard is
-    open, and both states are at hand: whichever handlers stand, nothing is half open.
+    A signal may come between any two of these lines. Without an open guard, `_arrived` behaves like the previous
+    handler, and both states are prepared first, so that every intermediate state is consistent.
     """
     global _state
     opened, closed = _State(is_open=True, is_command=command), _State()
@@ -353,17 +354,17 @@ def _opened(command: bool = False) -> Iterator[None]:
         opened.n_held -= 1
         _raise_waiting()
         yield
-        _state = closed  # already here: what is raised before this line, the next one sets right
+        _state = closed  # early, before a signal can be raised; on an exception, `finally` does the same
     finally:
         _state = closed
         _uninstall()
 
 
 def _install(state: _State) -> None:
-    """Put the handlers in place; what is ignored, or ends the process without Python's doing, stays so."""
+    """Install the handlers. Signals that are ignored, or end the process without Python, stay unchanged."""
     for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
         before = signal.getsignal(number)
-        if before != _arrived:  # else it was not taken away, for a signal came
+        if before != _arrived:  # else an interrupt prevented its removal
             _handlers[number] = before
         is_end = state.is_command and number == signal.SIGTERM and _handlers[number] is signal.SIG_DFL
         if is_end or _handlers[number] is signal.default_int_handler:
@@ -373,7 +374,7 @@ def _install(state: _State) -> None:
 
 
 def _listen() -> None:
-    """Have the watcher hear of signals."""
+    """Direct signals to the watcher thread."""
     global _watcher
     _watcher = _watcher or _Watcher()
     ear = signal.set_wakeup_fd(_watcher.ear, warn_on_full_buffer=False)
@@ -382,10 +383,10 @@ def _listen() -> None:
 
 
 def _uninstall() -> None:
-    """Put things back as they were."""
+    """Restore the previous handlers and the previous wakeup file descriptor."""
     STOP.value = 0
     if _watcher is not None:
-        with suppress(OSError, ValueError):  # the loop that heard of signals before has gone
+        with suppress(OSError, ValueError):  # the event loop of the previous descriptor may be closed
             signal.set_wakeup_fd(_watcher.next_ear)
     for number, before in _handlers.items():
         if signal.getsignal(number) == _arrived:
@@ -393,7 +394,7 @@ def _uninstall() -> None:
 
 
 def _forget() -> None:
-    """Begin anew in a process that was forked, which has no watcher and is in no guard."""
+    """Reset the state in a forked process, which has no watcher thread and is in no guard."""
     global _watcher, _state, _thread
     is_open, _state, _thread = _state.is_open, _State(), threading.get_ident()
     if is_open:

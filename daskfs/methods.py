@@ -1,7 +1,7 @@
-"""The methods there are: name in pipelines and reports -> ``"module:Class"``, loaded when first asked for.
+"""Registry of methods: name in pipelines and reports -> ``"module:Class"``, imported on first use.
 
-A new method is a line here and a package of its own; imports from `daskfs`, pipeline files, ``--method``, reports,
-rehearsals and the examination of all methods (``tests/contract/``) find it here.
+To add a method, write a package and add a line here. Imports from `daskfs`, pipeline files, ``--method``, reports,
+compilation ahead of time and the contract tests of all methods (``tests/contract/``) use this registry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SELECTORS = {
 """Public as ``daskfs.<Class>``."""
 
 BASELINES = {
-    # of MISSION
+    # in the paper on MISSION
     "iht_sgd": "daskfs.baselines.thresholding.iht_sgd:StochasticIHT",
     "batch_iht": "daskfs.baselines.thresholding.iht_sgd:BatchIHT",
     "feature_hashing": "daskfs.baselines.thresholding.feature_hashing:FeatureHashing",
@@ -29,18 +29,18 @@ BASELINES = {
     "iti": "daskfs.baselines.thresholding.full_gradient:ITI",
     "pht": "daskfs.baselines.thresholding.full_gradient:PHT",
     "identity_mission": "daskfs.baselines.thresholding.full_gradient:IdentityMission",
-    # of MESSAGE
+    # in the paper on MESSAGE
     "full_data": "daskfs.baselines.lasso.full_data:FullData",
     "averaging": "daskfs.baselines.lasso.subset_estimates:Averaging",
     "median": "daskfs.baselines.lasso.subset_estimates:Median",
     "bolasso": "daskfs.baselines.lasso.bolasso:Bolasso",
-    # of FGM
+    # in the paper on FGM
     "active_set": "daskfs.baselines.linear.active_set:ActiveSet",
     "l1_liblinear": "daskfs.baselines.linear.l1_liblinear:L1Liblinear",
     "sgd_slr": "daskfs.baselines.linear.sgd_slr:SgdSlr",
     "group_lasso": "daskfs.baselines.linear.group_lasso:GroupLasso",
     "ufo_mkl": "daskfs.baselines.linear.ufo_mkl:UfoMkl",
-    # of online substitution
+    # in the paper on online substitution
     "proj_gd": "daskfs.baselines.columns.proj_gd:ProjGD",
     "lasso_cut": "daskfs.baselines.columns.lasso_cut:LassoCut",
     "orthogonal_matching_pursuit": "daskfs.baselines.columns.orthogonal_matching_pursuit:OrthogonalMatchingPursuit",
@@ -54,7 +54,7 @@ BASELINES = {
 CHOOSERS = {
     "auto": "daskfs.model_selection.auto:Auto",
 }
-"""Which choose one of the selectors: public as ``daskfs.<Class>``."""
+"""Methods that choose one of the selectors, public as ``daskfs.<Class>``."""
 
 METHODS = {**SELECTORS, **CHOOSERS, **BASELINES}
 
@@ -64,8 +64,8 @@ MODEL_SELECTION = {
     "stability": "daskfs.model_selection.stability:StabilitySelection",
     "split_inference": "daskfs.model_selection.split_inference:SplitInference",
 }
-"""Selectors about one of these, which they have as a parameter: public as ``daskfs.<Class>``. No pipeline file says
-``method:`` of them, for their sections stand beside the selector's."""
+"""Meta-estimators that have a selector as a parameter, public as ``daskfs.<Class>``. In a pipeline file they are
+sections beside the selector's, not a ``method:``."""
 
 
 def find_method(name: str) -> Any:
@@ -74,7 +74,7 @@ def find_method(name: str) -> Any:
     Raises
     ------
     ConfigError
-        There is no such method.
+        The method does not exist.
 
     Examples
     --------
@@ -88,11 +88,11 @@ def find_method(name: str) -> Any:
 
 
 def load(place: str) -> Any:
-    """Return what stands at ``"module:name"``."""
+    """Import and return the object at ``"module:name"``."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
 
 def by_class(places: dict[str, str]) -> dict[str, str]:
-    """Return ``"module:Class"`` by the class's name."""
+    """Return ``"module:Class"`` by class name."""
     return {place.partition(":")[2]: place for place in places.values()}

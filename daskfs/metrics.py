@@ -61,7 +61,7 @@ def accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = 
 
 
 def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Area under the ROC curve: probability that a sample of the greater label scores above one of the lesser.
+    """Area under the ROC curve: probability that a sample of the greater label scores higher than one of the other.
 
     Ties count half.
 
@@ -89,9 +89,9 @@ def auc(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> f
 
 
 def average_precision(y: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Mean precision over the samples of the greater label, each among all that score as high or higher.
+    """Mean precision over the samples of the greater label, each at the threshold of its own score.
 
-    The metric of rare classes: what guesses has their proportion. Parameters and errors as in `auc`.
+    Useful for a rare class: random scores have the proportion of the class. Parameters and errors as in `auc`.
 
     Examples
     --------
@@ -120,7 +120,9 @@ def balanced_accuracy(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray 
 def precision_score(
     y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
 ) -> float:
-    """Proportion of the samples predicted to be of a class that are: of the greater of two, else the mean over classes.
+    """Precision: proportion correct among samples predicted to be of a class.
+
+    This is for the greater of two classes; for more classes it is the mean over classes.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ def precision_score(
 def recall_score(
     y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
 ) -> float:
-    """Proportion of a class's samples that are predicted to be of it; parameters as in `precision_score`."""
+    """Recall: proportion of the samples of a class that are predicted correctly; parameters as in `precision_score`."""
     hits, _, known = _by_class(y, prediction, weight, classes)
     return _of_classes(hits, known)
 
@@ -164,14 +166,14 @@ def f1(
 def log_loss(
     y: np.ndarray, probability: np.ndarray, weight: np.ndarray | None = None, classes: np.ndarray | None = None
 ) -> float:
-    """Mean of -log of the probability that was predicted of the label that came, in nats.
+    """Mean of -log of the probability predicted for the true label, in nats.
 
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
         Labels.
     probability : ndarray of shape (n_samples, n_classes)
-        Of each class; of two classes the second alone will do, of shape (n_samples,).
+        Probability of each class; for two classes also the second alone, of shape (n_samples,).
     weight : ndarray of shape (n_samples,), optional
     classes : ndarray of shape (n_classes,), optional
         All labels, ascending; by default those of y.
@@ -179,7 +181,7 @@ def log_loss(
     Raises
     ------
     DataError
-        Other labels than those, or another number of them than there are probabilities.
+        y has other labels, or their number differs from that of the probabilities.
 
     Examples
     --------
@@ -200,7 +202,7 @@ def log_loss(
 
 
 def selection_recall(selected: Collection[int], true: Collection[int]) -> float:
-    """Proportion of the true features that were selected; 1 where there are none.
+    """Proportion of the true features that were selected; 1 if there are no true features.
 
     Examples
     --------
@@ -211,19 +213,20 @@ def selection_recall(selected: Collection[int], true: Collection[int]) -> float:
 
 
 def selection_precision(selected: Collection[int], true: Collection[int]) -> float:
-    """Proportion of the selected features that are true; 1 where nothing was selected."""
+    """Proportion of the selected features that are true; 1 if nothing was selected."""
     return len(set(selected) & set(true)) / len(set(selected)) if len(selected) else 1.0
 
 
 def recall(selected: Collection[int], true: Collection[int]) -> float:
-    """The former name of `selection_recall`."""
-    warnings.warn("recall is now called selection_recall; that of labels is recall_score", FutureWarning, stacklevel=2)
+    """Old name of `selection_recall`."""
+    said = "recall is now called selection_recall; the metric of labels is recall_score"
+    warnings.warn(said, FutureWarning, stacklevel=2)
     return selection_recall(selected, true)
 
 
 def precision(selected: Collection[int], true: Collection[int]) -> float:
-    """The former name of `selection_precision`."""
-    said = "precision is now called selection_precision; that of labels is precision_score"
+    """Old name of `selection_precision`."""
+    said = "precision is now called selection_precision; the metric of labels is precision_score"
     warnings.warn(said, FutureWarning, stacklevel=2)
     return selection_precision(selected, true)
 
@@ -266,19 +269,19 @@ PREDICTION_METRICS: dict[str, Callable[..., float]] = {
     "f1": f1,
     "log_loss": log_loss,
 }
-"""Of predictions, by their names in a pipeline file."""
+"""Metrics of predictions, by their names in a pipeline file."""
 SELECTION_METRICS: dict[str, Callable[..., float]] = {
     "selection_recall": selection_recall,
     "selection_precision": selection_precision,
 }
-"""Of selections, where the true features are known."""
+"""Metrics of selections, for data with known true features."""
 METRICS_OF_SCORES = ("auc", "average_precision")
-"""Those that take raw predictions, not labels."""
+"""Metrics that take raw predictions instead of labels."""
 METRICS_OF_PROBABILITIES = ("log_loss",)
 METRICS_OF_ERRORS = ("mse", "rmse", "mae", "log_loss")
-"""Those of which less is better."""
+"""Metrics for which lower is better."""
 METRICS_OF_CLASSES = ("precision", "recall", "f1", "log_loss")
-"""Those that are told all labels."""
+"""Metrics that take the argument `classes`."""
 
 
 def metric_of(
@@ -292,7 +295,7 @@ def metric_of(
         A key of `PREDICTION_METRICS`.
     y, given, weight : as that metric takes them
     classes : ndarray of shape (n_classes,), optional
-        All labels, ascending, for those that tell classes apart.
+        All labels, ascending, for `METRICS_OF_CLASSES`.
     """
     of_classes = {"classes": classes} if name in METRICS_OF_CLASSES else {}
     return PREDICTION_METRICS[name](y, given, weight, **of_classes)
@@ -301,7 +304,7 @@ def metric_of(
 def _by_class(
     y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None, classes: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each class the weight of the samples that were recognised, predicted to be of it, and are of it."""
+    """Return for each class the weight of the samples correctly predicted, predicted to be of it, and truly of it."""
     y, prediction = np.asarray(y), np.asarray(prediction)
     _check_lengths(y, prediction)
     labels = np.union1d(y, prediction) if classes is None else np.asarray(classes)
@@ -313,13 +316,13 @@ def _by_class(
 
 
 def _of_classes(part: np.ndarray, whole: np.ndarray) -> float:
-    """Return the proportion of the greater of two classes, or the mean of those of several; 0 of nothing."""
+    """Return the proportion for the greater of two classes, or the mean over more classes; 0 for empty classes."""
     shares = np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
     return float(shares[1] if len(shares) == 2 else shares.mean())
 
 
 N_ROUNDS, MOST_RESAMPLED = 300, 5_000
-"""Of the bootstrap: how often rows are drawn, and how many at most."""
+"""Number of bootstrap samples, and the maximum number of rows in each."""
 
 
 def bootstrap_interval(
@@ -359,11 +362,11 @@ def bootstrap_values(
     random_state: int = 0,
     classes: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return a metric of rows drawn again and again, shape (300,); NaN where it is not defined on those drawn.
+    """Return bootstrap values of a metric, shape (300,); NaN where it is not defined on the drawn rows.
 
-    Of more than 5000 rows as many are drawn, and the values are shrunk around the metric of all by the root of their
-    share, at which the error of a mean falls: the m out of n bootstrap. The same rows are drawn of any predictions of
-    as many rows, so that differences of these values are those of a paired bootstrap.
+    With more than 5000 rows, each sample has 5000 rows (the m out of n bootstrap), and the values are shrunk towards
+    the metric of all rows by sqrt(m / n), the rate at which the error of a mean falls. The drawn rows depend only on
+    the number of rows and the seed, so that differences between two sets of predictions are a paired bootstrap.
 
     Parameters
     ----------
@@ -371,8 +374,8 @@ def bootstrap_values(
         A key of `PREDICTION_METRICS`.
     y, prediction, weight : as that metric takes them
     random_state : int
-        Seed of the drawn rows.
-    classes : as of `metric_of`
+        Seed of the bootstrap.
+    classes : as in `metric_of`
     """
     y, prediction = np.asarray(y), np.asarray(prediction)
     n = len(y)
@@ -391,7 +394,7 @@ def bootstrap_values(
 def _by_score(
     y: np.ndarray, score: np.ndarray, weight: np.ndarray | None, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weight of the greater and of the lesser label at each score, ascending."""
+    """Return the total weights of the greater and of the other label at each distinct score, ascending."""
     y, score = _pair(y, score)
     labels = np.unique(y)
     if len(labels) != 2:
@@ -410,6 +413,6 @@ def _pair(y: np.ndarray, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _check_lengths(y: np.ndarray, prediction: np.ndarray) -> None:
     if y.shape != prediction.shape:
-        raise DataError(f"expected two arrays of one shape, found {y.shape} and {prediction.shape}", "metrics")
+        raise DataError(f"expected two arrays of equal shape, found {y.shape} and {prediction.shape}", "metrics")
     if y.size == 0:
-        raise DataError("expected at least one sample, found none", "metrics", "test on more rows")
+        raise DataError("expected at least one sample, found none", "metrics", "use more test rows")

@@ -1,15 +1,15 @@
-"""Parameters: an annotated attribute of a selector's class, with its default value, is the whole declaration.
+"""Declared parameters: an annotated class attribute with a default value declares a parameter of a selector.
 
     class Message(BaseSelector):
         gamma: Share = 0.5
 
-From this line come the constructor, the check with its message, the key of a pipeline file and its place in the JSON
-Schema; what the parameter means is said in the class's docstring, and nowhere else. Ranges are those of
-`annotated_types`, which pydantic reads too (it is not imported here). What parameters may be together is a method,
-`_check_combination`.
+This line defines the argument of the constructor, its check and error message, the key of a pipeline file and its entry
+in the JSON Schema. The meaning of the parameter is documented only in the class's docstring. Ranges are declared with
+`annotated_types`, which pydantic reads too (it is not imported here). The method `_check_combination` checks
+combinations of parameters.
 
-A subclass has the parameters of its bases too. With ``fixed={"patience": 3}`` it is not asked for one of them, and with
-``renamed={"old": "new"}`` an old name goes on working.
+A subclass inherits the parameters of its bases. ``fixed={"patience": 3}`` fixes the value of one and removes it from
+the constructor; ``renamed={"old": "new"}`` keeps an old name working.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ from daskfs.losses import (
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value may be. ``Annotated[Any, Kind(...)]`` is a type that Python has no name for."""
+    """Allowed values of a parameter. ``Annotated[Any, Kind(...)]`` declares a type that Python has no name for."""
 
     doc: str
-    """In a docstring."""
+    """Type in a docstring."""
     accepts: Callable[[Any], bool] = lambda value: True
     expected: str = ""
-    """In an error message."""
+    """Description of the expected values in an error message."""
     in_yaml: Any = None
-    """The type for pydantic; None: it cannot be written in a pipeline file."""
+    """Type for pydantic; None if the parameter cannot be written in a pipeline file."""
     words: tuple[str, ...] = ()
-    """The words allowed, to suggest one for a misspelling."""
+    """Allowed words, used to suggest one for a misspelt word."""
 
 
 class LossOf:
-    """A loss that meets all requirements, or one of some of these, or "auto". ``Annotated[str, LossOf(LIKELIHOOD)]``.
+    """Losses that meet all requirements and are in `among`, or "auto". ``Annotated[str, LossOf(LIKELIHOOD)]``.
 
-    What "auto" stands for is decided by `daskfs.losses.loss_for`, to which `prefers` and `several` are said.
+    `daskfs.losses.loss_for` resolves "auto", with `prefers` and `several` as arguments.
     """
 
     expected, words = "", ()
@@ -87,44 +87,44 @@ class LossOf:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The losses that can be asked for, as they are registered now."""
+        """Names of the registered losses that are allowed."""
         return losses_with(self.requires, self.among)
 
     @property
     def by_target(self) -> dict[int, str]:
-        """The losses that "auto" stands for, by the number of classes: of numbers (0), two and several (3)."""
+        """Losses that "auto" resolves to, by number of classes: numbers (0), two classes (2) and more (3)."""
         found = {}
         for n_classes in (0, 2, 3):
-            with suppress(ConfigError):  # it does not take such a target
+            with suppress(ConfigError):  # the method does not support such a target
                 found[n_classes] = self.of("", AUTO, TargetKind(n_classes))
         return found
 
     @property
     def by_default(self) -> list[str]:
-        """The losses that "auto" can stand for, each once."""
+        """Losses that "auto" can resolve to, without duplicates."""
         return [*dict.fromkeys(self.by_target.values())]
 
     @property
     def doc(self) -> str:
-        """In a docstring."""
+        """Type in a docstring."""
         return _braces((AUTO, *self.names))
 
     @property
     def in_yaml(self) -> Any:
-        """The type for pydantic."""
+        """Type for pydantic."""
         return Literal[(AUTO, *self.names)]
 
     def accepts(self, value: Any) -> bool:
-        """Whether it is one of them."""
+        """Return whether a value is an allowed name."""
         return isinstance(value, str) and (value == AUTO or value in self.names)
 
     def of(self, method: str, named: str, kind: TargetKind) -> str:
-        """Return the loss of a fit: the one that is named, or what the target says.
+        """Return the loss of a fit: the named one, or the one that the target determines.
 
         Raises
         ------
         ConfigError
-            A loss of numbers for declared classes, or a target that the method does not take.
+            The loss is for numbers but the target has declared classes, or the method does not support the target.
         """
         if named != AUTO:
             refuse_numbers_for_classes(named, kind, self.requires, self.among)
@@ -137,7 +137,7 @@ def _is_power_of_two(value: Any) -> bool:
 
 
 CV: Final = "cv"
-"""In the place of a number of features: cross-validation says how many."""
+"""Value instead of a number of features: cross-validation chooses the number."""
 Count: TypeAlias = Annotated[int, Ge(1)]
 Positive: TypeAlias = Annotated[float, Gt(0)]
 NotNegative: TypeAlias = Annotated[float, Ge(0)]
@@ -185,14 +185,14 @@ class Parameter(NamedTuple):
     name: str
     default: Any
     kinds: tuple[Kind | LossOf, ...]
-    """It is of one of these, or None where that is allowed."""
+    """The alternatives of its type, besides None."""
     may_be_none: bool
     meaning: str
-    """From the docstring, which has it in reStructuredText."""
+    """Description from the docstring, in reStructuredText."""
 
     @property
     def doc(self) -> str:
-        """Its type as a docstring has it: ``int, optional``, ``{"drop", "keep"}``."""
+        """Type as written in a docstring: ``int, optional``, ``{"drop", "keep"}``."""
         text = " or ".join(
             kind.doc.strip("{}") if len(kind.words) == 1 < len(self.kinds) else kind.doc for kind in self.kinds
         )
@@ -202,14 +202,14 @@ class Parameter(NamedTuple):
 
     @property
     def in_yaml(self) -> Any:
-        """Its type in a pipeline file, as pydantic takes it; None where it cannot be written there."""
+        """Type in a pipeline file for pydantic; None if the parameter cannot be written there."""
         types = tuple(kind.in_yaml for kind in self.kinds if kind.in_yaml is not None)
         if not types:
             return None
-        return Union[(*types, None) if self.may_be_none else types]  # noqa: UP007  (known only now)
+        return Union[(*types, None) if self.may_be_none else types]  # noqa: UP007  (known only at run time)
 
     def check(self, value: Any, method: str) -> None:
-        """Refuse what it cannot be; `method` is the name of the class.
+        """Refuse an invalid value; `method` is the name of the class.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class Parameter(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """What one class adds to the parameters of its bases."""
+    """Parameters that one class adds to those of its bases."""
 
     names: list[str]
     kw_only: bool
@@ -243,10 +243,10 @@ class Parameters:
     """Base of a class whose annotated attributes with default values are its parameters."""
 
     _parameter_owners: ClassVar[dict[str, type]] = {}
-    """By name, in the constructor's order: the class that declares a parameter."""
+    """Class that declares each parameter, by name, in the constructor's order."""
     _keyword_only: ClassVar[frozenset[str]] = frozenset()
     _renamed: ClassVar[dict[str, str]] = {}
-    """New names by their old ones."""
+    """New names by old names."""
     _declaration: ClassVar[Declaration]
     _parameters: ClassVar[Mapping[str, Parameter]]
 
@@ -270,13 +270,13 @@ class Parameters:
         either: dict[str, type] = {}
         keyword: dict[str, type] = {}
         cls._renamed = {}
-        for owner in reversed(cls.__mro__):  # the oldest first, so that the youngest has the last word
+        for owner in reversed(cls.__mro__):  # from the base to the subclass, which overrides
             declared: Declaration | None = vars(owner).get("_declaration")
             if declared is None:
                 continue
             for name in declared.names:
                 (keyword if name in keyword else either)[name] = owner
-            if declared.kw_only:  # what all selectors have stands at the end
+            if declared.kw_only:  # parameters that all selectors have come last
                 keyword = {name: either.pop(name) for name in declared.names if name not in keyword} | keyword
             for name in declared.fixed:
                 either.pop(name, None)
@@ -285,27 +285,27 @@ class Parameters:
         cls._parameter_owners, cls._keyword_only = either | keyword, frozenset(keyword)
         for old, new in (renamed or {}).items():
             setattr(cls, old, _old_name(old, new))
-        if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # nobody has written one
+        if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # not written by hand
             cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
         cls.__doc__ = _with_inherited_parameters(cls)
 
     def check_parameters(self) -> None:
-        """Refuse what a parameter, or several together, cannot be.
+        """Refuse invalid parameters and invalid combinations of them.
 
         Raises
         ------
         ConfigError
-            Naming the parameter.
+            A parameter is invalid; the message names it.
         """
         for parameter in parameters_of(type(self)).values():
             parameter.check(getattr(self, parameter.name), type(self).__name__)
         self._check_combination()
 
     def _check_combination(self) -> None:
-        """Refuse combinations of parameters that are valid one by one."""
+        """Refuse invalid combinations of parameters that are individually valid."""
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by their names, and of an estimator inside as ``name__parameter``.
+        """Set parameters by name; those of a nested estimator as ``name__parameter``.
 
         Returns
         -------
@@ -318,7 +318,7 @@ class Parameters:
 
 
 def parameters_of(cls: type[Parameters]) -> Mapping[str, Parameter]:
-    """Return the parameters of a class by name, in the constructor's order; they are made out once."""
+    """Return the parameters of a class by name, in the constructor's order. The result is cached."""
     if "_parameters" not in vars(cls):
         cls._parameters = MappingProxyType(_made_out(cls))
     return cls._parameters
@@ -339,26 +339,26 @@ def _made_out(cls: type[Parameters]) -> dict[str, Parameter]:
 
 
 def n_to_select(asked: int | None, n_features: int, default: int) -> int:
-    """Return how many features to select: by default so many, or all where there are fewer.
+    """Return the number of features to select: by default `default`, or all features if there are fewer.
 
     Raises
     ------
     ConfigError
-        More are asked for than there are.
+        More features are requested than there are.
     """
     if asked is not None and asked > n_features:
-        problem = f"asks for {asked:,} features, but there are {n_features:,}"
-        raise ConfigError(problem, "n_features_to_select", f"ask for at most {n_features:,}")
+        problem = f"requests {asked:,} features, but there are {n_features:,}"
+        raise ConfigError(problem, "n_features_to_select", f"request at most {n_features:,}")
     return min(default, n_features) if asked is None else int(asked)
 
 
 def new_names(cls: type[Parameters], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters by their present names, with a FutureWarning for each old one.
+    """Return parameters by their current names, with a FutureWarning for each old name.
 
     Raises
     ------
     TypeError
-        Both are given.
+        Both the old and the new name are given.
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -366,7 +366,7 @@ def new_names(cls: type[Parameters], given: Mapping[str, Any]) -> dict[str, Any]
         if new != name:
             warnings.warn(f"{name} is now called {new}", FutureWarning, stacklevel=3)
         if new in found or (new != name and new in given):
-            raise TypeError(f"{cls.__name__}: {name} is the old name of {new}: give one of them")
+            raise TypeError(f"{cls.__name__}: {name} is the old name of {new}; pass only {new}")
         found[new] = value
     return found
 
@@ -422,7 +422,7 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 
 
 def _kind(hint: Any) -> Kind | LossOf:
-    """Return what a type means: that of its annotation, some words, a switch, or a number in a range."""
+    """Return the kind of a type: the `Kind` in its annotation, a set of words, a Boolean, or a number in a range."""
     base, *annotated = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     for item in annotated:
         if isinstance(item, Kind | LossOf):
@@ -484,7 +484,7 @@ _NEXT_SECTION = re.compile(r"\n\n(?=\w[^\n]*\n---)|\Z")
 
 
 def _entries(doc: str) -> dict[str, tuple[str, str]]:
-    """Return type and meaning of each parameter that a docstring describes."""
+    """Return the type and meaning of each parameter in a docstring."""
     section = _SECTION.search(inspect.cleandoc(doc))
     found = {}
     for entry in re.split(r"\n(?=\S)", section[1]) if section else ():
@@ -495,7 +495,7 @@ def _entries(doc: str) -> dict[str, tuple[str, str]]:
 
 
 def _with_inherited_parameters(cls: type[Parameters]) -> str | None:
-    """Return the docstring of a class with the parameters of its bases among its own, in the constructor's order."""
+    """Return the docstring of a class including inherited parameters, in the constructor's order."""
     if not cls.__doc__:
         return None
     doc = inspect.cleandoc(cls.__doc__)
@@ -518,9 +518,9 @@ SIZE_SEARCH: Final = {
     "groups": RowGroups,
     "order": Literal["random", "time"],
 }
-"""What a mapping in the place of a number of features may say, as `daskfs.SelectionCV` does."""
+"""Keys of a mapping that is passed instead of a number of features; they are parameters of `daskfs.SelectionCV`."""
 _OF_SEARCH = {name: _kind(hint) for name, hint in SIZE_SEARCH.items()}
-_typed_mapping: Any = TypedDict  # of what was declared, which a type checker cannot read
+_typed_mapping: Any = TypedDict  # the keys are computed, which a type checker cannot follow
 SizeSearchOptions = _typed_mapping(
     "SizeSearchOptions", {name: kind.in_yaml for name, kind in _OF_SEARCH.items()}, total=False
 )
@@ -535,6 +535,6 @@ _SEARCH = Kind(
     SizeSearchOptions,
 )
 if TYPE_CHECKING:
-    CountOrCV: TypeAlias = Count  # who reads it as a number has been told the number
+    CountOrCV: TypeAlias = Count  # code that reads it runs after the number was chosen
 else:
     CountOrCV = Count | Literal["cv"] | Annotated[Any, _SEARCH]

@@ -1,7 +1,7 @@
-"""The version, below all rooms: results and stores say by which they were made.
+"""The version of daskfs, which is written into results and stores.
 
-A wheel and an editable install have it from the tag in git (setuptools-scm writes `_version.py`); code that was not
-installed knows none, and says what it leads to.
+A wheel or an editable install has the version of the git tag (setuptools-scm writes `_version.py`). Code that is not
+installed has no such file and uses the next development version.
 """
 
 try:

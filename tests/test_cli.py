@@ -118,7 +118,7 @@ def test_validate_touches_nothing(run, pipeline, tmp_path):
         ("selct.n_subsets=3", "quick.yaml: selct: unknown key (did you mean 'select'?); known keys: "),
         ("select.n_subsets=three", "quick.yaml: select.n_subsets: expected a valid integer, found 'three'"),
         ("source.name=diabtes", "diabetes"),
-        ("select.max_features=11", "asks for up to 11 features, but there are 10; ask for at most 10"),
+        ("select.max_features=11", "requests up to 11 features, but there are 10; request at most 10"),
         ("cluster.memory_limit=10MiB", "but the memory limit is 10.0 MiB; allow at least"),
         ("cluster.kind=kubernetes", "kind: address"),
         ("select.n_subsets=300", "n_subsets"),
@@ -581,7 +581,7 @@ def test_a_feature_map_that_cannot_be_meant_is_refused_with_the_nearest_right_wo
 def test_a_method_that_takes_no_feature_map_says_so(run, people):
     code, _, said = run("select", people / "people.zarr", "--map", "pairs", "--output", people / "run")
     assert code == 2
-    assert "message takes no feature_map" in said
+    assert "message has no parameter feature_map" in said
 
 
 def test_an_interrupt_that_a_destructor_swallows_is_not_shown_and_other_errors_are(monkeypatch):

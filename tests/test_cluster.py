@@ -488,7 +488,7 @@ def test_workers_without_daskfs_are_named():
     lacking = "import sys; sys.modules['daskfs'] = None"
     with (
         distributed.LocalCluster(n_workers=1, preload=[lacking], dashboard_address=None) as cluster,
-        refused(RunError, "clusters", naming=["daskfs of"]),
+        refused(RunError, "clusters", naming=["install daskfs"]),
         open_cluster("address", address=cluster.scheduler_address),
     ):
         pass
@@ -732,7 +732,7 @@ def test_a_script_from_standard_input_starts_no_processes_and_is_told_what_does(
     ended = subprocess.run([*command, "-"], input=SCRIPT, **how)
     told, n_threads = ended.stdout.splitlines()[0], ended.stdout.split()[-1]
     assert "<stdin>" in told
-    assert "put it in a file and run that, or start threads" in told
+    assert "save the script to a file and run that, or use threads" in told
     assert n_threads == "1"
     assert "Traceback" not in ended.stderr
     script = tmp_path / "script.py"

@@ -45,7 +45,7 @@ def fault_of(document):
         ("a: !!python/object/apply:os.system ['touch HERE']\n", "tags are never executed"),
         ("a: !!python/name:os.system\n", "tags are never executed"),
         ("a: !mine 3\n", "the tag '!mine' is refused"),
-        ("? [a, b]\n: 1\n", "a key must be a word"),
+        ("? [a, b]\n: 1\n", "a key must be a string or number"),
         ("a: 1\n---\nb: 2\n", "not valid YAML"),
         ("a: &x [*x]\n", "not valid YAML"),
         ("a: \x07\n", "not valid YAML"),

@@ -150,7 +150,7 @@ def test_a_worker_ends_before_its_job_and_not_with_all_others():
     assert lives + spread < 300 - 10
     with dask.config.set({"jobqueue.slurm.worker-extra-args": ["--lifetime", "55m"]}):
         assert JobOptions("slurm", walltime="01:00:00").lifetime is None
-    with refused(ConfigError, "clusters", at="cluster.walltime", naming=["live"]):
+    with refused(ConfigError, "clusters", at="cluster.walltime", naming=["lifetime"]):
         _ = JobOptions("slurm", walltime="00:00:10").lifetime
 
 

@@ -94,7 +94,9 @@ def test_a_class_that_is_never_predicted_counts_as_zero_and_one_that_is_absent_m
 
 
 def test_the_former_names_of_metrics_of_selections_say_the_new_ones():
-    with pytest.warns(FutureWarning, match="recall is now called selection_recall; that of labels is recall_score"):
+    with pytest.warns(
+        FutureWarning, match="recall is now called selection_recall; the metric of labels is recall_score"
+    ):
         assert metrics.recall([3, 1, 7], [1, 2, 3]) == 2 / 3
     with pytest.warns(FutureWarning, match="precision is now called selection_precision"):
         assert metrics.precision([3, 1], [1]) == 0.5

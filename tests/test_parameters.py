@@ -160,7 +160,7 @@ def test_an_old_name_works_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert clone(toy).n_parts == 8
-    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="m is the old name of n_parts: give one of them"):
+    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="m is the old name of n_parts; pass only n_parts"):
         Toy(m=7, n_parts=7)
     toy.__setstate__({"m": 9, "tol": None})
     assert toy.n_parts == 9

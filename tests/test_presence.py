@@ -69,8 +69,8 @@ def test_work_without_a_worker_is_told_and_ends_with_an_error_that_says_how_to_g
     presence_of(client, tell=told.append, lost_timeout_s=0.5, known=lambda: "jobs 12, 13 pending (Priority)")
     with pytest.raises(RunError) as found:
         WAYS[way](OnDask(client))
-    assert told == ["no worker is left; waiting for another for at most 0.5 s (jobs 12, 13 pending (Priority))"]
-    assert "no worker is left, and none has come in 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
+    assert told == ["no worker is left; waiting for a new one for at most 0.5 s (jobs 12, 13 pending (Priority))"]
+    assert "no worker is left, and none has started within 0.5 s (jobs 12, 13 pending (Priority))" in str(found.value)
     assert "resume the run" in str(found.value)
     assert "cluster.lost_timeout_s" in str(found.value)
 
@@ -87,7 +87,7 @@ def test_work_goes_on_when_a_worker_comes(lonely, way):
 
     presence_of(client, tell=tell, lost_timeout_s=None)
     found = WAYS[way](OnDask(client))
-    assert told[0] == "no worker is left; waiting for another"
+    assert told[0] == "no worker is left; waiting for a new one"
     with open_cluster("none") as here:
         assert found == WAYS[way](here)
 
@@ -144,7 +144,10 @@ def test_what_is_lost_is_told_from_a_scheduler_that_is_gone():
         given = client.scatter(LARGE)
         for address in client.nthreads():
             cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="killed")
-        with refused(RunError, "clusters", at="blocks", naming=["held"]) as found, cluster_errors("blocks"):
+        with (
+            refused(RunError, "clusters", at="blocks", naming=["intermediate results"]) as found,
+            cluster_errors("blocks"),
+        ):
             client.submit(total, given, 1.0).result()
         assert "scheduler" not in str(found.value)
         waiting = client.submit(total, 1.0, 2.0)
@@ -183,7 +186,7 @@ def test_a_scheduler_that_stands_still_is_told_and_work_goes_on_when_it_does(sta
 
     presence_of(client, tell=tell, lost_timeout_s=None)
     assert WAYS["map"](OnDask(client)) == [(0, 2.0), (1, 4.0)]
-    assert told == ["the scheduler does not answer; waiting", "the scheduler answers again: going on"]
+    assert told == ["the scheduler does not answer; waiting", "the scheduler answers again: continuing"]
 
 
 def test_a_scheduler_that_stands_still_too_long_is_an_error_that_says_how_to_go_on(standing_still):

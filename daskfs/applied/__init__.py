@@ -1,1 +1,1 @@
-"""What a run has found, for other rows: `model` keeps it, `rows` encodes, `apply` writes, `export` translates."""
+"""Apply a run's model to new rows: `model` saves it, `rows` encodes, `apply` predicts, `export` translates."""

@@ -1,4 +1,4 @@
-"""Predictions of a file of any length, block by block, as a table beside it."""
+"""Predict the rows of a file of any length in blocks, and write the predictions to a table."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from daskfs.watching.base import Progress, Silent
 
 PREDICTION = "prediction"
 METRIC_ROWS = 5_000_000
-"""Of which targets and predictions are kept, to be measured at the end."""
+"""Maximum number of rows whose targets and predictions are kept for the metrics."""
 STANDARD_OUTPUT = "-"
 
 
 @dataclass
 class Applied:
-    """What was written, and how good it is where the target is known.
+    """Summary of the predictions, with metrics if the target is known.
 
     Attributes
     ----------
     output : str
     n_rows : int
     n_void : int
-        Rows that the fit would have dropped for a missing value; they have no prediction.
+        Number of rows without a prediction, which the fit would have dropped because of a missing value.
     metrics : dict of float
-        Empty where the data have no target.
+        Empty if the data have no target.
     notes : list of str
-        Columns that are not used, categories that the fit did not have.
+        Notes on unused columns and unseen categories.
     """
 
     output: str
@@ -54,7 +54,7 @@ class Applied:
     notes: list[str] = field(default_factory=list)
 
     def to_text(self) -> str:
-        """Return it as lines for people."""
+        """Return the summary as text."""
         where = "" if self.output == STANDARD_OUTPUT else f", in {self.output}"
         lines = [f"{self.n_rows:,} rows predicted{where}", *(f"  {note}" for note in self.notes)]
         if self.metrics:
@@ -72,18 +72,18 @@ def apply(
     progress: Progress | None = None,
     **how: Any,
 ) -> Applied:
-    """Predict the target of other rows, in bounded memory, and write a table with a row for each.
+    """Predict the target of new rows in bounded memory, and write a table with a row for each.
 
     Parameters
     ----------
     model : Model
     data : path, URL or list of them, data frame, array
     output : path-like
-        Ends in .csv or .parquet; "-": CSV on standard output. Written whole, or not at all.
+        File that ends in .csv or .parquet, written atomically; "-": CSV on standard output.
     features : bool
-        Write the selected features, too.
+        Whether to also write the selected features.
     force : bool
-        Replace a file that exists.
+        Whether to replace an existing file.
     progress : Progress, optional
     **how
         See `daskfs.applied.rows.AppliedRows`: kind, options, kept, unseen.
@@ -95,9 +95,9 @@ def apply(
     Raises
     ------
     SchemaError, SourceError, DataError
-        A column is missing, or a value cannot be used, each with its place.
+        A column is missing or a value cannot be used; the message says where.
     RunError
-        The file exists, or cannot be written.
+        The file exists or cannot be written.
     """
     applied, progress = Applied(str(output)), progress or Silent()
     measured = _Measured(model)
@@ -106,7 +106,7 @@ def apply(
         if rows.extra:
             more = f" and {len(rows.extra) - 8} more" if len(rows.extra) > 8 else ""
             shown = ", ".join(map(repr, rows.extra[:8]))
-            applied.notes.append(f"columns that the fit did not have are not used: {shown}{more}")
+            applied.notes.append(f"ignored columns that the training data did not have: {shown}{more}")
         progress.start("apply", rows.estimate_n_samples())
         for block in rows.blocks():
             interrupts.check()
@@ -120,7 +120,7 @@ def apply(
         if not applied.n_rows:
             raise DataError("expected rows, found none", str(data), "check the file")
     if applied.n_void:
-        problem = f"{applied.n_void:,} rows have no prediction: a value is missing for which the fit dropped rows"
+        problem = f"{applied.n_void:,} rows have no prediction: they have missing values for which the fit dropped rows"
         applied.notes.append(problem)
     applied.notes += [note for note in rows.notes if note not in applied.notes]
     applied.metrics = measured.metrics()
@@ -129,7 +129,7 @@ def apply(
 
 
 def _table(model: Model, block: RowBlock, predictor: np.ndarray, *, features: bool) -> pa.Table:
-    """Return what is written of some rows."""
+    """Return the output table of a block of rows."""
     is_void = block.is_void if block.is_void.any() else None
     columns: dict[str, Any] = dict(block.handed_on)
     columns[_free(PREDICTION, columns)] = pa.array(model.answers(predictor), mask=is_void)
@@ -143,7 +143,7 @@ def _table(model: Model, block: RowBlock, predictor: np.ndarray, *, features: bo
 
 
 def _free(name: str, taken: Any) -> str:
-    """Return a name that no column has."""
+    """Return the name, with underscores appended until it is unused."""
     while name in taken:
         name += "_"
     return name
@@ -157,19 +157,19 @@ class _Measured:
         self._kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def update(self, block: RowBlock, predictor: np.ndarray) -> None:
-        """Take in some rows."""
+        """Add a block of rows."""
         rows = np.flatnonzero(np.isfinite(block.y) & ~block.is_void)[: METRIC_ROWS - self._n_kept]
         if len(rows):
             self._kept.append((block.y[rows], predictor[rows], block.weight[rows]))
             self._n_kept += len(rows)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics that suit the loss; none where there are no targets."""
+        """Return the default metrics of the loss; empty without targets."""
         if not self._n_kept:
             return {}
         y, predictor, weight = (np.concatenate(part) for part in zip(*self._kept, strict=True))
         if self._n_kept == METRIC_ROWS:
-            self.notes.append(f"metrics are those of the first {METRIC_ROWS:,} rows")
+            self.notes.append(f"metrics are computed on the first {METRIC_ROWS:,} rows")
         loss, answers = (
             find_loss("multinomial" if predictor.ndim > 1 else self._model.loss),
             self._model.codes(predictor),
@@ -179,14 +179,14 @@ class _Measured:
             try:
                 scores = predictor if name in METRICS_OF_SCORES else answers
                 found[name] = PREDICTION_METRICS[name](y, scores, weight)
-            except DataError as fault:  # rows of one class, for example
+            except DataError as fault:  # for example rows of one class only
                 self.notes.append(str(fault))
         return found
 
 
 @contextmanager
 def _written(output: str | os.PathLike[str], *, force: bool) -> Iterator[Any]:
-    """Yield what writes tables one behind the other."""
+    """Yield a function that appends tables to the output."""
     if str(output) == STANDARD_OUTPUT:
         with _CsvWriter(sys.stdout.buffer) as writer:
             yield writer.write
@@ -195,7 +195,7 @@ def _written(output: str | os.PathLike[str], *, force: bool) -> Iterator[Any]:
     if path.suffix not in (".csv", ".parquet", ".pq"):
         raise ConfigError(f"expected a file that ends in .csv or .parquet, found {path.name!r}", "--output")
     if path.exists() and not force:
-        raise RunError("a file of this name exists", str(path), "choose another, or --force replaces it")
+        raise RunError("the file already exists", str(path), "choose another name, or replace it with --force")
     if not path.parent.is_dir():
         raise RunError("no such folder", str(path.parent), "create it first")
     try:
@@ -210,7 +210,7 @@ def _written(output: str | os.PathLike[str], *, force: bool) -> Iterator[Any]:
 
 
 class _ParquetWriter:
-    """Row groups, one behind the other."""
+    """Writer of consecutive Parquet row groups."""
 
     def __init__(self, path: Any) -> None:
         self._path = path
@@ -220,7 +220,7 @@ class _ParquetWriter:
         return self
 
     def write(self, table: pa.Table) -> None:
-        """Write some rows; the first say the types."""
+        """Append rows; the first ones determine the types."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, table.schema)
         self._writer.write_table(table.cast(self._writer.schema))
@@ -231,10 +231,10 @@ class _ParquetWriter:
 
 
 class _CsvWriter(_ParquetWriter):
-    """Lines, one behind the other, of which no spreadsheet runs any."""
+    """Writer of CSV whose texts no spreadsheet executes as formulas."""
 
     def write(self, table: pa.Table) -> None:
-        """Write some rows."""
+        """Append rows."""
         table = table.rename_columns([cell_of_text(name) for name in table.column_names])
         for k, name in enumerate(table.column_names):
             if pa.types.is_string(table[name].type):
@@ -256,7 +256,7 @@ def _harmless(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _cell(text: str) -> str:
-    """Return a text as a line holds it; a number, with a sign or without, as it is.
+    """Escape a text that a spreadsheet would execute as a formula. Numbers, also signed ones, are unchanged.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def _cell(text: str) -> str:
 
 
 def spooled(kind: str | None, folder: str | os.PathLike[str]) -> Path:
-    """Write standard input into a folder, and return the file: sources read theirs more than once."""
+    """Write standard input to a file in a folder and return its path, because sources read their data repeatedly."""
     piece = sys.stdin.buffer.read(1 << 20)
     ending = ("jsonl" if piece.lstrip()[:1] == b"{" else "csv") if kind == "text" else kind or "csv"
     path = Path(folder) / f"standard-input.{ending}"

@@ -1,6 +1,6 @@
-"""A run's result in other languages: a list of names, an SQL SELECT, a Python file that builds a scikit-learn pipeline.
+"""Export a run's model as a list of names, an SQL SELECT, or a Python file that builds a scikit-learn pipeline.
 
-Each says what a model says: how raw columns become features, the score as their sum, what follows from it.
+SQL and Python contain the whole model: the encoding of raw columns, the linear predictor, and the predictions.
 """
 
 from __future__ import annotations
@@ -35,17 +35,16 @@ def export(model: Model, form: str, *, table: str = "data", dialect: str = "stan
     ----------
     model : Model
     form : {"list", "columns", "sql", "sklearn"}
-        Names of the features, most important first; names of the raw columns that they are made of; a SELECT; a Python
-        file.
+        Names of the features, most important first; names of their raw columns; a SELECT; a Python file.
     table : str
         Name of the table in SQL.
     dialect : {"standard", "sqlite"}
-        Of SQL: how parts of dates are taken.
+        SQL dialect for parts of dates.
 
     Raises
     ------
     ConfigError
-        The features have no such form: hashed ones in SQL, for example.
+        The features cannot be exported in this form, such as hashed features in SQL.
     """
     if form == "list":
         return "".join(f"{name}\n" for name in model.ranking)
@@ -59,12 +58,12 @@ def export(model: Model, form: str, *, table: str = "data", dialect: str = "stan
 
 
 class _Raw:
-    """The columns of X that a model reads, each with the raw column and the encoder that makes it.
+    """The columns of X that a model reads, each with its raw column and encoder.
 
     Raises
     ------
     ConfigError
-        They are made of something else than columns of a table.
+        The features were not encoded from columns of a table.
     """
 
     def __init__(self, model: Model) -> None:
@@ -80,24 +79,24 @@ class _Raw:
             table = TableEncoder.from_document(encoder["of"]["table"])
             self.ids = [name for name, column in table.columns.items() if column.role == "id"]
             self.made = [_entry_of(name, table) for name in model.columns.names]
-        elif model.columns.ids is None:  # an array, whose columns are numbers as they are
+        elif model.columns.ids is None:  # an array of numbers
             self.made = [(name, NumberEncoder(name), 0) for name in model.columns.names]
         else:
             raise ConfigError(
-                "features are hashed: they are no columns of a table",
+                "the features are hashed and have no columns of a table",
                 "--as",
-                "--as list names them; `daskfs apply` reads on",
+                "use --as list for their names, and `daskfs apply` to predict",
             )
         self.needed = list(dict.fromkeys(name for name, _, _ in self.made))
 
 
 def _entry_of(feature: str, table: TableEncoder) -> tuple[str, Encoder, int]:
-    """Return column, encoder and place of a feature of a table that became entries, ``column=level`` or a number.
+    """Return column, encoder and position of a feature (``column=level`` or a number) of a sparsely encoded table.
 
     Raises
     ------
     ConfigError
-        A bin of a number, or the rare levels together, of which there is no list.
+        The feature is a bin of a number, or pooled rare levels, which are not listed.
     """
     for name in table.feature_columns:
         encoder = table.encoders.get(name)
@@ -111,8 +110,8 @@ def _entry_of(feature: str, table: TableEncoder) -> tuple[str, Encoder, int]:
             missing = table.columns[name].missing
             levels = [] if level == MISSING and missing == "category" else [level]
             return name, CategoryEncoder(name, levels, unseen="zero", missing=str(missing)), 0
-    problem = f"feature {feature!r} is a bin, or rare levels together: there is no list of what it stands for"
-    raise ConfigError(problem, "--as", "--as list names it; `daskfs apply` reads on")
+    problem = f"feature {feature!r} is a bin or pooled rare levels, whose contents are not listed"
+    raise ConfigError(problem, "--as", "use --as list for its name, and `daskfs apply` to predict")
 
 
 # ---------------------------------------------------------------------------------------------------------------- SQL
@@ -132,7 +131,7 @@ def _sql(model: Model, table: str, dialect: str) -> str:
     listed = ",\n    ".join
     return (
         f"-- {model.method}: {len(model.features)} features, "
-        f"by daskfs; its numbers are those of daskfs apply to rounding.\n"
+        f"by daskfs; its numbers equal those of daskfs apply up to rounding.\n"
         f"WITH features AS (\n  SELECT\n    {listed(selected or ['1 AS one'])}\n  FROM {_quoted(table)}\n),\n"
         f"scores AS (\n  SELECT\n    {listed(['*', *summed])}\n  FROM features\n)\n"
         f"SELECT\n    {listed(['*', *_sql_answers(model, list(scores))])}\nFROM scores\n"
@@ -155,11 +154,11 @@ def _sql_of(name: str, encoder: Encoder, place: int, dialect: str) -> str:
         return _sql_date(name, encoder, place, dialect)
     if isinstance(encoder, CountEncoder):
         return _sql_counts(column, encoder)
-    raise ConfigError(f"column {name!r} is hashed, which SQL has no words for", "--as sql", "use `daskfs apply`")
+    raise ConfigError(f"column {name!r} is hashed, which SQL cannot express", "--as sql", "use `daskfs apply`")
 
 
 def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
-    """Return whether a category has a level; NULL where a missing one is not to be."""
+    """Return the indicator of a level of a category; NULL for a missing value that the encoder refuses or drops."""
     known, pooled = list(encoder.categories), sorted(encoder.pooled)
     text = f"CAST({column} AS VARCHAR)" if _of_numbers(known) else column
     missing = "" if encoder.missing in ("zero", "category") else f"WHEN {column} IS NULL THEN NULL "
@@ -175,7 +174,7 @@ def _sql_level(column: str, encoder: CategoryEncoder, level: str) -> str:
 
 
 def _sql_counts(column: str, encoder: CountEncoder) -> str:
-    """Return how many rows of the fit had a level."""
+    """Return the count encoding of a category: the number of training rows with its level."""
     text = f"CAST({column} AS VARCHAR)" if _of_numbers(encoder.counts) else column
     is_known = encoder.missing in ("zero", "category")
     missing = f"WHEN {column} IS NULL THEN {encoder.n_missing if is_known else 'NULL'} "
@@ -184,12 +183,12 @@ def _sql_counts(column: str, encoder: CountEncoder) -> str:
 
 
 def _of_numbers(levels: Iterable[str]) -> bool:
-    """Whether levels are texts of numbers, as which a database may have the column."""
+    """Return whether all levels are numbers as text, so that the column may be numeric in a database."""
     return any(text.lstrip("-").replace(".", "", 1).isdigit() for text in levels)
 
 
 def _sql_date(name: str, encoder: DateEncoder, place: int, dialect: str) -> str:
-    """Return a part of a date, or whether it has a value."""
+    """Return a part of a date, or the indicator of a value of it."""
     column = _quoted(name)
     if encoder.has_indicator and place == len(encoder.feature_names) - 1:
         return f"CASE WHEN {column} IS NULL THEN 1 ELSE 0 END"
@@ -215,19 +214,19 @@ def _sql_part(column: str, part: str, dialect: str) -> str:
 
 
 def _sql_features(model: Model, columns: Sequence[str]) -> list[str]:
-    """Return the expressions of the features, of those of the columns that they are made of."""
+    """Return the expressions of the features from those of their columns."""
     made = model.document["made"]
     if made is None:
         return list(columns)
     if made["kind"] != "products":
-        raise ConfigError("curves of single columns have no short form in SQL", "--as sql", "use `daskfs apply`")
+        raise ConfigError("SQL export does not support additive feature maps", "--as sql", "use `daskfs apply`")
     place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
     about = [f"({text} - {_signed(centre)})" for text, centre in zip(columns, made["centre"], strict=True)]
     return [columns[place[i]] if j < 0 else f"{about[place[i]]} * {about[place[j]]}" for i, j in made["pairs"]]
 
 
 def _sql_scores(model: Model) -> dict[str, str]:
-    """Return the linear predictors by name: one, or one of each class."""
+    """Return the linear predictors by name: one, or one for each class."""
     predictor, names = model.predictor, [_quoted(name) for name in model.features]
     if predictor.coef.ndim == 1:
         return {"score": _sum_of(float(predictor.intercept), predictor.coef.tolist(), names)}
@@ -241,7 +240,7 @@ def _sql_scores(model: Model) -> dict[str, str]:
 
 
 def _sum_of(intercept: float, coef: Sequence[float], names: Sequence[str]) -> str:
-    """Return a sum whose parentheses are as deep as a tree: parsers have limits."""
+    """Return a sum nested as a balanced tree, because SQL parsers limit the depth of expressions."""
     terms = [_signed(intercept), *(f"{_signed(c)} * {name}" for c, name in zip(coef, names, strict=True))]
     while len(terms) > 1:
         pairs = [terms[k : k + 8] for k in range(0, len(terms), 8)]
@@ -250,7 +249,7 @@ def _sum_of(intercept: float, coef: Sequence[float], names: Sequence[str]) -> st
 
 
 def _sql_answers(model: Model, scores: Sequence[str]) -> list[str]:
-    """Return the prediction, and probabilities, of the scores."""
+    """Return the prediction and the probabilities from the scores."""
     if model.classes is None:
         is_count = find_loss(model.loss).target == "count"
         return [f'{"EXP(" if is_count else ""}"score"{")" if is_count else ""} AS prediction']
@@ -295,7 +294,7 @@ def _signed(number: float) -> str:
 _HEAD = '''"""{method}: {n} features that daskfs selected{target}, as a scikit-learn pipeline.
 
     pipeline = build()               # with the coefficients of the run: pipeline.predict(frame)
-    pipeline = build(fitted=False)   # the same features, to be fitted: pipeline.fit(frame, y)
+    pipeline = build(fitted=False)   # the same features, not fitted yet: pipeline.fit(frame, y)
 """
 
 import numpy as np
@@ -311,13 +310,13 @@ CLASSES = {labels}
 
 
 def number(column, fill=None, centre=0.0, scale=1.0):
-    """Return numbers, missing ones filled, standardised."""
+    """Return standardised numbers, with missing values filled."""
     values = pd.to_numeric(column).to_numpy(dtype=float, na_value=np.nan)
     return ((values if fill is None else np.where(np.isnan(values), fill, values)) - centre) / scale
 
 
 def text(column):
-    """Return texts as a file has them: truth is true or false, whole numbers have no decimals; None where missing."""
+    """Return values as text like in a file: true or false, integers without decimals; None if missing."""
     def one(value):
         if pd.isna(value):
             return None
@@ -329,7 +328,7 @@ def text(column):
 
 
 def part(column, date_format, name):
-    """Return a part of dates, NaN where they are missing."""
+    """Return a part of dates; NaN if missing."""
     dates = column
     if not pd.api.types.is_datetime64_any_dtype(column):
         several = [pd.to_datetime(column, format=one.strip(), errors="coerce") for one in date_format.split("|")]
@@ -342,7 +341,7 @@ def part(column, date_format, name):
 
 
 def counts(texts, known, missing):
-    """Return how many rows of the fit had each level."""
+    """Return the number of training rows with each level."""
     return np.array([missing if one is None else known.get(one, 0) for one in texts], dtype=float)
 
 
@@ -399,7 +398,7 @@ def _scikit_learn(model: Model) -> str:
 
 
 def _python_of(name: str, encoder: Encoder, place: int) -> str:
-    """Return the expression of a feature of a raw column."""
+    """Return the Python expression of a feature of a raw column."""
     column = f"frame[{name!r}]"
     if isinstance(encoder, NumberEncoder):
         if place == 1:
@@ -424,7 +423,7 @@ def _python_of(name: str, encoder: Encoder, place: int) -> str:
         n_missing = encoder.n_missing if encoder.missing in ("zero", "category") else float("nan")
         missing = "np.nan" if n_missing != n_missing else repr(n_missing)
         return f"counts(text({column}), {encoder.counts!r}, {missing})"
-    raise ConfigError(f"column {name!r} is hashed, which only daskfs does", "--as sklearn", "use daskfs.load")
+    raise ConfigError(f"column {name!r} is hashed, which only daskfs supports", "--as sklearn", "use daskfs.load")
 
 
 def _python_made(model: Model) -> str:
@@ -432,7 +431,7 @@ def _python_made(model: Model) -> str:
     if made is None:
         return "X"
     if made["kind"] != "products":
-        raise ConfigError("curves of single columns have no short form", "--as sklearn", "use daskfs.load")
+        raise ConfigError("export does not support additive feature maps", "--as sklearn", "use daskfs.load")
     place = {j: k for k, j in enumerate(sorted({j for pair in made["pairs"] for j in pair if j >= 0}))}
 
     def about(j: int) -> str:
@@ -443,7 +442,7 @@ def _python_made(model: Model) -> str:
 
 
 def _estimator(model: Model) -> tuple[str, str, list[str]]:
-    """Return a class of scikit-learn, how it is made, and how it gets the coefficients."""
+    """Return a scikit-learn class, the code that constructs it, and the code that sets the coefficients."""
     fit = ["model.n_features_in_ = len(FEATURES)"]
     if model.classes is None:
         fit.append("model.coef_, model.intercept_ = COEF, INTERCEPT")
@@ -455,4 +454,4 @@ def _estimator(model: Model) -> tuple[str, str, list[str]]:
     is_softmax = find_loss(model.document["fit"]["losses"][1]).target == "classes"
     if model.has_probabilities and (model.predictor.coef.ndim == 1 or is_softmax):
         return "LogisticRegression", "LogisticRegression()", fit
-    return "SGDClassifier", 'SGDClassifier(loss="hinge")', fit  # each class against the rest, without probabilities
+    return "SGDClassifier", 'SGDClassifier(loss="hinge")', fit  # one-vs-rest, without probabilities

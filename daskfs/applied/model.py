@@ -1,6 +1,6 @@
-"""What a run has found, in one file: how raw columns become features, which of them count, and what they predict.
+"""The model of a run in one file: the encoding of raw columns, the selected features and their coefficients.
 
-``model.json`` stands in a run's folder: JSON, with a checksum of its own, written whole. Nothing in it is executed.
+``model.json`` is in the run folder: JSON with its own checksum, written atomically. Nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ FORMAT_VERSION = 1
 MAX_NBYTES = 1 << 30
 _AGAIN = "run the pipeline again with this daskfs: `daskfs run PIPELINE.yaml --force`"
 _ANEW = (
-    "run it again with --force, which makes its store anew, too; of a store alone, ingest the source with --force first"
+    "run the pipeline again with --force, which also replaces its store; for a run on a store without a source, ingest "
+    "the source again with --force first"
 )
 
 
 @dataclass(frozen=True)
 class TargetRecord:
-    """What is predicted: its name, the loss, the labels of a classifier and what their codes stand for."""
+    """The target: its name, the loss, and the codes and labels of a classifier."""
 
     name: str | None
     loss: str
     codes: list[float] | None
-    """Labels of the classes, as the fit had them."""
+    """Class labels or codes used by the fit."""
     labels: list[str] | None
-    """Texts that codes 0, 1, ... stand for, where the target was one of texts."""
+    """Labels of the codes 0, 1, ... of a text target."""
 
 
 @dataclass(frozen=True)
 class ColumnsRecord:
-    """The columns of X that are read, ascending: of entries by id, where they have ids."""
+    """The columns of X that the model reads, ascending; sparse columns with ids are identified by id."""
 
     numbers: list[int]
     names: list[str]
@@ -62,71 +63,70 @@ class ColumnsRecord:
 
 @dataclass(frozen=True)
 class FitRecord:
-    """A linear predictor of the features, and the losses by which it becomes a mean or label, and probabilities."""
+    """A linear predictor of the features, and the losses that convert it to a mean or label, and to probabilities."""
 
     coef: list[Any]
-    """A number for each feature; of several classes a list of numbers."""
+    """A number for each feature; a list of numbers for several classes."""
     intercept: Any
     losses: list[str]
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """The content of model.json: numbers as decimal fractions that read back to the same bits."""
+    """The content of model.json. Numbers are decimal fractions that read back bit-identically."""
 
     format_version: int
     created_with: str
     method: str
     target: TargetRecord
     features: list[str]
-    """Names of the selected features, in the order of the columns of X, or of what a map makes."""
+    """Names of the selected features, in the order of the columns of X or of the features of a map."""
     ranking: list[int]
-    """Which of `features` is the most important, and so on."""
+    """Indices of `features` by decreasing importance."""
     columns: ColumnsRecord
     made: dict[str, Any] | None
-    """What a feature map makes of the columns; null: the features are the columns."""
+    """Features that a map computes from the columns; null if the features are the columns."""
     fit: FitRecord
     refit: FitRecord | None
     """The fit of `refit: {by: ridge}` in a pipeline."""
     encoder: dict[str, Any]
-    """How rows become columns: kind, and for tables what each column became and what was learnt for that."""
+    """Encoder of rows: its kind, and for tables the encoding of each column with learned values such as means."""
     sha256: str
-    """Of everything else."""
+    """Digest of all other keys."""
 
 
 class Model:
-    """What a run has found, ready for other rows; see `daskfs.load`.
+    """The model of a run, which predicts new rows; see `daskfs.load`.
 
     Parameters
     ----------
     document : mapping
         Content of model.json: `ModelRecord`.
     refit : bool
-        Take the fit of ``refit: {by: ridge}`` in place of the method's own.
+        Use the fit of ``refit: {by: ridge}`` instead of the method's own.
 
     Attributes
     ----------
     features : list of str
         Names of the selected features, in the order of the columns of `transform`.
     ranking : list of str
-        The same, most important first.
+        The same names, most important first.
     method, loss : str
     target : str or None
-        Name of the column that is predicted.
+        Name of the target.
     classes : ndarray or None
         Labels of a classifier, in the order of the columns of `predict_proba`.
 
     Notes
     -----
-    A row's prediction depends on that row alone: it is the same whatever stands beside it, in a frame, in a file, and
-    among the rows of the run.
+    The prediction of a row depends only on that row. It is the same in a data frame, in a file, and in the run.
     """
 
     def __init__(self, document: Mapping[str, Any], *, refit: bool = False) -> None:
         self.document = dict(document)
         fit = document["refit"] if refit else document["fit"]
         if fit is None:
-            raise RunError("the run has no fit beside the method's own", "refit", "write refit: {by: ridge}, run again")
+            raise RunError("the run has no common refit", "refit", "add refit: {by: ridge} and run the pipeline again")
         target, columns = document["target"], document["columns"]
         self.method, self.loss, self.target = document["method"], target["loss"], target["name"]
         self.features: list[str] = list(document["features"])
@@ -168,15 +168,15 @@ class Model:
         ----------
         selector : BaseSelector
         columns : Columns
-            Those of `selector.predictor()`.
+            The columns of `selector.predictor()`.
         encoder : mapping
-            Of what it was fitted to.
+            Encoder of the training data.
         target : str, optional
-            Its name.
+            Name of the target.
         labels : sequence of str, optional
-            What its codes 0, 1, ... stand for.
+            Labels of the target's codes 0, 1, ...
         refitted : BaseSelector, optional
-            The same selection with other coefficients.
+            The same selection with the coefficients of the common refit.
         """
         predictor = selector.predictor()
         made, names = predictor.made, columns.names
@@ -212,51 +212,51 @@ class Model:
         return cls({**record, "sha256": _digest(record)})
 
     def save(self, folder: Path) -> Path:
-        """Write model.json into a folder, whole or not at all."""
+        """Write model.json into a folder atomically."""
         with written_whole(folder / MODEL) as path:
             path.write_text(json.dumps(self.document, ensure_ascii=False) + "\n", encoding="utf-8")
         return folder / MODEL
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, refit: bool = False) -> Model:
-        """Read what a run has found.
+        """Load the model of a run.
 
         Raises
         ------
         RunError
-            No run, one of before there was a model in its folder, a damaged one, or one of a newer format.
+            There is no run, or its model is missing (older versions), damaged, or of a newer format.
         """
         path = Path(folder) / MODEL
         if not path.exists():
             if (Path(folder) / "result.json").exists():
-                raise RunError(f"no {MODEL}: the run, or its store, was made before it was kept", str(folder), _ANEW)
+                raise RunError(f"no {MODEL}: the run or its store was made by an older daskfs", str(folder), _ANEW)
             if path.parent.with_name(path.parent.name + ".unfinished").is_dir():
                 remedy = f"continue it with `daskfs run --resume {shlex.quote(str(folder))}`"
                 raise RunError("the run is not finished", str(folder), remedy)
-            raise RunError(f"no {MODEL} here", str(folder), "name the folder of a finished run")
+            raise RunError(f"no {MODEL} found", str(folder), "pass the folder of a finished run")
         try:
             document = read_document(path, MAX_NBYTES)
         except (OSError, ValueError) as fault:
             raise RunError(f"{MODEL} cannot be read: {fault}", str(folder), _AGAIN) from fault
         version = document.get("format_version") if isinstance(document, dict) else None
         if type(version) is not int:
-            raise RunError(f"{MODEL} is not a model of daskfs", str(folder), "name the folder of a finished run")
+            raise RunError(f"{MODEL} is not a model of daskfs", str(folder), "pass the folder of a finished run")
         if version > FORMAT_VERSION:
             problem = f"{MODEL} has format {version}, this daskfs reads up to {FORMAT_VERSION}"
             raise RunError(problem, str(folder), "upgrade daskfs")
         if document.get("sha256") != _digest({key: value for key, value in document.items() if key != "sha256"}):
-            raise RunError(f"{MODEL} is damaged: it fails its checksum", str(folder), _AGAIN)
+            raise RunError(f"{MODEL} is damaged: its checksum does not match", str(folder), _AGAIN)
         return cls(document, refit=refit)
 
     def rows(self, data: Any, **how: Any) -> AppliedRows | StoredRows:
-        """Return other rows, encoded as those of the fit; `how`: see `AppliedRows`."""
+        """Return new rows, encoded like the training data; for `how` see `AppliedRows`."""
         if (store := store_given(data, how.get("kind"))) is not None:
             return StoredRows(self.document["encoder"], self.columns, self.document["target"]["labels"], store)
         labels = self.document["target"]["labels"]
         return AppliedRows(self.document["encoder"], self.columns, data, labels=labels, **how)
 
     def _blocks(self, data: Any) -> Iterator[RowBlock]:
-        """Yield other rows, and warn of what was otherwise than in the fit: levels and variants that are not known."""
+        """Yield blocks of new rows, and warn of levels and variants that differ from the training data."""
         rows = self.rows(data)
         yield from rows.blocks()
         for note in rows.notes:
@@ -271,19 +271,19 @@ class Model:
         return found
 
     def answers(self, linear_predictor: np.ndarray) -> np.ndarray:
-        """Return the mean or the label that follows from the linear predictor."""
+        """Return the predicted mean or label from the linear predictor."""
         found = self._response(linear_predictor)
         if self._codes is None or self.classes is None:
             return np.asarray(found)
         return self.classes[np.searchsorted(self._codes, found)]  # type: ignore[no-any-return]
 
     def codes(self, linear_predictor: np.ndarray) -> np.ndarray:
-        """Return the same as the fit had it, labels as their codes."""
+        """Return the predicted mean, or the code of the predicted label."""
         return np.asarray(self._response(linear_predictor))
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether there is `predict_proba`."""
+        """Whether `predict_proba` is available."""
         return self._has_probabilities
 
     def probabilities(self, linear_predictor: np.ndarray) -> np.ndarray:
@@ -296,23 +296,23 @@ class Model:
         return X if self.predictor.made is None else self.predictor.made.of(X)
 
     def transform(self, X: Any) -> Any:
-        """Return the selected features of other rows.
+        """Return the selected features of new rows.
 
         Parameters
         ----------
         X : data frame (pandas, polars, Arrow), array, sparse matrix, or path of a file
-            Raw columns, as those of the fit were: in any order, more than those, the target or not.
+            Raw columns like the training data, in any order. Further columns and the target are allowed.
 
         Returns
         -------
         DataFrame, Table or ndarray of shape (n_rows, n_features)
-            As `X` came; NaN in rows that the fit would have dropped.
+            Features in the container type of `X`; NaN in rows that the fit would have dropped.
         """
         parts = [_voided(self.features_of(block), block.is_void) for block in self._blocks(X)]
         return _as_given(X, np.concatenate([np.empty((0, len(self.features))), *parts]), self.features)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the target of other rows: its mean, or the likeliest label.
+        """Predict the target of new rows: its mean, or the most likely label.
 
         Parameters
         ----------
@@ -321,7 +321,7 @@ class Model:
         Returns
         -------
         ndarray of shape (n_rows,)
-            NaN, or None among labels that are texts, in rows that the fit would have dropped.
+            Predictions. Rows that the fit would have dropped have NaN, or None for text labels.
         """
         parts = [_voided(self.answers(self.linear_predictor(block)), block.is_void) for block in self._blocks(X)]
         return np.concatenate(parts) if parts else np.empty(0)
@@ -349,14 +349,14 @@ class Model:
 
 
 def load(run: str | os.PathLike[str], *, refit: bool = False) -> Model:
-    """Return what a run has found, to apply it to other rows.
+    """Load the model of a run, to predict new rows.
 
     Parameters
     ----------
     run : path-like
-        The folder of a finished run, or within it that of one of its selections.
+        Folder of a finished run, or the subfolder of one of its selections.
     refit : bool
-        Take the fit of ``refit: {by: ridge}`` in place of the method's own.
+        Use the fit of ``refit: {by: ridge}`` instead of the method's own.
 
     Returns
     -------
@@ -366,7 +366,7 @@ def load(run: str | os.PathLike[str], *, refit: bool = False) -> Model:
     Raises
     ------
     RunError
-        No run, one of before there was a model in its folder, a damaged one, or one of a newer format.
+        There is no run, or its model is missing (older versions), damaged, or of a newer format.
     """
     return Model.load(run, refit=refit)
 
@@ -382,7 +382,7 @@ def _fit_document(selector: BaseSelector) -> dict[str, Any]:
 
 
 def _labels(codes: np.ndarray | None, labels: list[str] | None) -> np.ndarray | None:
-    """Return the labels of the classes: texts where the codes stand for such, whole numbers where they are."""
+    """Return the class labels: texts if the codes have labels, else integers if possible."""
     if codes is None:
         return None
     if labels is not None:
@@ -391,7 +391,7 @@ def _labels(codes: np.ndarray | None, labels: list[str] | None) -> np.ndarray | 
 
 
 def _voided(found: np.ndarray, is_void: np.ndarray) -> np.ndarray:
-    """Return what was found, missing in rows that the fit would have dropped."""
+    """Return predictions with missing values in rows that the fit would have dropped."""
     if not is_void.any():
         return found
     if found.dtype == object:
@@ -403,7 +403,7 @@ def _voided(found: np.ndarray, is_void: np.ndarray) -> np.ndarray:
 
 
 def _as_given(data: Any, values: np.ndarray, names: list[str]) -> Any:
-    """Return features as the data came: a frame of pandas or polars, a table of Arrow, else an array."""
+    """Return features in the type of the data: a pandas or polars frame, an Arrow table, else an array."""
     module = type(data).__module__.partition(".")[0]
     if module == "pandas":
         return type(data)(values, columns=names, index=data.index)

@@ -1,7 +1,7 @@
-"""Rows of other data as a model takes them: encoded as those of the fit, in blocks, only the columns that are read.
+"""New rows for a model: encoded like the training data, in blocks, with only the columns that the model reads.
 
-What became of the fit's rows is its encoder (`Source.encoder`, a store's ``encoder.json``). Columns are found by name
-in tables, by id or number in entries, by name or place in arrays.
+The encoder of the training data is `Source.encoder` or a store's ``encoder.json``. Columns are matched by name in
+tables, by id or number in sparse rows, and by name or position in arrays.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 
 BLOCK_NBYTES = 16 * 2**20
-"""Of a block of rows, all features of the columns that are read."""
+"""Size of a block of rows, with all features of the columns that are read."""
 BLOCK_ROWS, BLOCK_ENTRIES = 1 << 14, 1 << 20
 OF_TABLES = ("csv", "parquet")
 OF_GENOTYPES = ("plink", "vcf_zarr")
 OF_LINES = ("text", "clicks", "libsvm", "vw", "fasta")
-"""Kinds of files that may have any name."""
+"""Kinds of files without a fixed file extension."""
 ALIKE = (OF_GENOTYPES, ("fasta", "fragments"))
-"""Kinds that have options in common."""
+"""Kinds that share options."""
 BESIDE_GENOTYPES = ("covariates", "missing")
 ROW = "row"
-"""The column of the rows' numbers, where they have no ids."""
+"""Column of row numbers, for rows without ids."""
 _NAMED = 8
 
 
@@ -47,19 +47,19 @@ class Columns(NamedTuple):
     """The columns of X that a model reads, ascending."""
 
     numbers: np.ndarray
-    """int64; of a stream of ids, the ids."""
+    """int64; for a stream of ids, the ids."""
     names: list[str]
     n_features: int
-    """Of X."""
+    """Number of columns of X."""
     dtype: str
-    """As which X was stored, and rounded."""
+    """dtype in which X was stored and rounded."""
     is_sparse: bool
     ids: np.ndarray | None = None
-    """uint64, where columns are 64-bit ids."""
+    """uint64, if columns are 64-bit ids."""
 
 
 class Entries(NamedTuple):
-    """What is not zero: row in the block, place among the columns that are read, value."""
+    """Non-zero entries: row in the block, position among the columns that are read, value."""
 
     rows: np.ndarray
     places: np.ndarray
@@ -71,17 +71,17 @@ class RowBlock(NamedTuple):
 
     n_rows: int
     X: np.ndarray | Entries
-    """float64 of shape (n_rows, n_columns), or entries where the fit read entries."""
+    """float64 of shape (n_rows, n_columns), or entries if the training data were sparse."""
     is_void: np.ndarray
-    """Rows that the fit would have dropped: they have no prediction."""
+    """Rows that the fit would have dropped; they have no prediction."""
     y: np.ndarray
-    """NaN where there is no target."""
+    """NaN without a target."""
     weight: np.ndarray
-    handed_on: dict[str, Any] = {}  # noqa: RUF012 - a tuple's default, which nobody changes
-    """Columns that are handed on as they are."""
+    handed_on: dict[str, Any] = {}  # noqa: RUF012 - the default of a tuple, never modified
+    """Columns that are copied to the output."""
 
     def dense(self, n_columns: int) -> np.ndarray:
-        """Return X with all of its zeros."""
+        """Return X as a dense array."""
         if isinstance(self.X, np.ndarray):
             return self.X
         X = np.zeros((self.n_rows, n_columns))
@@ -90,29 +90,29 @@ class RowBlock(NamedTuple):
 
 
 class AppliedRows:
-    """Rows of some data, encoded as those of a fit.
+    """Rows of new data, encoded like the training data.
 
     Parameters
     ----------
     encoder : mapping
-        Of the fit.
+        Encoder of the training data.
     columns : Columns
     data : path, URL or list of them, data frame, Arrow table, array or sparse matrix
     kind : str, optional
-        Of files whose name does not say it.
+        Kind of file, if its name does not show it.
     options : mapping, optional
-        Of the kind of file, where they differ from those of the fit: delimiter, encoding ...
+        Options of the kind of file that differ from those of the training data: delimiter, encoding ...
     kept : sequence of str
-        Columns of a table that are handed on as they are.
+        Columns of a table that are copied to the output.
     unseen : {"zero", "other"}, optional
-        What becomes of categories that the fit did not have, where they would be an error.
+        Encoding of categories that the training data did not have, if they would be an error.
     labels : sequence of str, optional
-        What the codes 0, 1, ... of the fit's target stand for.
+        Labels of the codes 0, 1, ... of the training target.
 
     Raises
     ------
     SchemaError, SourceError, DataError
-        A column is missing, named; or the data cannot be read.
+        A column is missing, which the message names, or the data cannot be read.
     """
 
     def __init__(
@@ -135,16 +135,16 @@ class AppliedRows:
 
     @property
     def extra(self) -> list[str]:
-        """Columns of a table that the fit did not have."""
+        """Columns of a table that the training data did not have."""
         return [] if self._table is None else self._table.extra
 
     @property
     def notes(self) -> list[str]:
-        """What reading has shown: unseen categories, the end of a file."""
+        """Notes from reading, for example on unseen categories or a truncated file."""
         return list(self._source.notes)
 
     def estimate_n_samples(self) -> int:
-        """Return about how many rows there are, 0 where nobody knows."""
+        """Return the estimated number of rows; 0 if unknown."""
         estimate = getattr(self._table or self._source, "estimate_n_samples", lambda: self._source.n_samples)
         return estimate() or 0
 
@@ -162,7 +162,7 @@ class AppliedRows:
 
     def _dense_blocks(self) -> Iterator[RowBlock]:
         source, k = self._source, len(self.columns.numbers)
-        if isinstance(source, AppliedTable) and not source.columns:  # nothing was selected: rows are counted
+        if isinstance(source, AppliedTable) and not source.columns:  # nothing was selected: only count rows
             for batch in source.batches({}):
                 yield self._block(np.zeros((batch.table.num_rows, 0)), None, batch.table.num_rows)
             return
@@ -199,14 +199,14 @@ class AppliedRows:
     def _block(self, X: Any, block: SourceBlock | SparseBlock | None, n_rows: int) -> RowBlock:
         if self._table is not None:
             return RowBlock(n_rows, X, *self._table.beside(n_rows), self._table.handed_on(n_rows))
-        assert block is not None  # of a table alone
+        assert block is not None  # it is None only for a table
         has_target = block.y is not None and block.y.ndim == 1
         targets = self._coded(np.asarray(block.y, dtype=np.float64)) if has_target else np.full(n_rows, np.nan)
         weight = np.ones(n_rows) if block.weight is None else block.weight
         return RowBlock(n_rows, X, np.zeros(n_rows, bool), targets, weight, block.labels)
 
     def _coded(self, y: np.ndarray) -> np.ndarray:
-        """Return targets with the fit's code of each class; NaN where the fit did not have the class."""
+        """Return targets with the class codes of the training data; NaN for classes that these did not have."""
         if self._labels is None:
             return y
         code_of = {str(label): float(code) for code, label in enumerate(self._labels)}
@@ -221,12 +221,12 @@ class AppliedRows:
         problem = f"expected a finite number, found {X[row, column]}"
         where = f"column {self.columns.names[column]!r}, row {first + row}"
         if isinstance(self._source, AppliedGenotypes) and np.isnan(X[row, column]):
-            problem = "expected a dosage, found none; the fit had none missing"
-        return DataError(problem, where, "impute it as the data of the fit were")
+            problem = "expected a dosage, found none; the training data had no missing dosages"
+        return DataError(problem, where, "impute it like the training data")
 
 
 class _Given(NamedTuple):
-    """The data, and how they are to be read."""
+    """New data and the options for reading them."""
 
     data: Any
     kind: str | None
@@ -236,24 +236,24 @@ class _Given(NamedTuple):
 
     @property
     def found_kind(self) -> str | None:
-        """The kind of files, as asked for or by their name; None of what is in memory."""
+        """The given kind of files, or the kind by their name; None for data in memory."""
         is_list = isinstance(self.data, list) and bool(self.data) and is_path(self.data[0])
         if not (is_path(self.data) or is_list):
             return None
         return self.kind or kind_of(self.data[0] if is_list else self.data)
 
     def kind_for(self, encoder: Mapping[str, Any]) -> str | None:
-        """Return the kind of files: of those whose name does not say it, that of the fit."""
+        """Return the kind of files; that of the training data if the name does not show it."""
         found, word = self.found_kind, encoder["kind"]
         return word if self.kind is None and found == "csv" and word in OF_LINES else found
 
     def table(self, encoder: TableEncoder, features: Any = None) -> AppliedTable:
-        """Return the rows of a table, encoded."""
+        """Return the encoded rows of a table."""
         return AppliedTable(encoder, _table_source(encoder, self), features, self.kept, self.unseen)
 
 
 def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) -> Source:
-    """Return a source of rows whose features are those of an encoder; of dense tables only those that are read."""
+    """Return a source of new rows with the features of an encoder; for dense tables only those that are read."""
     word = encoder["kind"]
     if word == "table":
         return given.table(TableEncoder.from_document(encoder["table"]), columns.numbers)
@@ -266,7 +266,7 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
     if kind in OF_TABLES or (kind is None and (hasattr(data, "columns") or hasattr(data, "__arrow_c_stream__"))):
         return given.table(_of_numbers(columns.names), np.arange(len(columns.names)))
     if given.kept:
-        raise SourceError("expected a table, whose columns can be handed on", str(data), "leave --keep out")
+        raise SourceError("--keep needs a table, found another kind of data", str(data), "leave --keep out")
     if kind is not None:
         is_alike = word == kind or any({word, kind} <= {*alike} for alike in ALIKE)
         options = dict(encoder["options"]) if is_alike else {}
@@ -289,7 +289,7 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
 
 
 def _of_numbers(names: Sequence[str]) -> TableEncoder:
-    """Return the encoder of a table whose columns are numbers as they are."""
+    """Return the encoder of a table of numbers."""
     number = ColumnSchema.model_validate({})
     layout = TableFormat.model_validate({})
     return TableEncoder(
@@ -298,7 +298,7 @@ def _of_numbers(names: Sequence[str]) -> TableEncoder:
 
 
 def _table_source(table: TableEncoder, given: _Given) -> TableSource:
-    """Return the source of a table's rows, before they are encoded."""
+    """Return the source of a table's rows before encoding."""
     data, kind = given.data, given.found_kind
     module = type(data).__module__.partition(".")[0]
     if kind == "csv":
@@ -306,8 +306,8 @@ def _table_source(table: TableEncoder, given: _Given) -> TableSource:
     if kind is not None and issubclass(other := find_source(kind), TableSource):
         return other(data, **given.options)
     if kind is not None:
-        problem = f"expected a table (csv or parquet), as in the fit, found {find_source(kind).kind}"
-        raise SourceError(problem, str(data), "name its kind if it is another")
+        problem = f"expected a table (csv or parquet) like the training data, found {find_source(kind).kind}"
+        raise SourceError(problem, str(data), "set --kind if this is wrong")
     if module == "dask":
         return DaskFrameSource(data)
     if module == "pandas" and hasattr(data, "columns"):
@@ -318,21 +318,21 @@ def _table_source(table: TableEncoder, given: _Given) -> TableSource:
 
     names, array = table.feature_columns, np.asarray(data)
     if array.ndim != 2 or array.shape[1] != len(names):
-        problem = f"expected a table, or an array of its {len(names)} columns, found shape {array.shape}"
-        raise DataError(problem, "X", "pass a data frame, whose columns have names")
+        problem = f"expected a table, or an array with {len(names)} columns, found shape {array.shape}"
+        raise DataError(problem, "X", "pass a data frame with column names")
     frame = pd.DataFrame(array, columns=names)
     return FrameSource(frame.infer_objects() if array.dtype == object else frame)
 
 
 def _table_in(source: Any) -> AppliedTable | None:
-    """Return the table of which a source is made, if it is one."""
+    """Return the table from which a source is made; None if there is no table."""
     while hasattr(source, "source"):
         source = source.source
     return source if isinstance(source, AppliedTable) else None
 
 
 def _columns_in(source: SparseSource, columns: Columns) -> np.ndarray:
-    """Return the columns of a sparse source that a model reads: by name where both have names, else by number."""
+    """Return the columns of a sparse source that a model reads: by name if both have names, else by number."""
     known = source.column_names
     if known is None:
         return columns.numbers
@@ -343,12 +343,12 @@ def _columns_in(source: SparseSource, columns: Columns) -> np.ndarray:
 
 
 def _places_in(source: Source, columns: Columns) -> np.ndarray:
-    """Return where the columns stand in an array: by name where all are there, else by place.
+    """Return the positions of the columns in an array: by name if all are found, else by position.
 
     Raises
     ------
     DataError
-        There are others.
+        Columns are missing, or their number differs.
     """
     names, wanted = source.feature_names, columns.names
     place = {name: k for k, name in enumerate(names)}
@@ -359,18 +359,18 @@ def _places_in(source: Source, columns: Columns) -> np.ndarray:
         raise lacking_columns([name for name in wanted if name not in place], place, "X")
     if len(names) != columns.n_features:
         problem = f"expected {columns.n_features:,} columns, found {len(names):,}"
-        raise DataError(problem, "X", "pass the columns of the fit in its order, or names with them")
+        raise DataError(problem, "X", "pass all columns of the training data in the same order, or column names")
     return columns.numbers
 
 
 def lacking_columns(lacking: Sequence[str], known: Iterable[str], where: str) -> SchemaError:
-    """Return the error for columns that a model reads and that are not there."""
+    """Return the error for missing columns that a model reads."""
     problem = f"the data lack {', '.join(map(repr, lacking[:_NAMED]))}{did_you_mean(lacking[0], known)}"
-    return SchemaError(problem, where, "pass the columns of the fit")
+    return SchemaError(problem, where, "pass the columns of the training data")
 
 
 def _entries_of(block: SparseBlock, wanted: np.ndarray) -> Entries:
-    """Return the entries of columns that are wanted, ascending numbers or ids."""
+    """Return the entries of the columns `wanted`, which are ascending numbers or ids."""
     place = np.minimum(np.searchsorted(wanted, block.features), max(len(wanted) - 1, 0))
     is_wanted = wanted[place] == block.features if len(wanted) else np.zeros(len(place), bool)
     rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))[is_wanted]

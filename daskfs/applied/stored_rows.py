@@ -1,4 +1,4 @@
-"""Rows of a feature store as a model takes them: its columns by name or by id, in the store's own order."""
+"""Rows of a feature store for a model: its columns by name or id, in the order of the store's rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from daskfs.store.names import AT_ONCE
 
 
 def store_given(data: Any, kind: str | None = None) -> FeatureStore | None:
-    """Return the feature store that somebody means, by itself or by its path; None where it is something else."""
+    """Return the feature store that is given as an object or path; None for other data."""
     if isinstance(data, FeatureStore):
         return data
     if kind is not None or not is_path(data):
         return None
     path = location(data)
-    may_be_store = isinstance(path, Path) or path.suffix == ".zarr"  # of other objects nothing is asked
+    may_be_store = isinstance(path, Path) or path.suffix == ".zarr"  # no requests for other objects
     return open_store(path) if may_be_store and (path / MANIFEST).is_file() else None
 
 
@@ -36,16 +36,16 @@ class StoredRows:
     Parameters
     ----------
     encoder : mapping
-        Of the fit.
+        Encoder of the training data.
     columns : Columns
     labels : sequence of str, optional
-        What the codes 0, 1, ... of the fit's target stand for.
+        Labels of the codes 0, 1, ... of the training target.
     store : FeatureStore
 
     Raises
     ------
     SchemaError
-        It lacks columns, which are named.
+        The store lacks columns, which the message names.
     """
 
     extra: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class StoredRows:
         self._columns, self._store, self._labels = columns, store, labels
         is_other = store.encoder is not None and _without_variants(store.encoder) != _without_variants(encoder)
         self.notes: list[str] = [
-            "the store's rows were encoded for themselves: its means and levels are not the fit's"
+            "the store was encoded independently of the training data: its means and levels may differ"
         ] * is_other
         self._fills, self._copies = np.zeros(len(columns.numbers)), np.full(len(columns.numbers), np.nan)
         if (variants := encoder.get("variants")) is None:
@@ -63,7 +63,7 @@ class StoredRows:
             self._numbers, self._is_there = self._find_variants(variants)
 
     def _find_variants(self, variants: Mapping[str, Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `_places` does, variants by name and alleles; note those that are swapped or not there."""
+        """Match variants by name and alleles; return the same as `_places`, and note swapped and missing variants."""
         store, names = self._store, self._columns.names
         is_variant = np.array([allele is not None for allele in variants["counted"]], bool)
         wanted: np.ndarray = np.flatnonzero(is_variant)
@@ -81,7 +81,9 @@ class StoredRows:
         found = matched(wanted_names, ours, known, theirs)
         self.notes += notes_on(found, wanted_names, str(store.path))
         if "effect_allele" not in alleles:
-            self.notes.append(Caution("the store has no alleles: variants are found by name, dosages are not flipped"))
+            self.notes.append(
+                Caution("the store has no alleles: variants are matched by name, dosages are not flipped")
+            )
         columns = np.array([place.get(name, -1) for name in names], np.int64)
         columns[wanted] = np.where(found.places < 0, -1, there[found.places])
         self._fills = np.array(variants["mean"], np.float32).astype(np.float64)
@@ -89,16 +91,16 @@ class StoredRows:
         encoded = store.encoder or {}
         self._copies[swapped] = copies(encoded)[columns[swapped]] if "ploidy" in encoded else 2
         if len(swapped) and encoded.get("options", {}).get("missing") not in (None, "error", "drop", "mean"):
-            told = "missing dosages became a number in the store: swapped alleles turn it around, too"
+            told = "the store replaced missing dosages by a number, which is also flipped for swapped alleles"
             self.notes.append(Caution(told))
         return columns[columns >= 0], columns >= 0
 
     def estimate_n_samples(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return self._store.shape[0]
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows as they are stored, with the ids and row numbers that the store knows."""
+        """Yield all rows in stored order, with their ids and source row numbers if available."""
         store, order = self._store, np.argsort(self._numbers)
         handed_on = {name: store.labels(name) for name in store.label_names}
         if store.source_rows is not None:
@@ -127,7 +129,7 @@ class StoredRows:
             )
 
     def _codes(self) -> np.ndarray | None:
-        """Return the fit's code of each of the store's; NaN where the fit did not have the class."""
+        """Return the training code of each class of the store; NaN for classes that the training data did not have."""
         if self._labels is None or self._store.target_classes is None:
             return None
         place = {str(label): float(code) for code, label in enumerate(self._labels)}
@@ -139,13 +141,13 @@ def _without_variants(encoder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _places(store: FeatureStore, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Return the store's columns of those that a model reads, and which of these it has: of ids not all."""
+    """Return the store's columns that a model reads, and which of them exist: of ids, some may be missing."""
     if columns.ids is not None and (known := store.ids(np.arange(store.shape[1]))) is not None:
         order = np.argsort(known)
         at = np.minimum(np.searchsorted(known, columns.ids, sorter=order), len(known) - 1)
         is_there = known[order[at]] == columns.ids
         return order[at][is_there], is_there
-    are_default = columns.names == [f"x{j}" for j in columns.numbers.tolist()]  # where names are numbers, too
+    are_default = columns.names == [f"x{j}" for j in columns.numbers.tolist()]  # names that only number the columns
     if (not store.names.are_given or are_default) and store.shape[1] == columns.n_features:
         return columns.numbers, np.ones(len(columns.numbers), bool)
     place = store.names.places(set(columns.names))

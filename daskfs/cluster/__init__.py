@@ -1,1 +1,1 @@
-"""The door to Dask: where the work runs, what runs there, central nodes."""
+"""All use of Dask clusters: opening clusters, running tasks on them, and actors such as central nodes."""

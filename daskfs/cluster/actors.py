@@ -1,8 +1,8 @@
-"""Objects that live where the work runs, and tasks that last beside them, one on each thread of a cluster.
+"""Actors (objects that live where the work runs), and long-running tasks beside them, one on each thread of a cluster.
 
-An actor is an object of a user's class on one of the workers; whoever calls a method gets an object with ``result()``.
-A task that lasts runs as long as its actor has work for it. A task whose worker dies begins again elsewhere, from its
-start and with the same arguments: it must ask the actor where it stood.
+An actor is an object of a given class on one of the workers; calling a method returns an object with ``result()``. A
+long-running task runs as long as its actor has work for it. If its worker dies, the task restarts elsewhere from the
+beginning with the same arguments, so it must ask the actor for its progress.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
     from distributed import Client
 
 ASK_S = 1.0
-"""After how long without an answer the scheduler is asked for the actor."""
+"""Seconds without an answer after which the scheduler is asked for the actor."""
 MOST_GIVEN_UP = 20
-"""How often tasks are started again after the scheduler gave them up: by default it tries four times."""
+"""Maximum number of restarts of tasks that the scheduler gave up after its own attempts (four by default)."""
 
 
 class Actors(ABC):
-    """The actors of a run, and the tasks beside them."""
+    """The actors of a run, and the long-running tasks beside them."""
 
     are_apart: bool
-    """Whether they live in other processes or threads, where tasks can last beside them; else all is in this thread."""
+    """Whether actors live in other processes or threads, so that long-running tasks are possible beside them."""
 
     @abstractmethod
     def place(self, cls: type, *args: Any) -> Any:
-        """Make ``cls(*args)`` where the work runs; its methods return an object with ``result()``."""
+        """Create ``cls(*args)`` where the work runs; its methods return an object with ``result()``."""
 
     @abstractmethod
     def address(self, actor: Any) -> Any:
-        """Return an actor for calls from this process and from tasks: they end soon when it is lost."""
+        """Return an address of an actor for calls from this process and tasks, which fail soon if it is lost."""
 
     @abstractmethod
     def holds(self, actor: Any) -> bool:
-        """Whether an actor is still there, as far as one knows."""
+        """Return whether an actor still exists, as far as known."""
 
     @abstractmethod
     def release(self, actor: Any) -> None:
-        """Let go of an actor."""
+        """Release an actor."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all actors."""
+        """Release all actors."""
 
     @abstractmethod
     def keep_running(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> LastingTasks:
-        """Start ``function(*shared, item)`` for every item, each on a thread of its own as far as there are threads.
+        """Start ``function(*shared, item)`` for every item, each on its own thread as far as there are threads.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Actors(ABC):
             Importable by name.
         items : sequence
         name : str
-            As the dashboard shows it.
+            Name on the dashboard.
         shared : sequence
             Arguments common to all tasks, sent once; actors as their `ActorAddress`.
 
@@ -81,7 +81,7 @@ class Actors(ABC):
 
     @abstractmethod
     def announce(self, topic: str, message: Any) -> None:
-        """Show a small message on the dashboard's page of events, where there is one."""
+        """Show a small message on the dashboard's page of events, if there is a dashboard."""
 
 
 class ActorsHere(Actors):
@@ -90,28 +90,30 @@ class ActorsHere(Actors):
     are_apart = False
 
     def place(self, cls: type, *args: Any) -> Any:
-        """Make the object here."""
+        """Create the object in this process."""
         return _Placed(cls(*args))
 
     def address(self, actor: Any) -> Any:
-        """Return it as it is."""
+        """Return the actor itself."""
         return actor
 
     def holds(self, actor: Any) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def release(self, actor: Any) -> None:
-        """It goes when nobody refers to it."""
+        """Do nothing; Python frees the object."""
 
     def close(self) -> None:
-        """They go when nobody refers to them."""
+        """Do nothing; Python frees the objects."""
 
     def keep_running(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> LastingTasks:
-        """Refuse: there is one thread."""
-        raise RunError("tasks that last need a cluster, found none", name, "give a client, or cluster.kind: local")
+        """Refuse, because there is only one thread."""
+        raise RunError(
+            "long-running tasks need a cluster, found none", name, "pass a client, or set cluster.kind: local"
+        )
 
     def announce(self, topic: str, message: Any) -> None:
         """Show nothing."""
@@ -124,10 +126,10 @@ class ActorsOnDask(Actors):
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._futures: list[Any] = []  # of the actors: one whose future is gone is released by Dask
+        self._futures: list[Any] = []  # of the actors: Dask releases an actor without a future
 
     def place(self, cls: type, *args: Any) -> Any:
-        """Make the object a Dask actor on one of the workers, for as long as this is held."""
+        """Create the object as a Dask actor on a worker, which exists as long as this collection."""
         losses = Losses(cls.__name__)
         with cluster_errors(cls.__name__), self._client.as_current():
             arguments = [kept_on(self._client, argument) for argument in args]
@@ -145,25 +147,25 @@ class ActorsOnDask(Actors):
                 released(*arguments)
 
     def address(self, actor: Any) -> ActorAddress:
-        """Return where it is asked, here and in tasks."""
+        """Return the address of an actor, for this process and tasks."""
         return ActorAddress(actor, self._client)
 
     def holds(self, actor: Any) -> bool:
-        """Whether the actor's future is not lost."""
+        """Return whether the actor's future is not lost."""
         return any(future.key == actor.key and future.status == "finished" for future in self._futures)
 
     def release(self, actor: Any) -> None:
-        """Forget the actor's future, upon which Dask drops the actor."""
+        """Release the actor's future, upon which Dask deletes the actor."""
         released(*(future for future in self._futures if future.key == actor.key))
         self._futures = [future for future in self._futures if future.key != actor.key]
 
     def close(self) -> None:
-        """Forget the futures of all."""
+        """Release the futures of all actors."""
         released(*self._futures)
         self._futures.clear()
 
     def addresses(self) -> list[str]:
-        """Return the addresses of the workers' processes: those first in which no actor lives."""
+        """Return the addresses of the workers; those without an actor come first."""
         with cluster_errors("workers"):
             addresses = list(interrupts.call_aside(self._client.nthreads))
             places = interrupts.call_aside(self._client.who_has, self._futures).values()
@@ -173,9 +175,9 @@ class ActorsOnDask(Actors):
     def keep_running(
         self, function: Callable[..., Any], items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> LastingTasks:
-        """Start the tasks: each worker gets one, then those with a second thread, ...
+        """Start the tasks: first one on each worker, then one on each with a second thread, ...
 
-        An actor's process comes last, for there task and actor would wait for each other.
+        The worker of an actor comes last, because there task and actor would wait for each other.
         """
         with cluster_errors(name):
             threads, addresses = interrupts.call_aside(self._client.nthreads), self.addresses()
@@ -192,7 +194,7 @@ class ActorsOnDask(Actors):
 
 
 class _Placed:
-    """An object that answers as a Dask actor does."""
+    """A local object with the interface of a Dask actor."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
@@ -203,7 +205,7 @@ class _Placed:
 
 
 class _Done:
-    """A result that is there already."""
+    """A result that is already available."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -213,23 +215,23 @@ class _Done:
 
 
 class ActorLost(RuntimeError):
-    """An actor answers no more."""
+    """An actor does not answer any more."""
 
 
 class ActorAddress:
-    """An actor as the client process and tasks that last see it: it is lost, or it answers.
+    """Address of an actor for the client process and long-running tasks: a call returns, or the actor is lost.
 
-    Dask fails every task that has an actor among its arguments when that is lost, although the task still runs, leaves
-    a call that was on its way waiting for ever, and one of the client for as long as connecting may take, 30 s. So the
-    actor is wrapped, where Dask does not look, and whoever waits long asks the scheduler whether it is there. A call
-    whose line broke is sent again: methods must bear that.
+    When an actor is lost, Dask fails every task with it among its arguments, although the task still runs. Calls in
+    flight wait for ever, and calls of the client wait for the connection timeout of 30 s. Therefore the actor is
+    wrapped, so that Dask does not find it, and a long wait asks the scheduler whether it exists. A call with a broken
+    connection is sent again, so methods must allow repeated calls.
 
     Parameters
     ----------
     actor : Actor
-        From `Actors.place`.
+        Actor from `Actors.place`.
     client : Client, optional
-        Of the process that asks; in a task its worker's.
+        Client of the calling process; in a task, by default that of its worker.
     """
 
     def __init__(self, actor: Any, client: Client | None = None) -> None:
@@ -245,7 +247,7 @@ class ActorAddress:
 
 
 class _Answer:
-    """A call that is on its way."""
+    """A call in flight."""
 
     def __init__(self, actor: Any, name: str, arguments: Sequence[Any], client: Client | None) -> None:
         self._actor, self._name, self._arguments, self._client = actor, name, arguments, client
@@ -264,7 +266,7 @@ class _Answer:
         ------
         ActorLost
         TimeoutError
-            There is none yet.
+            There is no answer yet.
         """
         ends = math.inf if timeout is None else time.monotonic() + timeout
         while True:
@@ -287,14 +289,14 @@ class _Answer:
 
         client, key = self._client or get_client(), self._actor.key
         scheduler: Any = client.scheduler
-        # client.who_has looks at its own futures only
+        # client.who_has only knows its own futures
         homes = interrupts.call_aside(client.sync, scheduler.who_has, keys=[key])
         if not homes.get(key):
             raise ActorLost(str(key))
 
 
 class LastingTasks:
-    """What `Actors.keep_running` has started."""
+    """Long-running tasks started by `Actors.keep_running`."""
 
     def __init__(
         self,
@@ -318,16 +320,16 @@ class LastingTasks:
 
     @property
     def n_running(self) -> int:
-        """Tasks that have not ended."""
+        """Number of tasks that have not ended."""
         return len(self._futures)
 
     def finished(self, timeout_s: float) -> list[tuple[int, Any]]:
-        """Wait a while; return number and result of the tasks that have ended meanwhile.
+        """Wait for at most `timeout_s`; return number and result of the tasks that have ended.
 
         Raises
         ------
         RunError
-            The workers were lost more often than can be repaired, or the scheduler is gone.
+            The workers were lost too often, or the scheduler is gone.
         """
         from distributed import wait
 
@@ -342,7 +344,7 @@ class LastingTasks:
             return [(k, result) for k, result in results if k not in self._futures]
 
     def _result(self, k: int) -> Any:
-        """Return what a task returned; start it again where the scheduler gave it up, or what it takes was lost."""
+        """Return the result of a task; restart it if the scheduler gave it up or its arguments were lost."""
         from distributed import KilledWorker
 
         future = self._futures.pop(k)
@@ -358,7 +360,7 @@ class LastingTasks:
             released(future)
 
     def close(self) -> None:
-        """Let go of what still runs."""
+        """Cancel the running tasks."""
         for future in self._futures.values():
             future.cancel()
         released(*self._futures.values(), *self._shared)
@@ -366,7 +368,7 @@ class LastingTasks:
 
 
 def _unmeasured(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function without Dask's record of how long each message took, which grows until the task ends."""
+    """Call a function without Dask's record of message times, which grows until the task ends."""
     from distributed.metrics import context_meter
 
     with context_meter.clear_callbacks():

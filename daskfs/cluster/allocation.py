@@ -1,9 +1,9 @@
-"""A cluster within one allocation: of the tasks that one ``srun`` or ``mpirun`` starts, each has a part.
+"""A cluster within one allocation: each task of one ``srun`` or ``mpirun`` has a role.
 
-The first is the scheduler, the second the client, which runs the pipeline, and the others are workers. They meet in a
-folder that all see and only their owner reads: the first leaves its address and the certificates of this cluster there.
-dask-jobqueue's SLURMRunner divides the tasks likewise; its workers have no nanny, which keeps them within their memory,
-and it takes over the process's signals.
+The first task is the scheduler, the second the client, which runs the pipeline, and the others are workers. They meet
+in a shared folder that only their owner can read: the scheduler writes its address and the certificates there.
+dask-jobqueue's SLURMRunner has the same roles, but its workers have no nanny to enforce the memory limit, and it takes
+over the signals of the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from daskfs.cluster.settings import OF_WORKERS
 from daskfs.errors import ConfigError, RunError
 
 RUNNERS = ("slurm", "mpi")
-_NUMBERS = {  # of a task and of all, as each starter of tasks names them
+_NUMBERS = {  # environment variables with the number of the task and the number of tasks
     "slurm": [("SLURM_PROCID", "SLURM_NTASKS")],
     "mpi": [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "PMIX_SIZE"), ("PMI_RANK", "PMI_SIZE")],
 }
@@ -36,18 +36,18 @@ _JOBS = (
     "SLURM_RESTART_COUNT"
 )
 _CLIENT_GONE_S = 15.0
-"""After which a scheduler whose client is gone ends."""
+"""Seconds after which a scheduler without a client ends."""
 _DEATH_TIMEOUT_S = 60.0
-"""After which a worker without a scheduler ends."""
+"""Seconds after which a worker without a scheduler ends."""
 
 
 class Allocated(NamedTuple):
-    """One task among those of an allocation."""
+    """One task of an allocation."""
 
     number: int
     n_tasks: int
     name: str
-    """Of the allocation: the same in all its tasks, and in no other at the time."""
+    """Name of the allocation: the same in all its tasks, and unique among running allocations."""
 
     @classmethod
     def of(cls, runner: str, environment: Mapping[str, str] = os.environ) -> Allocated:
@@ -56,20 +56,20 @@ class Allocated(NamedTuple):
         Raises
         ------
         ConfigError
-            None of an allocation, or too few.
+            This process is not a task of an allocation, or there are too few tasks.
         """
         for number, n_tasks in _NUMBERS[runner]:
             if number in environment and n_tasks in environment:
                 break
         else:
             starter = "srun" if runner == "slurm" else "mpirun"
-            problem = f"expected a task that {starter} has started, found no {_NUMBERS[runner][0][0]}"
-            raise ConfigError(problem, "--runner", f"`{starter} -n 6 daskfs run PIPELINE.yaml --runner {runner}`")
+            problem = f"expected a task started by {starter}, found no {_NUMBERS[runner][0][0]}"
+            raise ConfigError(problem, "--runner", f"use `{starter} -n 6 daskfs run PIPELINE.yaml --runner {runner}`")
         job = "-".join(environment[name] for name in _JOBS.split() if environment.get(name))
         task = cls(int(environment[number]), int(environment[n_tasks]), f"daskfs-{job or 'tasks'}".replace("/", "_"))
         if task.n_tasks < 3:
-            problem = f"expected three tasks or more (scheduler, client, workers), found {task.n_tasks}"
-            raise ConfigError(problem, "--runner", "ask for more: -n 6")
+            problem = f"expected at least three tasks (scheduler, client, workers), found {task.n_tasks}"
+            raise ConfigError(problem, "--runner", "request more, for example -n 6")
         return task
 
     @property
@@ -79,7 +79,7 @@ class Allocated(NamedTuple):
 
     @property
     def n_workers(self) -> int:
-        """Tasks that are workers."""
+        """Number of tasks that are workers."""
         return self.n_tasks - 2
 
 
@@ -91,26 +91,26 @@ def serve(
     local_directory: str | None = None,
     timeout_s: float = 300.0,
 ) -> None:
-    """Be the scheduler or a worker until the client ends the cluster; deaf to signals, which all tasks get.
+    """Run the scheduler or a worker until the client ends the cluster. Signals, which all tasks receive, are ignored.
 
     Parameters
     ----------
     task : Allocated
     folder : Path
-        Where the tasks meet: on a file system that all nodes see.
+        Folder in which the tasks meet, on a file system shared by all nodes.
     memory_limit : int
-        Bytes that a worker process may take.
+        Memory limit of a worker process in bytes.
     interface, local_directory : str, optional
-        As `daskfs.cluster.open.open_cluster` takes them.
+        As in `daskfs.cluster.open.open_cluster`.
     timeout_s : float
-        How long the tasks wait for the scheduler, and that for a client.
+        Maximum seconds that the tasks wait for the scheduler, and the scheduler for a client.
     """
     import dask
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     settings = {
-        "distributed.scheduler.http.routes": [],  # for everybody
+        "distributed.scheduler.http.routes": [],  # everybody could read them
         **OF_WORKERS,
         "distributed.nanny.pre-spawn-environ": worker_environment(memory_limit),
     }
@@ -125,12 +125,12 @@ def serve(
 
 @contextmanager
 def led(task: Allocated, folder: Path, timeout_s: float = 300.0) -> Iterator[dict[str, Any]]:
-    """Meet the scheduler, and end the cluster afterwards, whatever happens.
+    """Connect to the scheduler, and shut down the cluster afterwards in any case.
 
     Yields
     ------
     dict
-        Of a `cluster` section: ``kind``, ``scheduler_file``, ``tls``, ``start_with``.
+        Keys of a `cluster` section: ``kind``, ``scheduler_file``, ``tls``, ``start_with``.
     """
     from distributed import Client
 
@@ -147,12 +147,12 @@ def led(task: Allocated, folder: Path, timeout_s: float = 300.0) -> Iterator[dic
 
 
 def _met(meeting: Path, timeout_s: float) -> dict[str, Any]:
-    """Wait for what the scheduler leaves behind; its own file is written last."""
+    """Wait for the files of the scheduler, and return their paths. The scheduler file is written last."""
     end = time.monotonic() + timeout_s
     while not (meeting / "scheduler.json").is_file():
         if time.monotonic() > end:
-            problem = f"the first task has started no scheduler in {timeout_s:g} s"
-            remedy = "see that all nodes see this folder (cluster.log_directory), and the output of that task"
+            problem = f"the first task has not started a scheduler within {timeout_s:g} s"
+            remedy = "check that all nodes share this folder (cluster.log_directory), and the output of that task"
             raise RunError(problem, str(meeting), remedy)
         time.sleep(0.05)
     return {

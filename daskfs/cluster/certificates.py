@@ -1,4 +1,4 @@
-"""Certificates of a cluster whose processes are on several machines: files that their owner alone can read."""
+"""Certificates of a cluster on several machines: files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FILES = ("ca_file", "cert", "key")
 
 
 def new_certificates(folder: Path) -> dict[str, str]:
-    """Make certificates for one cluster; return the paths of the files, in a folder of their owner's.
+    """Make certificates for one cluster, and return the paths of the files in a private folder.
 
-    Whoever has them runs code as their owner, as long as that cluster lasts.
+    They allow anyone who has them to run code as their owner while the cluster exists.
     """
     from distributed import Security
 
@@ -34,11 +34,11 @@ def security_of(tls: Mapping[str, str]) -> Any:
 
     absent = [f"cluster.tls.{name}" for name in FILES if not Path(tls.get(name, "")).is_file()]
     if absent:
-        raise ConfigError("no such file", absent[0], "name the certificates that the scheduler was started with")
+        raise ConfigError("no such file", absent[0], "set the certificates with which the scheduler was started")
     for name in FILES:
         if "-----BEGIN " not in Path(tls[name]).read_text(encoding="ascii", errors="replace"):
             problem = f"expected a certificate or a key (PEM), found something else in {tls[name]}"
-            raise ConfigError(problem, f"cluster.tls.{name}", "name the files that the scheduler was started with")
+            raise ConfigError(problem, f"cluster.tls.{name}", "set the files with which the scheduler was started")
     files = {"tls_ca_file": tls["ca_file"]}
     for role in ("client", "worker", "scheduler"):
         files |= {f"tls_{role}_cert": tls["cert"], f"tls_{role}_key": tls["key"]}

@@ -1,4 +1,4 @@
-"""What every use of a `distributed.Client` shares: its threads, what is sent once, errors that say what was lost."""
+"""Shared functions for a `distributed.Client`: number of threads, arguments sent once, errors about losses."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _INLINE_NBYTES = 64 * 2**10
-"""Shared arguments up to this size travel with each task: an address survives any worker's death."""
+"""Shared arguments up to this size are sent with each task, so that they survive the death of any worker."""
 _MOST_TRIES = 5
 _MOST_LOSSES = 4
-"""As Dask has it of a task: the third death is the last that is repaired."""
+"""As in Dask for a task: three deaths of workers are tolerated."""
 _REASONS_OF_LOST_DATA = ("already forgotten", "lost dependencies")
-"""As a scheduler that is there gives them."""
+"""Reasons for a cancellation given by a live scheduler."""
 _COPIES_OF_EACH = 2
-"""How many workers fetch what is kept from each that has it: a tree, and nobody sends it to all."""
+"""Number of workers that fetch data from each worker that has them, so that they spread as a tree."""
 
 
 def threads_of(client: Client) -> int:
-    """Return the threads of all workers at present, at least one.
+    """Return the current number of threads of all workers, at least one.
 
     Raises
     ------
@@ -41,10 +41,10 @@ def threads_of(client: Client) -> int:
 
 
 def kept_on(client: Client, argument: Any) -> Any:
-    """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
+    """Return a small argument unchanged, and a large one as a future after sending it to every worker."""
     from distributed import Future
 
-    if isinstance(argument, Future):  # kept before
+    if isinstance(argument, Future):  # sent before
         return argument
     if pickled_nbytes(argument) <= _INLINE_NBYTES:
         return argument
@@ -54,16 +54,16 @@ def kept_on(client: Client, argument: Any) -> Any:
 
 
 _ARGUMENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""What futures stand for that were sent: Dask knows how to make again what tasks have returned, and not what it got."""
+"""Arguments of futures: Dask can recompute results of tasks, but not data that were sent to it."""
 
 
 def sent_for(kept: Any) -> Any:
-    """Return the argument that `kept_on` has sent, or what it has returned as it was."""
+    """Return the argument of a future that `kept_on` returned, or an argument that was not sent."""
     return _ARGUMENTS.get(kept, kept) if _futures_among([kept]) else kept
 
 
 def send_again(client: Client, kept: Sequence[Any]) -> None:
-    """Send what no worker has any more under its old name: whoever refers to it has it again.
+    """Send lost arguments again under the same key, so that existing references are valid.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def send_again(client: Client, kept: Sequence[Any]) -> None:
     threads_of(client)
     sent = {one.key: one for one in _futures_among(kept) if one in _ARGUMENTS}
     scheduler: Any = client.scheduler
-    # client.who_has looks at what it believes to be there
+    # client.who_has only knows futures that it believes to be alive
     homes = interrupts.call_aside(client.sync, scheduler.who_has, keys=[*sent])
     for key, one in sent.items():
         if not homes.get(key):
@@ -81,14 +81,14 @@ def send_again(client: Client, kept: Sequence[Any]) -> None:
 
 
 def _sent(client: Client, key: str, argument: Any) -> Any:
-    """Have an argument lie on every worker."""
+    """Send an argument to every worker."""
     presence = presence_of(client)
     for n_left in reversed(range(_MOST_TRIES)):
         presence.wait_for_a_worker()
         try:
             kept = presence.awaited(client.scatter({key: argument}, hash=False, asynchronous=True))[key]
             _spread(client, kept)
-        except (OSError, KeyError):  # the worker that was to have it first has just died
+        except (OSError, KeyError):  # the first receiver has just died
             if not n_left:
                 raise
         else:
@@ -97,30 +97,30 @@ def _sent(client: Client, key: str, argument: Any) -> Any:
 
 @dataclass
 class Losses:
-    """How often in a row tasks were forgotten together with what they were to take."""
+    """Counter of consecutive losses of tasks together with their arguments."""
 
     name: str
     n: int = 0
 
     def count(self, fault: BaseException | None = None) -> None:
-        """Count one more.
+        """Count a loss.
 
         Raises
         ------
         RunError
-            There were too many: the tasks themselves may be what kills the workers.
+            There were too many losses; the tasks themselves may kill the workers.
         """
         self.n += 1
         if self.n >= _MOST_LOSSES:
-            problem = f"the workers died {self.n} times with what they were sent"
+            problem = f"the workers died {self.n} times with the data that were sent to them"
             raise RunError(problem, self.name, REMEDY) from fault
 
 
 def _spread(client: Client, kept: Any) -> None:
-    """Have every worker fetch what one has.
+    """Copy an argument from one worker to all others.
 
-    Not by Dask's broadcast, which copies to workers that have just died for ever, nor by tasks, for which workers may
-    have no thread.
+    Dask's broadcast is not used, because it retries copies to dead workers for ever, and tasks are not used, because
+    workers may have no free thread.
     """
     with_it = [address for holders in interrupts.call_aside(client.who_has, [kept]).values() for address in holders]
     without = [address for address in interrupts.call_aside(client.nthreads) if address not in with_it]
@@ -133,9 +133,9 @@ def _spread(client: Client, kept: Any) -> None:
 
 
 async def _fetch(key: Any, holders: Sequence[str], dask_worker: Any) -> None:
-    """Fetch what is kept; one that cannot will do so with its first task.
+    """Fetch an argument from other workers. If this fails, the worker fetches it with its first task.
 
-    The scheduler is told: what it does not know of it would not release.
+    The scheduler is informed, because it releases only data that it knows of.
     """
     await dask_worker.gather(who_has={key: holders})
     if key in dask_worker.data:
@@ -143,14 +143,14 @@ async def _fetch(key: Any, holders: Sequence[str], dask_worker: Any) -> None:
 
 
 def pickled_nbytes(argument: Any) -> int:
-    """Return what travels of an argument; its arrays are not copied."""
+    """Return the pickled size of an argument, without copying its arrays."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(argument, protocol=5, buffer_callback=buffers.append)
     return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def released(*kept: Any) -> None:
-    """Release what is a future among these, whoever still refers to it: the traceback of an error does."""
+    """Release the futures among these, although for example the traceback of an error may still refer to them."""
     for one in _futures_among(kept):
         _ARGUMENTS.pop(one, None)
         one.release()
@@ -164,7 +164,7 @@ def _futures_among(kept: Sequence[Any]) -> list[Any]:
 
 @contextmanager
 def cluster_errors(name: str) -> Iterator[None]:
-    """Say in one line what a lost cluster means."""
+    """Convert Dask's errors of a lost cluster to a RunError."""
     from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
@@ -176,7 +176,7 @@ def cluster_errors(name: str) -> Iterator[None]:
         ) from fault
     except CancelledError as fault:
         if any(reason in str(fault) for reason in _REASONS_OF_LOST_DATA):
-            problem = "what workers held was lost with the last of them that had it"
+            problem = "intermediate results were lost, because every worker that had them died"
             raise RunError(problem, name, REMEDY) from fault
         raise scheduler_lost(name, fault) from fault
     except (CommClosedError, TimeoutError) as fault:

@@ -1,7 +1,7 @@
-"""What a batch system says of jobs, and the last lines of their logs.
+"""States of jobs in batch systems, and the last lines of job logs.
 
-Each batch system has a command that lists jobs. A job that is listed no more is over: how it ended is asked of a second
-command where there is one. A command that fails says nothing of any job.
+Each batch system has a command that lists jobs. A job that is no longer listed is over; a second command, if available,
+says how it ended. If a command fails, the states are unknown.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import NamedTuple
 
 COMMAND_TIMEOUT_S = 30.0
-"""After which a batch system that is asked for jobs is taken for one that does not answer."""
+"""Time limit for the commands of a batch system."""
 N_LOG_LINES = 12
-"""Last lines of a log that an error shows."""
+"""Number of last lines of a log that an error shows."""
 _TAIL_NBYTES = 16 * 2**10
 
 
 class JobState(NamedTuple):
-    """What is known of a job."""
+    """State of a job."""
 
     text: str
-    """In the batch system's words: ``pending (Priority)``, ``FAILED, exit code 3``."""
+    """State in the batch system's terms: ``pending (Priority)``, ``FAILED, exit code 3``."""
     is_over: bool = False
     is_cancelled: bool = False
-    """Ended by somebody, and not by itself."""
+    """Whether a user or the batch system ended the job."""
 
 
 class BatchSystem(NamedTuple):
-    """How to ask a batch system for the states of jobs."""
+    """Functions that ask a batch system for the states of jobs."""
 
     list_jobs: Callable[[Sequence[str]], dict[str, JobState] | None]
-    """Return the states of those it knows among jobs; None where it does not answer."""
+    """Return the states of the jobs that are listed; None if the batch system does not answer."""
     how_ended: Callable[[str], JobState | None]
-    """Return how a job ended that it lists no more, where it can tell."""
+    """Return how a job ended that is no longer listed; None if unknown."""
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
-        """Return the states of the jobs that it says anything of."""
+        """Return the known states of jobs."""
         listed = self.list_jobs(jobs)
         if listed is None:
             return {}
@@ -52,7 +52,7 @@ class BatchSystem(NamedTuple):
 
 
 def state_of_slurm(state: str, reason: str = "", exit_code: str = "") -> JobState:
-    """Return what SLURM's words mean; ``COMPLETING`` is a job whose processes are being ended."""
+    """Return the state from SLURM's terms; a job that is ``COMPLETING`` is over."""
     state = state.strip().partition(" ")[0].rstrip("+")
     if state in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED", "STOPPED"):
         return JobState(f"{state.lower()}{f' ({reason})' if reason not in ('', 'None') else ''}")
@@ -88,7 +88,7 @@ _PBS_OVER = {"C": "complete", "F": "finished", "X": "expired"}
 
 
 def states_of_pbs(table: str) -> dict[str, JobState]:
-    """Return the states in the table of ``qstat``: job, name, user, time, letter, queue."""
+    """Parse the table of PBS's ``qstat``: job, name, user, time, letter, queue."""
     states = {}
     for line in table.splitlines():
         row = re.match(r"(\d+)\S*\s+.*\s([A-Z])\s+\S+\s*$", line)
@@ -107,7 +107,7 @@ def _pbs_jobs(jobs: Sequence[str]) -> dict[str, JobState] | None:
 
 
 def states_of_sge(table: str) -> dict[str, JobState]:
-    """Return the states in the table of ``qstat``: job, priority, name, user, letters, ..."""
+    """Parse the table of SGE's ``qstat``: job, priority, name, user, letters, ..."""
     states = {}
     for line in table.splitlines():
         words = line.split()
@@ -124,7 +124,7 @@ def _sge_jobs(jobs: Sequence[str]) -> dict[str, JobState] | None:
 
 
 def states_of_lsf(table: str) -> dict[str, JobState]:
-    """Return the states in what ``bjobs`` says of job, state, exit code and reason, with bars between."""
+    """Parse the output of ``bjobs``: job, state, exit code and reason, separated by ``|``."""
     states = {}
     for line in table.splitlines():
         job, state, exit_code, reason = (*(word.strip() for word in line.split("|")), "", "", "")[:4]
@@ -147,7 +147,7 @@ def _lsf_jobs(jobs: Sequence[str]) -> dict[str, JobState] | None:
 
 
 def states_of_oar(text: str) -> dict[str, JobState]:
-    """Return the states in what ``oarstat -s`` says: ``12: Running``."""
+    """Parse the output of ``oarstat -s``: ``12: Running``."""
     states = {}
     for job, state in re.findall(r"(\d+)\s*:\s*(\w+)", text):
         over = state in ("Terminated", "Error", "toError")
@@ -189,7 +189,7 @@ def _said(command: Sequence[str]) -> _Answer:
 
 
 def last_lines_of_logs(folders: Iterable[Path], job: str) -> list[str]:
-    """Return the last lines of what a job has written to its logs, each below the name of its file."""
+    """Return the last lines of a job's logs, below the name of each file."""
     of_job = re.compile(rf"(?<!\d){re.escape(job)}(?!\d)")
     logs = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if of_job.search(path.name)]
     shown = []

@@ -1,7 +1,7 @@
-"""The watch over jobs: those waited for are told, one that is over is asked for anew, one that cannot start ends a run.
+"""Watch jobs of a batch system: report waiting jobs, replace jobs that end, and end the run if jobs cannot start.
 
-Dask's cluster knows workers and nothing of jobs. A thread compares the two: jobs whose workers are there are well and
-nobody asks the batch system for them; of the others it is asked, often at first and then seldom.
+Dask's cluster knows workers but not the states of jobs. A thread compares the two. It asks the batch system only for
+jobs without workers, first often and then more rarely.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from daskfs.cluster.job_states import BATCH_SYSTEMS, JobState, last_lines_of_log
 from daskfs.errors import RunError
 
 _LOOK_S = 0.25
-"""How often workers are counted, in this process."""
+"""Seconds between counts of workers, in this process."""
 _FIRST_ASK_S, _LAST_ASK_S, _LONGER = 1.0, 15.0, 1.25
-"""How often a batch system is asked: the first, the longest interval, and the ratio of one to the one before."""
+"""Intervals between questions to a batch system: the first, the longest, and the ratio of consecutive intervals."""
 _MOST_FAILURES = 3
-"""Jobs in a row that end before their workers come, or are refused, until a run without any worker is given up."""
+"""Number of consecutive jobs that may be refused or end without a worker before a run without workers is given up."""
 _LONGEST_PAUSE_S = 300.0
 _TELL_AGAIN_S = 60.0
-"""After which what is waited for is told again, though nothing has changed."""
+"""Seconds after which an unchanged message is repeated."""
 _MOST_NAMED = 6
 
 
@@ -38,16 +38,16 @@ class JobWatch:
     logs : Path
         The folder of the jobs' logs.
     n_workers, processes : int
-        Worker processes that are wanted, and those of a job.
+        Number of wanted worker processes, and number per job.
     tell : callable
-        Takes a line about jobs.
+        Receives messages about jobs.
     """
 
     def __init__(self, kind: str, logs: Path, n_workers: int, processes: int, tell: Callable[[str], None]) -> None:
         self.fault: RunError | None = None
-        """Why there will be no workers; whoever waits for them raises it."""
+        """Reason why there will be no workers; raised by any wait for them."""
         self.n_up = 0
-        """Workers that are there."""
+        """Current number of workers."""
         self._kind, self._logs, self._n_workers, self._processes, self._tell = kind, logs, n_workers, processes, tell
         self._system = BATCH_SYSTEMS[kind]
         self._cluster: Any = None
@@ -64,7 +64,7 @@ class JobWatch:
         self._waiting: list[str] = []
 
     def watched(self, job_cls: type) -> type:
-        """Return a class of jobs that notes when one is refused, which Dask only logs."""
+        """Return a subclass that records refused jobs, which Dask only logs."""
         from distributed import Status
 
         watch = self
@@ -81,12 +81,12 @@ class JobWatch:
 
     @contextmanager
     def watching(self, cluster: Any, n_jobs: int | None) -> Iterator[None]:
-        """Watch the jobs of a cluster; ask for so many and keep their number, None where Dask adapts it.
+        """Watch the jobs of a cluster. Submit `n_jobs` and keep their number; None if Dask adapts it.
 
         Raises
         ------
         RunError
-            No worker can be had; in place of the errors to which that has led.
+            No worker can start; replaces the errors that this has caused.
         """
         self._cluster, self._n_jobs = cluster, n_jobs
         if n_jobs is not None:
@@ -100,12 +100,12 @@ class JobWatch:
             raise
 
     def wait(self, n_workers: int, timeout_s: float | None) -> None:
-        """Return once so many workers are there, or the time is over and there is one.
+        """Wait until there are `n_workers` workers, or until the timeout if there is at least one.
 
         Raises
         ------
         RunError
-            The time is over, or no worker can be had.
+            There is no worker after the timeout, or no worker can start.
         """
         since = time.monotonic()
         while self.n_up < n_workers:
@@ -114,23 +114,23 @@ class JobWatch:
             if timeout_s is not None and time.monotonic() - since > timeout_s:
                 if self.n_up:
                     self._tell(
-                        f"{self.n_up} of {n_workers} workers are there after {timeout_s:g} s: going on with these"
+                        f"{self.n_up} of {n_workers} workers are available after {timeout_s:g} s: continuing with these"
                     )
                     return
                 problem = f"no worker after {timeout_s:g} s ({self._last_told or 'no job was accepted'})"
-                remedy = "wait longer (cluster.wait_timeout_s), or ask the batch system for less"
+                remedy = "wait longer (cluster.wait_timeout_s), or request less from the batch system"
                 raise RunError(problem, "cluster", remedy)
             time.sleep(0.02)
 
     def known(self) -> str:
-        """Return what the batch system last said of the jobs without workers."""
+        """Return the last known states of jobs without workers as text."""
         return ", ".join(self._waiting)
 
     def _watch(self, is_over: Callable[[float], bool]) -> None:
         while True:
             try:
                 self._look()
-            except Exception as fault:  # or the run would wait without a word
+            except Exception as fault:  # else the run would wait silently
                 self._give_up(f"the jobs cannot be watched ({type(fault).__name__}: {fault})", "report this")
             if self.fault is not None or is_over(_LOOK_S):
                 return
@@ -160,29 +160,29 @@ class JobWatch:
             self._ask_at = time.monotonic() + self._interval
             self._interval = min(_LAST_ASK_S, _LONGER * self._interval)
         elif not silent and self._last_told and self.n_up:
-            self._tell(f"{_counted(self.n_up, 'worker is', 'workers are')} there")
+            self._tell(f"{_counted(self.n_up, 'worker is', 'workers are')} available")
             self._last_told = ""
         if self._to_replace and now >= self._retry_at and self.fault is None:
             cluster.loop.add_callback(self._replace, frozenset(self._to_replace))
             self._to_replace.clear()
 
     def _replace(self, names: frozenset[str]) -> None:
-        """In the cluster's loop: have Dask forget jobs, and ask for as many as are wanted."""
+        """Remove jobs from Dask's cluster and submit new ones; runs in the cluster's loop."""
         for name in names:
             self._cluster.worker_spec.pop(name, None)
         self._cluster.scale(jobs=len(self._cluster.worker_spec) if self._n_jobs is None else self._n_jobs)
 
     def _job_ended(self, name: str, job_id: str, state: JobState) -> None:
         if name in self._had_workers:
-            self._tell(f"job {job_id} is over ({state.text}); asking for another")
+            self._tell(f"job {job_id} is over ({state.text}); submitting another")
             self._let_go(name)
         elif state.is_cancelled:
-            self._failed(name, f"job {job_id} was cancelled before its worker came ({state.text})", may_pass=True)
+            self._failed(name, f"job {job_id} was cancelled before its worker started ({state.text})", may_pass=True)
         else:
             shown = last_lines_of_logs([self._logs, Path.cwd()], job_id)
             if not shown:
-                shown = [f"there is no log in {self._logs}: all nodes must see that folder (cluster.log_directory)"]
-            problem = f"job {job_id} ended before its worker came ({state.text})"
+                shown = [f"there is no log in {self._logs}: all nodes must share this folder (cluster.log_directory)"]
+            problem = f"job {job_id} ended before its worker started ({state.text})"
             self._failed(name, problem, "prologue, python, interface, directives", "\n".join(shown))
 
     def _failed(
@@ -194,12 +194,12 @@ class JobWatch:
         *,
         may_pass: bool = False,
     ) -> None:
-        """Give the run up, or ask for another job, after a while where jobs fail one after another."""
+        """Give up the run or submit another job, after a growing pause if jobs fail repeatedly."""
         self._n_failures += 1
         if not self.n_up and (self._n_failures > _MOST_FAILURES or not (self._had_workers or may_pass)):
             self._give_up(problem, f"`daskfs plan PIPELINE.yaml` prints the script; see cluster.{settings}", ending)
             return
-        self._tell(f"{problem}; asking for another")
+        self._tell(f"{problem}; submitting another")
         self._let_go(name)
         self._retry_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0**self._n_failures - 1.0)
 
@@ -208,9 +208,9 @@ class JobWatch:
         self._to_replace.add(name)
 
     def _give_up(self, problem: str, remedy: str, ending: str = "") -> None:
-        """Note why there will be no workers, and end the scheduler, so that whatever waits for one ends."""
+        """Record why there will be no workers, and close the scheduler, which ends all waiting."""
         self.fault = RunError(problem, "cluster", f"{remedy}\n{ending}" if ending else remedy)
-        self._cluster.shutdown_scheduler = False  # or closing it would wait for an answer
+        self._cluster.shutdown_scheduler = False  # else closing it would wait for an answer
         self._cluster.loop.add_callback(self._cluster.scheduler.close)
 
     def _tell_waiting(self, states: dict[str, str]) -> None:
@@ -231,7 +231,7 @@ def _named(jobs: list[str]) -> str:
 
 
 def _in_words(text: str, *, had_workers: bool) -> str:
-    """Return the state of a job without workers: the batch system knows only that it runs."""
+    """Return the state of a job without workers; "running" means that it is starting or ending."""
     return text if text != "running" else "ending" if had_workers else "starting"
 
 
@@ -240,6 +240,6 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _reason(fault: Exception) -> str:
-    """Return what a command complained of: the last line of its stderr, which dask-jobqueue's error ends with."""
+    """Return the error of a command: the last line of its stderr, at the end of dask-jobqueue's message."""
     said = str(fault).partition("stderr:\n")[2].strip() or str(fault).strip() or type(fault).__name__
     return said.splitlines()[-1]

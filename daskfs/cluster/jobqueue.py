@@ -1,9 +1,9 @@
-"""Workers that a batch system starts: SLURM, PBS, LSF, SGE and OAR, through dask-jobqueue.
+"""Clusters whose workers are jobs of a batch system (SLURM, PBS, LSF, SGE, OAR), through dask-jobqueue.
 
-A job is one or several worker processes on one node. What the caller does not say comes from the user's own
-``jobqueue.yaml``, as everywhere with dask-jobqueue; what a worker of daskfs needs (one thread for BLAS and numba in
-each of its threads, memory that is kept, an end before the walltime's) is added to it. Scheduler and workers speak TLS,
-with a certificate made for this cluster, for whoever reaches a scheduler runs code as its owner.
+A job is one or several worker processes on one node. Options that are not given come from the user's ``jobqueue.yaml``,
+as usual in dask-jobqueue. The needs of daskfs are added: one thread for BLAS and numba in each worker thread, an
+allocator that keeps memory, and an end before the walltime. Scheduler and workers use TLS with a certificate made for
+this cluster, because anyone who can connect to a scheduler can run code as its owner.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from daskfs.cluster.settings import as_environment
 from daskfs.errors import ConfigError, RunError
 
 JOB_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE", "oar": "OAR"}
-"""Kinds of clusters whose workers are jobs, and how dask-jobqueue names them."""
+"""Kinds of clusters whose workers are jobs, and their names in dask-jobqueue."""
 INSTALL = "pip install 'daskfs[hpc]'"
 DEFAULT_MEMORY_LIMIT = 4 * 2**30
 BESIDE_WORKERS_NBYTES = 256 * 2**20
-"""Memory that a job asks for beside that of its workers: for the process that starts and watches them."""
+"""Memory that a job requests in addition to that of its workers, for the process that starts and watches them."""
 
 _IDLE_S = 60
-"""How long a job is without work until Dask, which looks once a second, gives it back: others come between steps."""
+"""Number of Dask's checks (one per second) without work before a job is released, so that pauses between steps pass."""
 
 _LEAST_MARGIN_S, _MARGIN_RATIO = 20.0, 0.1
-"""A worker ends so long before its job's walltime, or with this share of it, if that is longer."""
+"""A worker ends this number of seconds, or this share of the walltime if longer, before its job's walltime."""
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What jobs are asked for; None: as ``jobqueue.yaml`` says. See `daskfs.cluster.open.open_cluster`."""
+    """Options of jobs; None: the value of ``jobqueue.yaml``. See `daskfs.cluster.open.open_cluster`."""
 
     kind: str
     n_workers: int = 1
@@ -69,7 +69,7 @@ class JobOptions:
     config_name: str | None = None
 
     def of_file(self, key: str, default: Any = None) -> Any:
-        """Return what the user's ``jobqueue.yaml`` says for this batch system."""
+        """Return an option from the user's ``jobqueue.yaml`` for this batch system."""
         import dask
 
         found = dask.config.get(f"jobqueue.{self.config_name or self.kind}.{key}", None)
@@ -77,17 +77,17 @@ class JobOptions:
 
     @property
     def cores_of_job(self) -> int:
-        """Threads of a job."""
+        """Number of threads of a job."""
         return int(self.cores or self.of_file("cores") or self.processes or 1)
 
     @property
     def processes_of_job(self) -> int:
-        """Worker processes of a job: by default one for each core.
+        """Number of worker processes of a job; default: one per core.
 
         Raises
         ------
         ConfigError
-            There are more than cores.
+            There are more processes than cores.
         """
         n_cores = self.cores_of_job
         processes = int(self.processes or self.of_file("processes") or n_cores)
@@ -98,12 +98,12 @@ class JobOptions:
 
     @property
     def threads_of_worker(self) -> int:
-        """Threads of a worker process."""
+        """Number of threads of a worker process."""
         return self.cores_of_job // self.processes_of_job
 
     @property
     def memory_limit_of_worker(self) -> int:
-        """Bytes that a worker process may take."""
+        """Memory limit of a worker process in bytes."""
         if self.memory_limit is not None:
             return self.memory_limit
         from dask.utils import parse_bytes
@@ -116,19 +116,19 @@ class JobOptions:
 
     @property
     def memory_of_job(self) -> int:
-        """Bytes that a job asks for.
+        """Memory requested by a job in bytes.
 
         Raises
         ------
         ConfigError
-            Its workers may take more.
+            The limits of its workers add up to more.
         """
         workers = self.processes_of_job * self.memory_limit_of_worker
         if self.memory is None:
             return workers + BESIDE_WORKERS_NBYTES
         if self.memory < workers:
             problem = (
-                f"a job has {self.memory // 2**20:,} MiB, but its {self.processes_of_job} workers may take "
+                f"a job has {self.memory // 2**20:,} MiB, but its {self.processes_of_job} workers may use "
                 f"{self.memory_limit_of_worker // 2**20:,} MiB each"
             )
             raise ConfigError(problem, "cluster.memory", "raise it, or lower cluster.memory_limit")
@@ -136,24 +136,25 @@ class JobOptions:
 
     @property
     def n_jobs(self) -> int:
-        """Jobs to ask for."""
+        """Number of jobs to request."""
         return math.ceil(self.n_workers / self.processes_of_job)
 
     @property
     def n_to_start_with(self) -> int:
-        """Workers that are waited for before the work begins: all, or as many as there always are."""
+        """Number of workers to wait for before the work begins: all, or the minimum of an adaptive cluster."""
         return self.n_workers if self.adapt is None else self.adapt[0]
 
     @property
     def logs(self) -> Path:
-        """The folder of the jobs' logs, on a file system that all nodes see."""
+        """Folder of the job logs, on a file system shared by all nodes."""
         return Path(self.log_directory or self.of_file("log-directory") or "daskfs-jobs").expanduser().absolute()
 
     @property
     def lifetime(self) -> tuple[float, float] | None:
-        """Seconds after which a worker hands over what it holds and ends, and their spread; None: never.
+        """Seconds after which a worker hands over its data and ends, and their random spread; None: never.
 
-        A little before the walltime, and not all at once: what a worker holds goes to another.
+        It is slightly less than the walltime. The spread prevents all workers from ending at once, since the data of
+        one move to another.
         """
         walltime = self.walltime or self.of_file("walltime")
         if "--lifetime" in self.of_file("worker-extra-args", []):
@@ -164,18 +165,18 @@ class JobOptions:
         if not math.isfinite(lives_s):
             return None
         if not 0 < lives_s < ends_s:
-            problem = f"expected workers that live less than the walltime ({walltime}), found {lives_s:g} s"
-            raise ConfigError(problem, "cluster.walltime", f"ask for more than {2 * _LEAST_MARGIN_S:g} s")
+            problem = f"expected a lifetime of workers below the walltime ({walltime}), found {lives_s:g} s"
+            raise ConfigError(problem, "cluster.walltime", f"request more than {2 * _LEAST_MARGIN_S:g} s")
         return lives_s, min(lives_s / 4, (ends_s - lives_s) / 2)
 
 
 def seconds_of_walltime(walltime: str, kind: str = "slurm") -> float:
-    """Return the seconds of a walltime, as the batch system reads it.
+    """Return a walltime in seconds, parsed like the batch system does.
 
     Raises
     ------
     ConfigError
-        It is none.
+        The text is not a walltime.
 
     Examples
     --------
@@ -197,7 +198,7 @@ def seconds_of_walltime(walltime: str, kind: str = "slurm") -> float:
 
 
 def _cluster_class(kind: str) -> Any:
-    """Return dask-jobqueue's class of clusters.
+    """Return dask-jobqueue's class for a kind of cluster.
 
     Raises
     ------
@@ -215,7 +216,7 @@ def _cluster_class(kind: str) -> Any:
 
 @contextmanager
 def _same_handler() -> Iterator[None]:
-    """Keep SIGINT's handler, which dask-jobqueue replaces when it is imported."""
+    """Restore the handler of SIGINT, which dask-jobqueue replaces when it is imported."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -225,7 +226,7 @@ def _same_handler() -> Iterator[None]:
 
 
 def job_script(options: JobOptions) -> str:
-    """Return the script of a job, with places for the scheduler's address and the worker's name.
+    """Return the script of a job, with placeholders for the scheduler's address and the worker's name.
 
     Raises
     ------
@@ -237,7 +238,7 @@ def job_script(options: JobOptions) -> str:
 
 
 def _job_arguments(options: JobOptions) -> dict[str, Any]:
-    """Return what dask-jobqueue is told; what is not said it reads from ``jobqueue.yaml`` itself."""
+    """Return the arguments for dask-jobqueue, which reads missing ones from ``jobqueue.yaml`` itself."""
     kind, limit, memory = options.kind, options.memory_limit_of_worker, options.memory_of_job
     environment = worker_environment(limit) | as_environment()
     own = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
@@ -250,7 +251,7 @@ def _job_arguments(options: JobOptions) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "cores": options.cores_of_job,
         "processes": options.processes_of_job,
-        "memory": options.processes_of_job * limit,  # of which dask-jobqueue gives each worker its share
+        "memory": options.processes_of_job * limit,  # dask-jobqueue divides it among the workers
         "job_script_prologue": [*own, *prologue],
         "worker_extra_args": worker_arguments,
         "log_directory": str(options.logs),
@@ -285,13 +286,13 @@ def _job_arguments(options: JobOptions) -> dict[str, Any]:
 def job_cluster(
     options: JobOptions, dashboard_address: str | None, tell: Callable[[str], None]
 ) -> Iterator[tuple[Any, JobWatch]]:
-    """Start a scheduler in this process and ask the batch system for jobs with its workers.
+    """Start a scheduler in this process, and submit jobs with its workers to the batch system.
 
     Yields
     ------
     cluster : dask_jobqueue.core.JobQueueCluster
     watch : JobWatch
-        Of its jobs. If these cannot be had, its error ends whatever waits for them.
+        Watch over the jobs. If they cannot start, its error ends any wait for workers.
     """
     cluster_cls = _cluster_class(options.kind)
     import dask
@@ -304,7 +305,7 @@ def job_cluster(
     scheduler = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}
     settings = {
         "distributed.dashboard.link": f"http://{listen.rpartition(':')[0] or '{host}'}:{{port}}/{secret}/status",
-        # Jobs that end are the watch's: Dask would cancel one whose worker is being restarted.
+        # The watch replaces jobs that end. Dask would cancel a job whose worker is being restarted.
         "distributed.deploy.lost-worker-timeout": "10 days",
     }
     with ExitStack() as stack:
@@ -333,9 +334,9 @@ def job_cluster(
 
 
 def _adaptive(threads_of_worker: int) -> Any:
-    """Return what chooses the number of workers: there is a thread for each task that waits or runs.
+    """Return the rule that adapts the number of workers: one thread for each waiting or running task.
 
-    Dask's own rule is how long the tasks it knows will take; it knows no more than a few for each thread there is.
+    Dask's own rule uses the expected duration of its tasks, but we submit only a few tasks per existing thread.
     """
     from distributed import Adaptive
 
@@ -349,7 +350,7 @@ def _adaptive(threads_of_worker: int) -> Any:
 
 
 def _named_anew(cluster_cls: Any) -> Any:
-    """Return a class of clusters that gives no name twice: a job that is gone is told from the one in its place."""
+    """Return a class of clusters with unique worker names, which distinguish a lost job from its replacement."""
     numbers = count()
 
     class AnewNamedCluster(cluster_cls):  # type: ignore[misc]
@@ -360,7 +361,7 @@ def _named_anew(cluster_cls: Any) -> Any:
 
 
 def _close(cluster: Any) -> None:
-    """Cancel the jobs and end the scheduler, whoever interrupts."""
+    """Cancel the jobs and stop the scheduler, protected from interrupts."""
     with interrupts.held():
         cluster.close()
 
@@ -369,6 +370,6 @@ def _make_folder(logs: Path) -> None:
     try:
         logs.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        problem = f"the folder of the jobs' logs cannot be made ({fault.strerror})"
-        remedy = "choose another, which all nodes see"
+        problem = f"cannot create the folder of the job logs ({fault.strerror})"
+        remedy = "choose another folder that all nodes share"
         raise RunError(problem, f"cluster.log_directory {logs}", remedy) from None

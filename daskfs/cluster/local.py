@@ -1,8 +1,8 @@
-"""A cluster of this machine that only its owner can use.
+"""A cluster on this machine that only its owner can use.
 
-Whoever reaches a Dask scheduler runs code as its owner, and every user of a machine reaches its loopback. So processes
-speak TLS, with a certificate made for this cluster that never leaves the processes' memory: who does not show it is
-refused. Threads speak within their process. A dashboard is plain HTTP; it answers below a path that cannot be guessed.
+Anyone who can connect to a Dask scheduler can run code as its owner, and every user of a machine can connect to its
+loopback interface. Therefore processes use TLS, with a certificate made for this cluster that stays in their memory.
+Threads communicate within their process. The dashboard uses plain HTTP, below a path that cannot be guessed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from daskfs.errors import RunError
 
 LOOPBACK = "127.0.0.1"
 NANNIES_STAY = {"distributed.deploy.lost-worker-timeout": "10 days"}
-"""Dask sends a nanny away whose worker was lost so long ago and is not there now: one that was lost a second time, or
-that starts slowly on a busy machine. Nobody comes in its place, and a run without workers would wait for ever."""
+"""Dask removes a nanny whose worker was lost this long ago and is missing now, for example after a second loss or
+during a slow start on a busy machine. It is not replaced, so a run without workers would wait for ever."""
 
 
 def _unreadable_script() -> str:
-    """Return the name of the main script where it is no file, as ``<stdin>``; "" where it is one, or there is none."""
+    """Return the name of a main script that is not a file, such as ``<stdin>``; otherwise an empty text."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     return "" if script is None or Path(script).exists() else str(script)
 
@@ -57,20 +57,20 @@ def local_cluster(
         raise RunError(
             "a cluster of processes was started while a worker imported the main script",
             str(getattr(sys.modules["__main__"], "__file__", "the main script")),
-            "put the code that starts it under  if __name__ == '__main__':",
+            "put the code that starts it below  if __name__ == '__main__':",
         )
     if kind == "local" and (script := _unreadable_script()):
         raise RunError(
             "processes of a cluster import the main script, and this one cannot be read again",
             script,
-            "put it in a file and run that, or start threads (kind: threads), which import nothing",
+            "save the script to a file and run that, or use threads (kind: threads), which import nothing",
         )
     import dask
     import distributed
 
     environment, secret = worker_environment(memory_limit), secrets.token_urlsafe(16)
     listen = dashboard_address or f"{LOOPBACK}:0"
-    host = listen.rpartition(":")[0] or "{host}"  # or the link names a host that the dashboard does not listen on
+    host = listen.rpartition(":")[0] or "{host}"  # else the link would name a host on which it does not listen
     settings: dict[str, Any] = {
         "distributed.nanny.pre-spawn-environ": environment,
         **OF_WORKERS,
@@ -90,7 +90,7 @@ def local_cluster(
     served = {"dashboard": dashboard_address is not None, "dashboard_address": listen, "http_prefix": f"/{secret}"}
     with ExitStack() as stack:
         stack.enter_context(dask.config.set({**settings, "temporary-directory": each["local_directory"]}))
-        # What is half started would stay.
+        # An interrupt would leave a half-started cluster behind.
         with interrupts.held(), _slow_disk_is_no_error(), _process_environment(environment if kind == "local" else {}):
             cluster = stack.enter_context(
                 distributed.SpecCluster(
@@ -100,17 +100,17 @@ def local_cluster(
                         for k in range(n_workers if kind == "local" else 1)
                     },
                     security=common.get("security"),
-                    silence_logs=logging.CRITICAL,  # errors of tasks reach the client; workers closing down complain
+                    silence_logs=logging.CRITICAL,  # the client receives errors of tasks; closing workers log noise
                 )
             )
         yield cluster
 
 
 def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
-    """Return the environment of a worker process: one thread for BLAS and numba, an allocator that keeps its pages.
+    """Return the environment of a worker process: one thread for BLAS and numba, an allocator that keeps pages.
 
-    Dask sets MALLOC_TRIM_THRESHOLD_ to 64 KiB, which costs reads 40 to 50 % of their speed: each freed buffer goes
-    back to the kernel and is faulted in again. Here a sixteenth of the memory limit may be kept, at most 256 MiB.
+    Dask sets MALLOC_TRIM_THRESHOLD_ to 64 KiB, which slows reads by 40 to 50 %, because each freed buffer is returned
+    to the operating system and faulted in again. Here 1/16 of the memory limit may be kept, at most 256 MiB.
     """
     kept = 256 * 2**20 if memory_limit is None else max(2**20, min(256 * 2**20, memory_limit // 16))
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -120,7 +120,7 @@ def worker_environment(memory_limit: int | None = None) -> dict[str, str]:
 
 
 def scheduler_below(prefix: str) -> type:
-    """Return a scheduler whose pages answer below a prefix alone; as Dask has it, the root tells everybody where."""
+    """Return a scheduler class whose pages answer only below a prefix. In Dask, the root page reveals the prefix."""
     from distributed import Scheduler
     from tornado.routing import PathMatches, Rule, RuleRouter
 
@@ -134,11 +134,11 @@ def scheduler_below(prefix: str) -> type:
 
 
 def _own_folder(parent: str | None) -> str:
-    """Return a folder for workers' files that nobody else can write to: workers import what lies there."""
+    """Return a folder for workers' files that only the owner can write to, because workers import files from it."""
     import dask
 
     chosen = parent or dask.config.get("temporary-directory", None) or tempfile.gettempdir()
-    folder = Path(chosen) / f"daskfs-{os.getuid()}"  # one for all clusters: Dask clears up there after what was killed
+    folder = Path(chosen) / f"daskfs-{os.getuid()}"  # shared by all clusters: Dask cleans up after killed workers there
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -149,23 +149,23 @@ def _own_folder(parent: str | None) -> str:
 
 @contextmanager
 def _slow_disk_is_no_error() -> Iterator[None]:
-    """Keep quiet where a busy disk takes more than a second for a folder, of which Dask warns."""
+    """Suppress Dask's warning that creating a folder took more than a second on a busy disk."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Creating scratch directories is taking", UserWarning)
         yield
 
 
 def _nanny() -> type:
-    """Return a nanny whose worker is deaf to Ctrl-C.
+    """Return a nanny class whose worker ignores Ctrl-C.
 
-    A terminal sends that to every process: the client ends its workers in order.
+    A terminal sends it to every process, but the client must end its workers in an orderly way.
     """
     from distributed import Nanny
 
     class DeafNanny(Nanny):
         async def instantiate(self) -> Any:
-            resource_tracker.ensure_running()  # which leaves signals unblocked behind it
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread: a new process has what it has
+            resource_tracker.ensure_running()  # it would unblock signals later
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # of this thread; new processes inherit it
             return await super().instantiate()
 
     return DeafNanny
@@ -173,10 +173,10 @@ def _nanny() -> type:
 
 @contextmanager
 def _process_environment(environment: dict[str, str]) -> Iterator[None]:
-    """Have the variables in this process while workers start, and as they were afterwards.
+    """Set environment variables of this process while workers start, and restore them afterwards.
 
-    Of a variable that this process has, Dask takes that value and not the one it is told: another cluster's, for
-    starting workers leaks their variables into the process.
+    If a variable is already set in this process, Dask uses that value instead of the given one. It may be from another
+    cluster, since starting workers leaks their variables into the process.
     """
     before = dict(os.environ)
     os.environ.update(environment)

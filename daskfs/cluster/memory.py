@@ -1,4 +1,4 @@
-"""What a process has taken at most."""
+"""Peak memory of a process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def peak_memory_nbytes() -> int:
-    """Return the peak resident bytes of this process so far.
+    """Return the peak resident memory of this process in bytes.
 
-    Linux's VmHWM, which counts from the start of the program; elsewhere ``getrusage``.
+    This is Linux's VmHWM, which counts from the start of the program, and ``getrusage`` elsewhere.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,8 +1,8 @@
-"""The door to Dask: where the work runs.
+"""Open the cluster on which the work runs.
 
-Here (no client, plain Python, for debugging and small data), threads, processes of this machine, jobs of a batch
-system, processes that ssh starts, or the workers of a scheduler's address. What runs there is in
-`daskfs.cluster.workers`.
+It is this thread (no client, plain Python, for debugging and small data), threads, processes of this machine, jobs of a
+batch system, processes started with ssh, or the workers of a running scheduler. `daskfs.cluster.workers` runs tasks on
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from daskfs.cluster.certificates import security_of
 from daskfs.cluster.client import cluster_errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
 from daskfs.cluster.local import local_cluster, worker_environment
-from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, told_on_stderr
+from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, print_to_stderr
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
 from daskfs.errors import ConfigError, RunError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SSH_TIMEOUT_S = 60.0
-"""How long workers that ssh has started may take to come, unless the caller says how long."""
+"""Default number of seconds to wait for workers started with ssh."""
 KINDS = ("none", "threads", "local", *JOB_QUEUES, "ssh", "address")
 
 
@@ -54,74 +54,74 @@ def open_cluster(
     wait_timeout_s: float | None = None,
     start_with: int | None = None,
     lost_timeout_s: float | None = None,
-    tell: Callable[[str], None] = told_on_stderr,
+    tell: Callable[[str], None] = print_to_stderr,
     **jobs: Any,
 ) -> Iterator[Workers]:
-    """Open the place where the work runs, and close it afterwards.
+    """Open a cluster, and close it afterwards.
 
-    What is started here serves its owner alone: see `daskfs.cluster.local`. A running cluster is as safe as it was
-    started: give ``tls://`` addresses and `tls` where others reach it.
+    Processes that are started here can be used only by their owner: see `daskfs.cluster.local`. A running cluster is as
+    secure as it was started: use ``tls://`` addresses and `tls` if others can connect to it.
 
     Parameters
     ----------
     kind : {"none", "threads", "local", "slurm", "pbs", "lsf", "sge", "oar", "ssh", "address"}
         This thread, threads of this process, processes on this machine, jobs of a batch system, processes on other
-        machines that ``ssh`` reaches, or a running scheduler.
+        machines started with ``ssh``, or a running scheduler.
     n_workers : int
-        Threads or processes; each process has one thread, or those of `cores` and `processes`.
+        Number of threads or processes. Each process has one thread, or as given by `cores` and `processes`.
     memory_limit : int, optional
         Memory limit of each process in bytes; a process that exceeds it is restarted. Only for processes that are
-        started here. For jobs by default their memory by their processes.
+        started here. Default for jobs: the memory of a job divided by its number of processes.
     address : str, optional
         Address of the scheduler: ``tcp://host:8786``.
     dashboard_address : str or None
-        Address of Dask's dashboard; by default a free port on loopback, None for no dashboard. It answers at
-        ``client.dashboard_link`` alone, whose path nobody else can guess.
+        Address of Dask's dashboard; default: a free port on loopback; None: no dashboard. It answers only at
+        ``client.dashboard_link``, whose path cannot be guessed.
     local_directory : str, optional
         Scratch folder of the workers.
     scheduler_file : str, optional
-        In place of an address, the file that ``dask scheduler --scheduler-file`` writes.
+        Instead of an address, the file written by ``dask scheduler --scheduler-file``.
     tls : mapping, optional
-        Paths of ``ca_file``, ``cert`` and ``key``, of a scheduler that speaks TLS.
+        Paths of ``ca_file``, ``cert`` and ``key`` for a scheduler with TLS.
     hosts : sequence of str
-        Of kind ssh: the scheduler's host, then those of the workers.
+        With kind ssh: the host of the scheduler, then the hosts of the workers.
     connect_timeout_s : float, optional
-        How long a running scheduler may take to answer; by default Dask's ``distributed.comm.timeouts.connect``.
+        Seconds within which a running scheduler must answer; default: Dask's ``distributed.comm.timeouts.connect``.
     wait_timeout_s : float, optional
-        How long to wait for workers; then the work begins with those there are. By default as long as a batch system
-        takes; a running scheduler must have one.
+        Seconds to wait for workers before the work begins with those available. Default: no limit for a batch system;
+        a running scheduler must already have a worker.
     start_with : int, optional
-        Workers that are waited for; by default all, of `adapt` its minimum, of a running scheduler one.
+        Number of workers to wait for; default: all, the minimum of `adapt`, or one for a running scheduler.
     lost_timeout_s : float, optional
-        How long work that has lost all its workers waits for another one, before it ends with a `RunError`. By default
-        300 s, and as long as a batch system takes, of which jobs are asked for again.
+        Seconds to wait for a worker after all are lost, before a `RunError` is raised. Default: 300 s, and no limit for
+        a batch system, to which new jobs are submitted.
     tell : callable
-        Takes lines on what is waited for; by default they are printed to stderr.
+        Receives messages about waiting; default: print to stderr.
     **jobs
-        Of the batch systems, the fields of `daskfs.cluster.jobqueue.JobOptions`. What is left out is as
-        ``jobqueue.yaml`` of dask-jobqueue says.
+        For batch systems, the fields of `daskfs.cluster.jobqueue.JobOptions`. Missing options are taken from
+        dask-jobqueue's ``jobqueue.yaml``.
 
-        ``adapt=(minimum, maximum)``: numbers of workers, in place of `n_workers`, between which Dask chooses;
-        ``cores``: threads of a job; ``processes``: its worker processes, by default one for each core;
-        ``memory``: bytes that a job asks for, by default what its workers may take, and 256 MiB;
-        ``walltime``: as the batch system writes it; ``lifetime_s``: seconds after which a worker hands over what it
-        holds and ends, by default a little before the walltime; ``queue``; ``account``, of lsf, sge and oar the
-        project; ``resource_spec`` (pbs, sge, oar); ``prologue``: lines of the script before the worker starts;
-        ``directives``: further options of the batch system, ``["--constraint=ib"]``; ``python``: that of the nodes;
-        ``interface``: network of scheduler and workers, ``ib0``; ``log_directory``: on a file system that all nodes
-        see; ``config_name``: section of ``jobqueue.yaml``.
+        ``adapt=(minimum, maximum)``: range of the number of workers that Dask adapts, instead of `n_workers`;
+        ``cores``: threads per job; ``processes``: worker processes per job, by default one per core;
+        ``memory``: bytes requested per job, by default the limits of its workers plus 256 MiB;
+        ``walltime``: in the format of the batch system; ``lifetime_s``: seconds after which a worker hands over its
+        data and ends, by default slightly less than the walltime; ``queue``; ``account``, which is the project for
+        lsf, sge and oar; ``resource_spec`` (pbs, sge, oar); ``prologue``: lines of the script before the worker
+        starts; ``directives``: further options of the batch system, ``["--constraint=ib"]``; ``python``: interpreter
+        on the nodes; ``interface``: network interface of scheduler and workers, ``ib0``; ``log_directory``: folder of
+        job logs on a shared file system; ``config_name``: section of ``jobqueue.yaml``.
 
     Yields
     ------
     Workers
-        Its ``client`` is what selectors take.
+        Pass its ``client`` to selectors.
 
     Raises
     ------
     ConfigError
-        Unknown kind, an address missing, or dask-jobqueue.
+        The kind is unknown, an address is missing, or dask-jobqueue is not installed.
     RunError
-        The scheduler does not answer in time; jobs are refused, or end before their workers come (with the last lines
+        The scheduler does not answer in time; jobs are refused, or end before their workers start (with the last lines
         of their logs); or a process cluster is started while a worker process imports the main script (the
         ``__main__`` guard is missing).
 
@@ -178,10 +178,10 @@ def _client_of(cluster: Any) -> Client:
 
 
 def _close_default_client(cluster: Any) -> None:
-    """Close the client that actors had a worker open, where it has become the default of this process.
+    """Close a client that a worker opened for actors, if it has become the default of this process.
 
-    Dask leaves it as long as workers of another cluster live here: what is computed then is sent to a scheduler that
-    is gone.
+    Dask keeps it while workers of another cluster live here. Later computations would then be sent to a scheduler that
+    no longer exists.
     """
     from distributed import default_client
 
@@ -193,10 +193,10 @@ def _close_default_client(cluster: Any) -> None:
 
 @contextmanager
 def _untouched() -> Iterator[None]:
-    """Leave the process as it was: Dask's choice of a scheduler and the variables that worker processes start with.
+    """Restore Dask's default scheduler and the environment variables of worker processes afterwards.
 
-    A task in a thread of this process that asks for its client makes it everybody's scheduler; a nanny that is stopped
-    while it starts a process leaves the process's environment behind.
+    A task in a thread of this process that asks for its client changes the default scheduler. A nanny that is stopped
+    while it starts a process leaves the environment of that process behind.
     """
     import dask
 
@@ -213,24 +213,26 @@ def _untouched() -> Iterator[None]:
 
 
 def workers_of(client: Client | None) -> Workers:
-    """Return where the work runs for a selector's ``client=``: here for None, else on the client's workers."""
+    """Return the place where the work runs for a selector's ``client=``: this thread for None, else the workers."""
     check_client(client)
     return Here() if client is None else OnDask(client)
 
 
 def check_client(client: Any) -> None:
-    """Refuse what is given as ``client=`` and is none.
+    """Refuse a ``client=`` that is not a Dask client.
 
     Raises
     ------
     ConfigError
-        An address, for example.
+        It is something else, such as an address.
     """
     if client is None or hasattr(client, "scheduler_info"):
         return
     address = client if isinstance(client, str) else "tcp://host:8786"
     found = repr(client) if isinstance(client, str) else type(client).__name__
-    raise ConfigError(f"expected a client of Dask, found {found}", "client", f"client=distributed.Client({address!r})")
+    raise ConfigError(
+        f"expected a Dask client, found {found}", "client", f"pass client=distributed.Client({address!r})"
+    )
 
 
 def check_scheduler(
@@ -240,12 +242,12 @@ def check_scheduler(
     connect_timeout_s: float | None = None,
     **_: Any,
 ) -> None:
-    """Wait until a running scheduler answers: before anything is computed that it is to go on with.
+    """Wait until a running scheduler answers, before any work that it will need.
 
     Raises
     ------
     ConfigError, RunError
-        As `open_cluster`.
+        As for `open_cluster`.
     """
     _answering(address, scheduler_file, None if tls is None else security_of(tls), connect_timeout_s)
 
@@ -282,7 +284,7 @@ def _answering(address: str | None, scheduler_file: str | None, security: Any, t
     has_certificates = security is not None or dask.config.get("distributed.comm.tls.ca-file", None)
     if found.startswith("tls://") and not has_certificates:
         problem = f"expected certificates for {found}, found none"
-        remedy = "name ca_file, cert and key: the files that the scheduler was started with"
+        remedy = "set ca_file, cert and key to the files with which the scheduler was started"
         raise ConfigError(problem, "cluster.tls", remedy)
     try:
         interrupts.call_aside(asyncio.run, _answer(found, security, timeout_s))
@@ -295,14 +297,14 @@ def _no_answer(fault: Exception, where: str) -> RunError:
     return RunError(
         f"no scheduler answers ({fault or type(fault).__name__})",
         where,
-        "start one with `dask scheduler` and workers with `dask worker ADDRESS`, name its certificates in cluster.tls, "
+        "start one with `dask scheduler` and workers with `dask worker ADDRESS`, set its certificates in cluster.tls, "
         "or wait longer (cluster.connect_timeout_s)",
     )
 
 
 @contextmanager
 def _with_slower_profile(client: Client) -> Iterator[None]:
-    """Have workers, also those that come later, hold what plans promise of ours; leave them as they were."""
+    """Reduce the profiling of all workers, also of later ones, so that they keep the planned memory; undo it after."""
     from daskfs.cluster.slower_profile import SlowerProfile
 
     plugin = SlowerProfile()
@@ -312,11 +314,11 @@ def _with_slower_profile(client: Client) -> Iterator[None]:
                 client.register_plugin(plugin)
         except RunError:
             raise
-        except Exception as fault:  # Dask tells what a worker raises as a text
+        except Exception as fault:  # Dask passes an error of a worker on as text
             raise RunError(
                 f"the workers cannot load daskfs ({fault})",
                 str(client.scheduler_info()["address"]),
-                f"install the daskfs of this process ({__version__}) where workers run, and start them again",
+                f"install daskfs {__version__}, the version of this process, where workers run, and restart them",
             ) from None
         yield
     finally:
@@ -325,7 +327,7 @@ def _with_slower_profile(client: Client) -> Iterator[None]:
 
 
 async def _answer(address: str, security: Any, timeout_s: float | None) -> None:
-    """Wait for a scheduler to answer; Dask's client, if it waits in vain, is half made, and closed by nobody."""
+    """Wait for a scheduler to answer. Dask's client is not used, since it would not be closed after a timeout."""
     import distributed
 
     credentials = {} if security is None else security.get_connection_args("client")
@@ -342,7 +344,7 @@ def _written(scheduler_file: str, timeout_s: float | None) -> str:
     end = time.monotonic() + timeout_s
     while not Path(scheduler_file).is_file():
         if time.monotonic() > end:
-            problem = f"no scheduler has written this file in {timeout_s:g} s"
+            problem = f"no scheduler has written this file within {timeout_s:g} s"
             remedy = "start one: `dask scheduler --scheduler-file FILE`; or wait longer (cluster.connect_timeout_s)"
             raise RunError(problem, scheduler_file, remedy)
         time.sleep(0.05)
@@ -350,7 +352,7 @@ def _written(scheduler_file: str, timeout_s: float | None) -> str:
 
 
 def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: Callable[[str], None]) -> None:
-    """Wait for workers of a running scheduler; go on with those there are when the time is over."""
+    """Wait for workers of a running scheduler; after the timeout continue with those available."""
     end, told = time.monotonic() + timeout_s, -1
     while (n_up := len(interrupts.call_aside(client.nthreads))) < n_workers and time.monotonic() < end:
         if n_up != told:
@@ -359,14 +361,14 @@ def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: 
         time.sleep(0.1)
     if not n_up:
         after = f" after {timeout_s:g} s" if timeout_s else ""
-        remedy = f"start one with `dask worker {address}`, or wait for it (cluster.wait_timeout_s)"
+        remedy = f"start one with `dask worker {address}`, or wait longer (cluster.wait_timeout_s)"
         raise RunError(f"the scheduler has no workers{after}", address, remedy)
 
 
 @contextmanager
 def said_in_one_line() -> Iterator[None]:
-    """Keep Dask's log from printing tracebacks about a lost scheduler: the error that is raised says it."""
-    import distributed  # noqa: F401  (which makes its loggers)
+    """Suppress tracebacks about a lost scheduler in Dask's log, since the error that is raised reports it."""
+    import distributed  # noqa: F401  (creates its loggers)
 
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     loggers = [logging.getLogger(name) for name in (*names, "tornado.application")]
@@ -387,12 +389,12 @@ _UNITS = {"": 1} | {
 
 
 def parse_bytes(text: str | int) -> int:
-    """Return the bytes that ``"4GiB"``, ``"200 MB"`` or a number mean.
+    """Convert a size such as ``"4GiB"``, ``"200 MB"`` or a number to bytes.
 
     Raises
     ------
     ConfigError
-        Not a size, or not positive.
+        The text is not a size, or the size is not positive.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Whether scheduler and workers are there while something is waited for.
+"""Check that the scheduler and workers are alive while waiting for results.
 
-Dask waits without a word for workers that never come. Whoever waits here is told so after `SILENCE_S`, and after a time
-that can be set an error ends the wait. Each client has one `Presence`, which all share who use the client.
+Dask waits silently for workers that never come. Here a message is shown after `SILENCE_S`, and after a configurable
+time an error ends the wait. Each client has one `Presence`, shared by all users of the client.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SILENCE_S = 5.0
-"""After what silence it is asked who is there."""
+"""Seconds without a result after which the scheduler is asked for its workers."""
 LATE_S = 5.0
-"""After what time the answer is late."""
+"""Seconds after which an answer of the scheduler is reported as late."""
 LOST_TIMEOUT_S = 300.0
-"""How long a cluster without any worker is waited for, unless the caller says how long."""
+"""Default number of seconds to wait for workers of a cluster that has none."""
 REMEDY = "start the workers again, with more memory if they were killed for it, and resume the run"
 _TELL_AGAIN_S = 60.0
 _LOOK_S = 0.1
 
 
-def told_on_stderr(line: str) -> None:
-    """Tell of workers where nobody says how."""
+def print_to_stderr(line: str) -> None:
+    """Print a message about workers; the default for `tell`."""
     print(line, file=sys.stderr)
 
 
 class Presence:
-    """Asks who is there.
+    """Checks which workers are alive.
 
     Parameters
     ----------
     client : Client
     tell : callable
-        Takes a line about what is waited for.
+        Receives a message about waiting.
     lost_timeout_s : float, optional
-        How long a cluster without any worker is waited for; None: as long as it takes.
+        Maximum seconds to wait for workers of a cluster that has none; None: no limit.
     known : callable
-        Returns in words what is known of workers that were asked for: the states of jobs.
+        Returns a text about requested workers, such as the states of their jobs.
     """
 
     def __init__(
         self,
         client: Client,
-        tell: Callable[[str], None] = told_on_stderr,
+        tell: Callable[[str], None] = print_to_stderr,
         lost_timeout_s: float | None = LOST_TIMEOUT_S,
         known: Callable[[], str] = str,
     ) -> None:
@@ -65,12 +65,12 @@ class Presence:
         self._told_at = 0.0
 
     def n_threads(self) -> int:
-        """Return the threads of all workers at present.
+        """Return the current number of threads of all workers.
 
         Raises
         ------
         RunError
-            The scheduler is gone, or has not answered for too long: it was stopped, or the network stands still.
+            The scheduler is gone, or has not answered for too long because it was stopped or the network is down.
         """
         if self._client.status != "running":
             raise scheduler_lost("cluster", ConnectionError())
@@ -81,7 +81,7 @@ class Presence:
             raise scheduler_lost("cluster", fault) from fault
 
     def _answered(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        """Return what the scheduler answers; tell, at first and then every minute, where it does not."""
+        """Return the answer of the scheduler; report at once and then every minute if it does not answer."""
         loop: Any = self._client.loop
         coming, began, told_at = asyncio.run_coroutine_threadsafe(asked, loop.asyncio_loop), time.monotonic(), -math.inf
         limit = self._lost_timeout_s
@@ -89,12 +89,12 @@ class Presence:
             while True:
                 if interrupts.is_done(coming, LATE_S):
                     if told_at > -math.inf:
-                        self._tell("the scheduler answers again: going on")
+                        self._tell("the scheduler answers again: continuing")
                     return interrupts.result_of(coming)
                 now = time.monotonic()
                 if limit is not None and now - began > limit:
                     problem = f"the scheduler has not answered for {limit:g} s"
-                    remedy = "look whether it runs and the network stands, then resume the run"
+                    remedy = "check that it runs and that the network is up, then resume the run"
                     raise RunError(problem, "cluster", remedy)
                 if now - told_at >= _TELL_AGAIN_S:
                     told_at = now
@@ -105,7 +105,7 @@ class Presence:
                 coming.cancel()
 
     def ask(self) -> bool:
-        """Return whether there is a worker; tell, at first and then every minute, where there is none.
+        """Return whether there is a worker; report at once and then every minute if there is none.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Presence:
         now = time.monotonic()
         if self.n_threads():
             if self._since is not None:
-                self._tell("a worker is there again: going on")
+                self._tell("a worker is available again: continuing")
             self._since = None
             return True
         if self._since is None:
@@ -123,27 +123,27 @@ class Presence:
         limit, waited_s = self._lost_timeout_s, now - self._since
         known = f" ({found})" if (found := self._known()) else ""
         if limit is not None and waited_s > limit:
-            problem = f"no worker is left, and none has come in {limit:g} s{known}"
+            problem = f"no worker is left, and none has started within {limit:g} s{known}"
             remedy = (
-                "start workers and resume the run, which goes on from its checkpoint; or wait longer "
+                "start workers and resume the run, which continues from its checkpoint; or wait longer "
                 "(cluster.lost_timeout_s)"
             )
             raise RunError(problem, "cluster", remedy)
         if waited_s - self._told_at >= _TELL_AGAIN_S:
             self._told_at = waited_s
             at_most = "" if limit is None else f" for at most {limit:g} s"
-            self._tell(f"no worker is left; waiting for another{at_most}{known}")
+            self._tell(f"no worker is left; waiting for a new one{at_most}{known}")
         return False
 
     def ask_after(self, heard: float) -> float:
-        """Ask where nothing was heard for `SILENCE_S`; return when something was heard, or asked."""
+        """Ask if nothing was received for `SILENCE_S`; return the time of the last message or question."""
         if time.monotonic() - heard <= SILENCE_S:
             return heard
         self.ask()
         return time.monotonic()
 
     def wait_for_a_worker(self) -> None:
-        """Return once there is one; a cluster that adapts starts one for a task alone."""
+        """Wait until there is a worker. An adaptive cluster starts a worker only for a task, so one is submitted."""
         if self.n_threads():
             return
         heard, task = time.monotonic(), self._client.submit(os.getpid, pure=False)
@@ -155,7 +155,7 @@ class Presence:
             task.release()
 
     def awaited(self, result: Coroutine[Any, Any, Any]) -> Any:
-        """Return what Dask's loop waits for: ``client.gather(futures, asynchronous=True)``."""
+        """Return the result of a coroutine of Dask's loop, such as ``client.gather(futures, asynchronous=True)``."""
         loop: Any = self._client.loop
         coming = asyncio.run_coroutine_threadsafe(result, loop.asyncio_loop)
         try:
@@ -168,7 +168,7 @@ class Presence:
 
 
 def scheduler_lost(name: str, fault: BaseException) -> RunError:
-    """Return the error of a scheduler that is gone."""
+    """Return the error for a lost scheduler."""
     return RunError(f"the scheduler was lost ({type(fault).__name__})", name, REMEDY)
 
 
@@ -176,7 +176,7 @@ _PRESENCES: WeakKeyDictionary[Client, Presence] = WeakKeyDictionary()
 
 
 def presence_of(client: Client, **options: Any) -> Presence:
-    """Return the presence of a client, made at first; with options, which are those of the class, made anew."""
+    """Return the presence of a client. It is made on first use, and made anew with options, which the class takes."""
     if options or client not in _PRESENCES:
         _PRESENCES[client] = Presence(client, **options)
     return _PRESENCES[client]

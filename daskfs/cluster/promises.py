@@ -1,4 +1,4 @@
-"""Partitions of Dask's collections as parts of a source: each alone, to be computed wherever it is read."""
+"""Partitions of Dask collections as independent parts of a source, each computed where it is read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from daskfs.errors import DaskfsError, SourceError
 
 
 class Promise(NamedTuple):
-    """A partition that is not computed yet; Dask's scheduler does not look into it."""
+    """A pickled partition that is not computed yet, opaque to Dask's scheduler."""
 
     pickled: bytes
 
     @classmethod
     def of(cls, *partitions: Any) -> Promise:
-        """Return the promise of partitions that belong together."""
+        """Return the promise of partitions that are read together."""
         import cloudpickle
 
         return cls(cloudpickle.dumps([_alone(partition) for partition in partitions]))
@@ -27,7 +27,7 @@ class Promise(NamedTuple):
         Raises
         ------
         SourceError
-            They cannot be computed here; what is persisted on a cluster, for one.
+            They cannot be computed here, for example because they are persisted on a cluster.
         """
         import cloudpickle
         from dask.local import get_sync
@@ -38,23 +38,23 @@ class Promise(NamedTuple):
             raise
         except Exception as fault:
             problem = f"the partition cannot be computed ({type(fault).__name__}: {fault})"
-            raise SourceError(problem, "source", "see that what it is made of can be read") from fault
+            raise SourceError(problem, "source", "check that its inputs can be read here") from fault
 
 
 def token_of(*collections: Any) -> str:
-    """Return Dask's token, which is equal for equal graphs over equal inputs, as a digest."""
+    """Return Dask's token as a digest; it is equal for equal graphs over equal inputs."""
     from dask.base import tokenize
 
     return hashlib.sha256(tokenize(*collections).encode()).hexdigest()
 
 
 def promises(*collections: Sequence[Any]) -> list[Promise]:
-    """Return the promises of what collections of delayed objects have at the same place."""
+    """Return a promise for each position in parallel collections of delayed objects."""
     return [Promise.of(*partitions) for partitions in zip(*collections, strict=True)]
 
 
 def _alone(partition: Any) -> tuple[dict[Any, Any], Any]:
-    """Return the tasks that a delayed object is computed by, and no others, with its key."""
+    """Return only the tasks that a delayed object needs, and its key."""
     from dask.optimization import cull
 
     tasks, _ = cull(dict(partition.__dask_graph__()), [partition.key])

@@ -1,12 +1,12 @@
-"""What is asked of Dask's workers, however they were started: to stay within what a plan promises."""
+"""Dask settings of workers, however they are started, so that they stay within the planned memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 PROFILE_CYCLE_S = 60
-"""How often a worker begins a new record of where its time goes, of which it keeps 3,600. With Dask's default, each
-second, a worker grows by megabytes a minute, for an hour."""
+"""Seconds between new profile records of a worker, which keeps 3,600 of them. With Dask's default of one second, a
+worker grows by megabytes per minute for an hour."""
 
 OF_WORKERS: dict[str, Any] = {
     # The plan keeps workers within their limit; Dask would otherwise spill and pause long before it.
@@ -14,8 +14,8 @@ OF_WORKERS: dict[str, Any] = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 1.0,
-    "distributed.worker.http.routes": [],  # tasks and logs, for everybody
-    # What a process does while it waits: of 42 ms of CPU in a second 14 are left, of a scheduler and two workers.
+    "distributed.worker.http.routes": [],  # they would show tasks and logs to everybody
+    # Reduces the CPU time of an idle scheduler with two workers from 42 to 14 ms per second.
     "distributed.worker.profile.interval": "100ms",
     "distributed.worker.profile.cycle": f"{PROFILE_CYCLE_S}s",
 }
@@ -23,7 +23,7 @@ OF_WORKERS: dict[str, Any] = {
 
 
 def as_environment() -> dict[str, str]:
-    """Return the same as variables, from which Dask reads its configuration too.
+    """Return the settings as environment variables, which Dask also reads.
 
     Examples
     --------

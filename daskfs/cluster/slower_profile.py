@@ -1,4 +1,4 @@
-"""What a worker that others have started notes of itself, as long as we use it: as little as one of ours."""
+"""Reduce the profiling of workers that others have started, for as long as we use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskfs.cluster.settings import PROFILE_CYCLE_S
 
 
 class _Used(NamedTuple):
-    """By how many runs a worker is used, and how often it began a new record before."""
+    """Number of runs that use a worker, and the previous interval of its profile records."""
 
     n_runs: int
     before_ms: float
@@ -22,16 +22,16 @@ _USED: WeakKeyDictionary[Any, _Used] = WeakKeyDictionary()
 
 
 class SlowerProfile(WorkerPlugin):
-    """Has workers begin a new record of where their time goes as seldom as ours do: see `PROFILE_CYCLE_S`.
+    """Make workers record profiles as rarely as our own workers: see `PROFILE_CYCLE_S`.
 
-    Each run has one of its own, and the last to leave a worker leaves it as it was.
+    Each run has its own plugin. When the last one is removed from a worker, the previous interval is restored.
     """
 
     def __init__(self) -> None:
         self.name = f"daskfs-slower-profile-{uuid.uuid4().hex}"
 
     def setup(self, worker: Any) -> None:
-        """Begin."""
+        """Set the interval of a worker."""
         cycle = worker.periodic_callbacks.get("profile-cycle")
         if cycle is not None:
             used = _USED.get(worker, _Used(0, cycle.callback_time))
@@ -39,7 +39,7 @@ class SlowerProfile(WorkerPlugin):
             cycle.callback_time = max(used.before_ms, 1000.0 * PROFILE_CYCLE_S)
 
     def teardown(self, worker: Any) -> None:
-        """Leave."""
+        """Restore the interval of a worker after its last run."""
         used = _USED.pop(worker, None)
         if used is None:
             return

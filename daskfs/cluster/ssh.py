@@ -1,4 +1,4 @@
-"""Worker processes on other machines, which ``ssh`` starts."""
+"""Clusters of worker processes on other machines, started with ``ssh``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ssh_cluster(
     python: str | None = None,
     interface: str | None = None,
 ) -> Iterator[Any]:
-    """Start a scheduler on the first host and workers on the others, as the user's ssh configuration reaches them.
+    """Start a scheduler on the first host and workers on the others, using the user's ssh configuration.
 
     Yields
     ------
@@ -36,11 +36,11 @@ def ssh_cluster(
     ConfigError
         Fewer than two hosts.
     RunError
-        A host is not reached, or Dask does not start there.
+        A host cannot be reached, or Dask does not start there.
     """
     if len(hosts) < 2:
-        problem = f"expected the scheduler's host and those of workers, found {len(hosts)}"
-        raise ConfigError(problem, "cluster.hosts", "name a host twice where it is both")
+        problem = f"expected at least two hosts (the scheduler's, then the workers'), found {len(hosts)}"
+        raise ConfigError(problem, "cluster.hosts", "list a host twice to use it for both")
     import dask
     import distributed
 
@@ -63,7 +63,7 @@ def ssh_cluster(
             settings[f"distributed.comm.tls.{role}.cert"] = getattr(security, f"tls_{role}_cert")
             settings[f"distributed.comm.tls.{role}.key"] = getattr(security, f"tls_{role}_key")
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(settings))  # which SSHCluster hands to what it starts
+        stack.enter_context(dask.config.set(settings))  # SSHCluster passes them to the processes that it starts
         try:
             with interrupts.held():
                 cluster = distributed.SSHCluster(
@@ -75,7 +75,7 @@ def ssh_cluster(
                     silence_logs=logging.CRITICAL,
                 )
         except Exception as fault:
-            remedy = "see that `ssh HOST python -c 'import daskfs'` works for each, and cluster.python"
+            remedy = "check that `ssh HOST python -c 'import daskfs'` works for each host, and cluster.python"
             raise RunError(
                 f"the cluster does not start ({fault or type(fault).__name__})", "cluster.hosts", remedy
             ) from fault

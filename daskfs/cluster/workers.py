@@ -1,7 +1,7 @@
-"""What runs where: tasks mapped over blocks, and their results combined in a fixed order.
+"""Run tasks over blocks, locally or on a cluster, and combine their results in a fixed order.
 
-`Here` is plain Python in this thread; `OnDask` the workers of a `distributed.Client`. Both give the same
-bits on machines of one kind.
+`Here` is plain Python in this thread; `OnDask` uses the workers of a `distributed.Client`. Both give bit-identical
+results on machines of the same kind.
 """
 
 from __future__ import annotations
@@ -39,45 +39,45 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Task: TypeAlias = Callable[..., Any]
-"""Importable by name, free of side effects: a lost worker's tasks run again."""
+"""A function that is importable by name and has no side effects, since tasks of a lost worker run again."""
 
 Legs: TypeAlias = Sequence[Sequence[Sequence[Any]]]
-"""Parts of a chain, each of some rounds, each of some items."""
+"""Parts of a chain: sequences of rounds, which are sequences of items."""
 
 _TASKS_PER_THREAD = 2
-"""Tasks in flight per thread: enough to keep it busy, few enough for results to leave as they come."""
+"""Tasks in flight per thread: enough to keep it busy, few enough that results are consumed as they come."""
 
 _COUNT_S = 1.0
-"""How often the threads of a cluster are counted."""
+"""Seconds between counts of the cluster's threads."""
 
 _LEGS_AHEAD = 1
-"""Legs of a chain that are submitted beyond the one that is waited for: the workers do not wait for the client."""
+"""Number of legs of a chain that are submitted ahead, so that the workers do not wait for the client."""
 
 _POLL_S = 0.005
-"""How often finished tasks are looked for."""
+"""Seconds between checks for finished tasks."""
 
 _TRY_AGAIN = 32
-"""After so many rounds the slower place is tried again."""
+"""Number of rounds after which the slower place is tried again."""
 
 _TOGETHER_S, _TOGETHER_NBYTES, _MOST_TOGETHER = 0.1, 2**18, 64
-"""Small blocks are taken several to a task, which costs milliseconds: for so long, and for so much that travels."""
+"""Limits for small blocks that share a task, which costs milliseconds: seconds, bytes sent, and number of blocks."""
 
 _MESSAGE_NBYTES = 4 * 2**20
-"""What is sent for tasks in one message, where it is not of one alone."""
+"""Maximum size of a message with several tasks."""
 
 _LARGE_ITEMS = {"distributed.admin.large-graph-warning-threshold": "1TiB"}
-"""Dask's advice, to send less, is not for users: of drawn rows, each task is told its own."""
+"""Disables Dask's warning about large graphs, on which users cannot act: each task is sent its own drawn rows."""
 
 
 class Workers(ABC):
-    """Where the work runs."""
+    """The place where the work runs."""
 
     client: Client | None
 
     @property
     @abstractmethod
     def n_threads(self) -> int:
-        """Tasks that run at once."""
+        """Number of tasks that run concurrently."""
 
     @abstractmethod
     def map_blocks(
@@ -91,20 +91,20 @@ class Workers(ABC):
         items : sequence
             One small item for each task: block numbers, rows.
         name : str
-            What runs, as the dashboard shows it: ``message-select`` gives ``message-select-0007``.
+            Name of the tasks on the dashboard: ``message-select`` gives ``message-select-0007``.
         shared : sequence
             Arguments common to all tasks, sent once.
 
         Raises
         ------
         RunError
-            The workers were lost more often than can be repaired.
+            The workers were lost too often.
         """
 
     def map_round(self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()) -> list[Any]:
-        """Return ``function(*shared, item)`` of all items, in order: one of many rounds of few tasks.
+        """Return ``function(*shared, item)`` for all items in order, in one of many rounds of few tasks.
 
-        Whoever asks has room for a task in this process: rounds that take less time here are done here.
+        This process must have memory for a task, because rounds that take less time here are done here.
         """
         found = dict(self.map_blocks(function, items, name=name, shared=shared))
         return [found[k] for k in range(len(items))]
@@ -113,81 +113,81 @@ class Workers(ABC):
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
-        """Combine all ``function(*shared, item)`` in a binary tree that depends on the number of items only."""
+        """Combine all ``function(*shared, item)`` in a binary tree that depends only on the number of items."""
 
     @abstractmethod
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Yield the state after every leg of a chain of rounds, each of which begins with what the one before has left.
+        """Yield the state after every leg of a chain of rounds, where each round starts from the previous state.
 
-        From round to round the state goes where the tasks run; the client gets those after the legs.
+        Between rounds the state stays where the tasks run; the client receives only the states after the legs.
 
         Parameters
         ----------
         rounds : Round
-            What a round does.
+            Functions of a round.
         legs : Legs
         state : object
-            Before the first round.
-        name, shared : as `map_blocks` takes them
+            State before the first round.
+        name, shared : as in `map_blocks`
         """
 
     @abstractmethod
     def keep(self, argument: Any) -> Any:
-        """Send an argument that many calls share once and for all; return what they take in `shared` instead."""
+        """Send an argument that many calls share only once; return its replacement for `shared`."""
 
     @abstractmethod
     def let_go(self, kept: Any) -> None:
-        """Forget what `keep` returned: nobody takes it any more."""
+        """Release an argument that `keep` returned."""
 
     @abstractmethod
     def settle(self, name: str) -> None:
-        """Return once no task of this name runs any more, given up ones included, whose files would be in the way."""
+        """Wait until no task of this name runs any more, including abandoned ones, whose files could conflict."""
 
     @property
     @abstractmethod
     def actors(self) -> Actors:
-        """Objects that live where the work runs, and the tasks beside them."""
+        """Objects that live where the work runs, and long-running tasks beside them."""
 
     @abstractmethod
     def peak_memory(self) -> dict[str, int]:
-        """Return the peak resident bytes of every process so far; the present one is called 'client'."""
+        """Return the peak resident memory of every process in bytes; this process is called 'client'."""
 
     @abstractmethod
     def performance_report(self, path: str | os.PathLike[str]) -> Any:
-        """Return a context in which Dask's performance report is recorded, where there is a cluster."""
+        """Return a context in which Dask's performance report is recorded, if there is a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of a chain makes of a state: all ``task(*shared, state, item)`` combined, and settled."""
+    """One round of a chain: combine all ``task(*shared, state, item)``, then apply `settle` to get the new state."""
 
     task: Task
-    """Writes to a state only where it is the only one of its round and there is no client."""
+    """Modifies the state only if it is the only task of its round and there is no client."""
     combine: Task
-    """Of neighbours first, in the tree of `Workers.reduce_blocks`."""
+    """Combines two results, neighbours first, in the tree of `Workers.reduce_blocks`."""
     settle: Task
-    """Of what all together have left."""
+    """Computes the new state from the combined result."""
 
     def state(self, left: Sequence[Any]) -> Any:
-        """Return the state that a round has left as one result or two."""
+        """Return the new state from the one or two remaining results of a round."""
         return self.settle(left[0] if len(left) == 1 else self.combine(*left))
 
     def after(self, n_shared: int, *arguments: Any) -> Any:
-        """Run a task of a round: `arguments` are the shared ones, the item, and what the round before has left."""
+        """Run a task; `arguments` are the shared ones, the item, and the remaining results of the previous round."""
         item, *left = arguments[n_shared:]
         return self.task(*arguments[:n_shared], self.state(left), item)
 
 
 class Here(Workers):
-    """This thread: plain Python, for debugging and for data that needs no cluster."""
+    """This thread: plain Python, for debugging and for data that need no cluster."""
 
     client = None
 
     @property
     def n_threads(self) -> int:
-        """One."""
+        """Number of threads: one."""
         return 1
 
     def map_blocks(
@@ -200,7 +200,7 @@ class Here(Workers):
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
-        """Combine as the tree of `OnDask` does, holding one result per level."""
+        """Combine in the same tree as `OnDask`, holding one result per level."""
         tree = _Tree(combine)
         for item in items:
             tree.add(function(*shared, item))
@@ -209,7 +209,7 @@ class Here(Workers):
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Take the rounds one after the other."""
+        """Run the rounds one at a time."""
         for leg in legs:
             for items in leg:
                 given = (*shared, state)
@@ -217,14 +217,14 @@ class Here(Workers):
             yield state
 
     def keep(self, argument: Any) -> Any:
-        """Return it."""
+        """Return the argument."""
         return argument
 
     def let_go(self, kept: Any) -> None:
-        """Nothing was sent."""
+        """Do nothing, as nothing was sent."""
 
     def settle(self, name: str) -> None:
-        """Tasks end where they were called."""
+        """Do nothing, as calls have returned."""
 
     @property
     def actors(self) -> Actors:
@@ -232,7 +232,7 @@ class Here(Workers):
         return ActorsHere()
 
     def peak_memory(self) -> dict[str, int]:
-        """Return this process's peak."""
+        """Return the peak memory of this process."""
         return {"client": peak_memory_nbytes()}
 
     def performance_report(self, path: str | os.PathLike[str]) -> Any:
@@ -242,7 +242,7 @@ class Here(Workers):
 
 @dataclass
 class Rounds:
-    """Where rounds of a kind take less time, as the last ones have shown.
+    """Chooses the place, here or on workers, where rounds of a kind have recently been faster.
 
     Examples
     --------
@@ -255,15 +255,15 @@ class Rounds:
     """
 
     _seconds: dict[bool, deque[float]] = field(default_factory=lambda: {k: deque(maxlen=2) for k in (False, True)})
-    """Of the last two here (True) and there: the first loads code."""
+    """Seconds of the last two rounds here (True) and on workers (False); the first round also loads code."""
     _n_since: int = 0
-    """Rounds since the slower place was tried."""
+    """Number of rounds since the slower place was tried."""
     _last: bool = False
 
     def is_here(self) -> bool:
-        """Return where the next one is done: at a time where it seems quicker, now and then at the other."""
+        """Return whether to run the next round here: at the faster place, and occasionally at the other."""
         there, here = self._seconds[False], self._seconds[True]
-        if len(there) < 2 or min(there) > _TOGETHER_S:  # what takes long is worth being sent
+        if len(there) < 2 or min(there) > _TOGETHER_S:  # long rounds are worth sending
             self._last = False
         elif len(here) < 2:
             self._last = True
@@ -273,7 +273,7 @@ class Rounds:
         return self._last
 
     def took(self, seconds: float) -> None:
-        """Note how long it took."""
+        """Record the duration of a round."""
         self._seconds[self._last].append(seconds)
 
 
@@ -285,30 +285,30 @@ class OnDask(Workers):
     def __init__(self, client: Client) -> None:
         self.client, self.run_name = client, ""
         self._spans: dict[tuple[str, str], dict[str, Any]] = {}
-        self._n_together: dict[str, int] = {}  # blocks of a task, by what runs: rounds of few go on as the last ended
+        self._n_together: dict[str, int] = {}  # blocks per task, by name, kept between rounds
         self._rounds: defaultdict[str, Rounds] = defaultdict(Rounds)
         self._n_threads, self._counted = 1, -math.inf
 
     @property
     def n_threads(self) -> int:
-        """Threads of all workers at present, at least one."""
+        """Current number of threads of all workers, at least one."""
         return threads_of(self.client)
 
     def _threads_of_late(self) -> int:
-        """Return how many threads there were a moment ago."""
+        """Return the number of threads, counted at most once per second."""
         if time.monotonic() - self._counted > _COUNT_S:
             self._n_threads, self._counted = self.n_threads, time.monotonic()
         return self._n_threads
 
     @cached_property
     def actors(self) -> Actors:
-        """Dask's actors, for as long as these workers are held."""
+        """Dask's actors, which exist as long as this object."""
         return ActorsOnDask(self.client)
 
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results as they come, all that are there at a time; small blocks are taken several to a task."""
+        """Yield results as they come, in batches; several small blocks share a task."""
         from distributed import as_completed
 
         arguments, losses = [self.keep(argument) for argument in shared], Losses(name)
@@ -319,13 +319,13 @@ class OnDask(Workers):
         completed = as_completed(loop=self.client.loop)
 
         def fill() -> None:
-            """Submit as many as the workers there are at present have threads for: some come late, others end."""
+            """Submit tasks for the current number of threads, since workers come and go."""
             nonlocal n_left
             most, n_together = _TASKS_PER_THREAD * self._threads_of_late(), self._n_together.get(name, 1)
             numbers: list[list[int]] = []
             tasks: list[tuple[int, list[Any]]] = []
             while n_left and len(in_flight) + len(tasks) < most:
-                some = [*islice(waiting, min(n_together, -(-n_left // self._n_threads)))]  # a share for each thread
+                some = [*islice(waiting, min(n_together, -(-n_left // self._n_threads)))]  # at most an equal share
                 numbers.append([k for k, _ in some])
                 tasks.append((some[0][0], [item for _, item in some]))
                 n_left -= len(some)
@@ -340,7 +340,7 @@ class OnDask(Workers):
                     there, found = self._gathered_of_those_left(futures)
                     lost = [in_flight.pop(one.key) for one in futures if one not in there]
                     if lost:
-                        if any(submitted is submit for *_, submitted in lost):  # the first to be told of a loss
+                        if any(submitted is submit for *_, submitted in lost):  # the first report of this loss
                             losses.count()
                             send_again(self.client, arguments)
                             submit = self._submitter(partial(_each, function), name, arguments)
@@ -359,12 +359,12 @@ class OnDask(Workers):
                     fill()
                     while done:
                         yield from zip(*done.popleft(), strict=True)
-            finally:  # the reader stops early, or a task failed: its error would hold it, and it the error
+            finally:  # after an early stop or an error, whose traceback would keep the futures alive
                 completed.clear()
                 released(*(future for _, future, _ in in_flight.values()))
 
     def map_round(self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()) -> list[Any]:
-        """Return the results of one of many rounds, done here where that takes less time than to send it."""
+        """Return the results of one of many rounds, run here if that is faster than sending it."""
         rounds, started = self._rounds[name], time.perf_counter()
         if rounds.is_here():
             given = [sent_for(argument) for argument in shared]
@@ -375,17 +375,17 @@ class OnDask(Workers):
         return found
 
     def _gathered_of_those_left(self, futures: list[Any]) -> tuple[list[Any], list[_Together]]:
-        """Return those that were not lost together with what they were to take, and what they have returned."""
+        """Return the futures that were not lost together with their arguments, and their results."""
         while True:
             there = [one for one in futures if one.status != "cancelled"]
             try:
                 return there, self._gathered(there)
-            except CancelledError:  # while it was fetched
+            except CancelledError:  # lost while fetching the results
                 if all(one.status != "cancelled" for one in there):
                     raise
 
     def _as_they_come(self, completed: Any) -> Iterator[list[Any]]:
-        """Yield finished futures; where nothing comes for a while, ask who is there."""
+        """Yield finished futures; if none finishes for a while, check the workers."""
         heard, presence = time.monotonic(), presence_of(self.client)
         while completed.count():
             while not completed.has_ready():
@@ -399,7 +399,7 @@ class OnDask(Workers):
     def reduce_blocks(
         self, function: Task, items: Sequence[Any], combine: Task, *, name: str, shared: Sequence[Any] = ()
     ) -> Any:
-        """Combine on the workers, neighbours first; large items are sent some at a time, a branch of the tree each."""
+        """Combine on the workers, neighbours first. Large items are sent in parts that are branches of the tree."""
         arguments, losses, tree, n_done = [self.keep(argument) for argument in shared], Losses(name), _Tree(combine), 0
         branches = _branches(items, sum(map(pickled_nbytes, arguments)))
         with cluster_errors(name):
@@ -416,7 +416,7 @@ class OnDask(Workers):
     def _reduced(
         self, function: Task, combine: Task, branches: Sequence[_Branch], name: str, shared: Sequence[Any]
     ) -> Iterator[Any]:
-        """Yield what branches of a tree make, in order; the next ones are sent before one is waited for."""
+        """Yield the results of branches in order. The next branches are submitted before waiting for one."""
         leaves = self._submitter(function, name, shared)
         join, joined = self._submitter(combine, f"{name}-combine", ()), count()
         waiting, roots, in_flight = deque(branches), deque[Any](), deque[int]()
@@ -432,7 +432,7 @@ class OnDask(Workers):
             released(*roots)
 
     def _root(self, root: Any) -> Any:
-        """Wait for what a branch makes."""
+        """Wait for the result of a branch."""
         try:
             return self._gathered([root])[0]
         finally:
@@ -441,9 +441,9 @@ class OnDask(Workers):
     def chain_blocks(
         self, rounds: Round, legs: Legs, state: Any, *, name: str, shared: Sequence[Any] = ()
     ) -> Iterator[Any]:
-        """Submit a leg ahead; the last two results of a round are combined by each that takes them: one task less.
+        """Submit a leg ahead. Each task combines the last two results of the previous round, which saves a task.
 
-        Where a state is lost with all that it could be made of, the chain goes on from the last one that came here.
+        If a state is lost and cannot be recomputed, the chain continues from the last state that the client received.
         """
         arguments, losses, n_done = [self.keep(argument) for argument in shared], Losses(name), 0
         with cluster_errors(name):
@@ -463,7 +463,7 @@ class OnDask(Workers):
         join = self._submitter(rounds.combine, f"{name}-combine", ())
         n_begun, joined = 0, count()
         left: list[Any] = [self.keep(state)]
-        wanted: deque[list[Any]] = deque()  # what legs have left
+        wanted: deque[list[Any]] = deque()  # results at the ends of legs
         try:
             for leg in legs:
                 for items in leg:
@@ -485,23 +485,23 @@ class OnDask(Workers):
             released(*left, *chain.from_iterable(wanted))
 
     def _state(self, rounds: Round, left: list[Any]) -> Any:
-        """Wait for what a leg has left."""
+        """Wait for the state at the end of a leg."""
         try:
             return rounds.state(self._gathered(left))
         finally:
             released(*left)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        """Wait for what tasks return."""
+        """Wait for the results of tasks."""
         found: list[Any] = presence_of(self.client).awaited(self.client.gather(futures, asynchronous=True))
         return found
 
     def _submitter(
         self, function: Task, name: str, shared: Sequence[Any]
     ) -> Callable[[Sequence[tuple[Any, ...]]], list[Any]]:
-        """Return what submits numbered tasks, all in one message, which has the shared arguments once.
+        """Return a function that submits numbered tasks in one message, which contains shared arguments once.
 
-        Of each it takes the number and what it is given beside the shared arguments.
+        It takes the number and the further arguments of each task.
         """
         arguments = [self.keep(argument) for argument in shared]
         import dask
@@ -520,7 +520,7 @@ class OnDask(Workers):
         return submit
 
     def _annotations(self, stage: str) -> dict[str, Any]:
-        """Return what has the dashboard group the tasks of a stage: "daskfs", the name of the run, the stage."""
+        """Return annotations that group the tasks of a stage on the dashboard: "daskfs", name of the run, stage."""
         import dask
         from distributed import span
 
@@ -532,15 +532,15 @@ class OnDask(Workers):
         return self._spans[self.run_name, stage]
 
     def keep(self, argument: Any) -> Any:
-        """Return a small argument as it is, a large one as what stands for it once it lies on every worker."""
+        """Return a small argument unchanged, and a large one as a future after sending it to every worker."""
         return kept_on(self.client, argument)
 
     def let_go(self, kept: Any) -> None:
-        """Release what was sent to the workers."""
+        """Release an argument on the workers."""
         released(kept)
 
     def settle(self, name: str) -> None:
-        """Ask the workers that there are."""
+        """Ask the workers until none runs such a task."""
         with suppress(OSError, RuntimeError):  # the scheduler is gone, and its workers with it
             while self.client.status == "running":
                 answers = interrupts.call_aside(self.client.run, _runs, name, on_error="ignore")
@@ -549,7 +549,7 @@ class OnDask(Workers):
                 time.sleep(_POLL_S)
 
     def peak_memory(self) -> dict[str, int]:
-        """Return the peaks of the client and of every worker that answers."""
+        """Return the peak memory of the client and of every worker that answers."""
         with cluster_errors("peak memory"):
             workers = interrupts.call_aside(self.client.scheduler_info, -1)["workers"]
             peaks = interrupts.call_aside(self.client.run, _process_and_peak, on_error="ignore")
@@ -570,13 +570,13 @@ class OnDask(Workers):
             with self.client.as_current(), cluster_errors(recorded.filename):
                 recorded.__enter__()
                 yield
-                recorded.__exit__(None, None, None)  # not where the work failed: the scheduler may be gone
+                recorded.__exit__(None, None, None)  # not after an error, as the scheduler may be gone
 
         return report()
 
 
 class _Tree:
-    """Results that come in order, combined as a binary tree does, neighbours first; one of each level is held.
+    """Combines results that come in order in a binary tree, neighbours first, holding one result per level.
 
     Examples
     --------
@@ -593,7 +593,7 @@ class _Tree:
         """Heights of branches and their results, highest first."""
 
     def add(self, result: Any) -> None:
-        """Take the next one: a leaf, or what a branch makes that has as many leaves as the ones before."""
+        """Add the next result: a leaf, or the result of a branch with as many leaves as the previous ones."""
         height = 0
         while self._levels and self._levels[-1][0] == height:
             result = self._combine(self._levels.pop()[1], result)
@@ -601,7 +601,7 @@ class _Tree:
         self._levels.append((height, result))
 
     def combined(self) -> Any:
-        """Return what all make together."""
+        """Return the combination of all results."""
         if not self._levels:
             raise ValueError("expected at least one block to combine, found none")
         result = self._levels.pop()[1]
@@ -619,9 +619,9 @@ class _Branch(NamedTuple):
 
 
 def _branches(items: Sequence[Any], shared_nbytes: int = 0) -> list[_Branch]:
-    """Return the items in equal parts of 2^k, the last one smaller, so that the tree is that of all items at once.
+    """Split the items into parts of equal size 2^k (the last may be smaller), which keeps the tree unchanged.
 
-    A part is what a scheduler takes at once, each item with what tasks share.
+    A part fits into one message to the scheduler, counting the shared arguments for each item.
 
     Examples
     --------
@@ -640,7 +640,7 @@ def _branches(items: Sequence[Any], shared_nbytes: int = 0) -> list[_Branch]:
 
 
 def _combined(level: list[Any], join: Callable[..., Any], numbers: Iterator[int], n_left: int) -> list[Any]:
-    """Combine futures, neighbours first, until so many are left."""
+    """Combine futures, neighbours first, until `n_left` are left."""
     while len(level) > n_left:
         pairs = [(next(numbers), *pair) for pair in zip(level[::2], level[1::2], strict=False)]
         level = [*join(pairs), *level[2 * len(pairs) :]]
@@ -648,15 +648,15 @@ def _combined(level: list[Any], join: Callable[..., Any], numbers: Iterator[int]
 
 
 class _Together(NamedTuple):
-    """What a task has found in some blocks."""
+    """Results of a task for several blocks."""
 
     results: list[Any]
     n_next: int
-    """How many such blocks a task might take."""
+    """Suggested number of such blocks per task."""
 
 
 def _each(function: Task, *arguments: Any) -> _Together:
-    """Return the function of each of the items that come last, and how many of these would make a task worth it."""
+    """Apply the function to each item (the last argument), and suggest how many items should share a task."""
     *shared, items = arguments
     started = time.perf_counter()
     results = [function(*shared, item) for item in items]
@@ -669,7 +669,7 @@ def _each(function: Task, *arguments: Any) -> _Together:
 
 
 def _messages(tasks: list[tuple[int, list[Any]]]) -> Iterator[list[tuple[int, list[Any]]]]:
-    """Yield tasks in messages that a scheduler takes at once."""
+    """Yield tasks in messages of limited size."""
     if len(tasks) > 1 and pickled_nbytes(tasks) > _MESSAGE_NBYTES:
         half = len(tasks) // 2
         yield from _messages(tasks[:half])

@@ -1,1 +1,1 @@
-"""What a cluster's scheduler shows of our runs, on Dask's own dashboard: it runs where the scheduler does."""
+"""Runs on Dask's dashboard. This code runs in the scheduler."""

@@ -1,6 +1,6 @@
-"""Runs as gauges for Prometheus, among those that Dask's scheduler offers at ``/metrics``.
+"""Runs as Prometheus gauges, in addition to those that Dask's scheduler serves at ``/metrics``.
 
-What is offered is that of a process: where several schedulers live in one, each of them shows the runs of all.
+The registry is per process: if several schedulers share a process, each serves the runs of all of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from daskfs.watching.state import State
 
 
 class _Registered:
-    """What the registry of the process asks, and whom that asks: a second collector of a name is refused there."""
+    """The collector registered for the process, which refuses a second one of the same name, and its plugins."""
 
     def __init__(self) -> None:
         self.plugins: list[Any] = []
         self.changing = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield a family for each number of the runs, and one for what workers have read."""
+        """Yield a metric family for each number of the runs, and one for the bytes read by workers."""
         families = {
             "step_share": GaugeMetricFamily("daskfs_step_share", "Share of the step that is done.", labels=["run"]),
             "seconds_left": GaugeMetricFamily("daskfs_step_seconds_left", "Seconds left of the step.", labels=["run"]),
@@ -54,7 +54,7 @@ _REGISTERED = _Registered()
 
 
 class Gauges:
-    """Offers what is known of the runs whenever it is asked for."""
+    """Registers the runs of a plugin for as long as it is open."""
 
     def __init__(self, plugin: Any) -> None:
         self._plugin = plugin
@@ -64,7 +64,7 @@ class Gauges:
             _REGISTERED.plugins.append(plugin)
 
     def close(self) -> None:
-        """Offer nothing more."""
+        """Unregister the runs."""
         with _REGISTERED.changing:
             if self._plugin in _REGISTERED.plugins:
                 _REGISTERED.plugins.remove(self._plugin)

@@ -1,4 +1,4 @@
-"""The page of daskfs on Dask's dashboard: how far a run is, what it has found, what its workers read and hold."""
+"""The page of daskfs on Dask's dashboard: progress of a run, selected features, read speed and memory of workers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from daskfs.watching.words import shown_bytes, shown_count, shown_seconds
 
 EVERY_MS = 1000
 LEAST_S, MOST_S = 60.0, 600.0
-"""Of the speed that is drawn."""
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#5f6b76"  # told apart by everybody
+"""Shortest and longest time span of the plot of speeds, in seconds."""
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#5f6b76"  # distinguishable with colour blindness
 WIDTH, HEIGHT = 560, 270
 MOST_WORKERS = 40
-"""Those with the largest memory are drawn."""
+"""Maximum number of workers that are drawn, those with the largest memory."""
 
 _STYLE = """
 <style>
@@ -36,7 +36,7 @@ _STYLE = """
 
 
 def show(plugin: Any, doc: Any) -> None:
-    """Fill a page with what a scheduler's plugin knows, and go on filling it."""
+    """Fill a page from a scheduler's plugin, and keep updating it."""
     doc.title = "daskfs"
     page = Page(plugin)
     page.update()
@@ -45,12 +45,12 @@ def show(plugin: Any, doc: Any) -> None:
 
 
 class Page:
-    """One page that somebody looks at.
+    """An open page.
 
     Parameters
     ----------
     plugin : RunsOnDashboard
-        Its `runs`, `rates` and `measured()` are looked at.
+        Its `runs`, `rates` and `measured()` are shown.
     """
 
     def __init__(self, plugin: Any) -> None:
@@ -71,7 +71,7 @@ class Page:
         self._held.hbar("worker", 0.55, "mib", source=self._memory, color=BLUE, legend_label="held now")
         self._held.scatter(
             "promised", "worker", source=self._memory, marker="dash", angle=math.pi / 2, size=26, line_width=4,
-            color=ORANGE, legend_label="the plan's promise",
+            color=ORANGE, legend_label="planned maximum",
         )  # fmt: skip
         self._held.x_range.start = 0
         legend = self._held.legend[0]
@@ -81,14 +81,14 @@ class Page:
         self.root = column(self._head, above, below, margin=(10, 18, 10, 18))
 
     def update(self) -> None:
-        """Show what is known now."""
+        """Show the current state."""
         states = [State.from_document(document) for document in [*self._plugin.runs.values()]]
         times, rates = self._plugin.rates
         self._speed.data = {"at": times, "rate": [rate / 1e6 for rate in rates]}
         self._rate.x_range.start = max(-MOST_S, min([-LEAST_S, *times]))
         self._show_workers(states[-1] if states else State())
         if not states:
-            self._head.text = _STYLE + '<div class="daskfs"><h1>daskfs</h1>No run has been heard of yet.</div>'
+            self._head.text = _STYLE + '<div class="daskfs"><h1>daskfs</h1>No run yet.</div>'
             return
         state = states[-1]
         self._head.text = _STYLE + _heading(state, sum(rates[-5:]) / max(1, len(rates[-5:])))
@@ -111,7 +111,7 @@ class Page:
 
 
 def _figure(title: str, x: str, y: str | None, **options: Any) -> Any:
-    options["tools"] = ""  # no property of the model: checkers know those alone
+    options["tools"] = ""  # set here because type checkers do not know this argument
     made: Any = figure(title=title, width=WIDTH, height=HEIGHT, toolbar_location=None, **options)
     made.xaxis.axis_label, made.yaxis.axis_label = x, y
     made.yaxis.formatter = BasicTickFormatter(power_limit_high=8) if y is not None else made.yaxis[0].formatter
@@ -124,7 +124,7 @@ def _figure(title: str, x: str, y: str | None, **options: Any) -> Any:
 
 
 def _heading(state: State, rate: float) -> str:
-    """Return name, step, bar and numbers."""
+    """Return HTML with name, step, bar and numbers."""
     share = state.step.share if state.step is not None else None
     bar = "" if share is None else f'<div class="bar"><div style="width: {share:.1%}"></div></div>'
     rows = None if not rate or not state.row_rate or not state.read_rate else rate * state.row_rate / state.read_rate
@@ -142,7 +142,7 @@ def _heading(state: State, rate: float) -> str:
 
 
 def _selected(state: State) -> str:
-    """Return the names selected so far."""
+    """Return HTML with the names selected so far."""
     if not state.selected:
         return '<div class="daskfs"><h2>Selected so far</h2><span class="quiet">nothing yet</span></div>'
     names = "".join(f"<li>{html.escape(name)}</li>" for name in state.selected)

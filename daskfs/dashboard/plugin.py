@@ -1,8 +1,8 @@
-"""Runs on Dask's dashboard: what the client tells of them, and what the workers read and hold, beside each other.
+"""Scheduler plugin for runs on Dask's dashboard: their states from the client, read bytes and memory from workers.
 
-The client logs the state of a run as an event, once a second; workers say with their heartbeats what they have read. A
-plugin of the scheduler keeps both for the page (`daskfs.dashboard.page`), for ``daskfs.json`` beside it and, where
-prometheus_client is installed, as gauges among Dask's own metrics. No actor and no task takes part.
+The client logs the state of a run as an event once per second; workers report read bytes with their heartbeats. A
+scheduler plugin keeps both for the page (`daskfs.dashboard.page`), for ``daskfs.json`` beside it and, if
+prometheus_client is installed, as gauges among Dask's own metrics. No actors or tasks are needed.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ MOST_RUNS = 8
 
 
 class Sample(NamedTuple):
-    """What all workers together have read, at a time in seconds since the epoch."""
+    """Bytes read by all workers, at a time in seconds since the epoch."""
 
     at: float
     read_nbytes: int
 
 
 class ReadsOfWorkers(WorkerPlugin):
-    """Has a worker's heartbeat say what its process has read of stores."""
+    """Adds the bytes read from stores to a worker's heartbeat."""
 
     name = "daskfs-reads"
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Add to what it measures."""
+        """Add the metric to the worker."""
         worker.metrics["daskfs_reads"] = lambda _: [os.getpid(), READ.nbytes]
 
 
 class RunsOnDashboard(SchedulerPlugin):
-    """Keeps what is told of runs, and serves it.
+    """Keeps and serves the states of runs.
 
     Attributes
     ----------
     runs : dict of dict
-        States of the runs by their number, as `State.to_document` has them; the latest is the last.
+        Documents of `State.to_document` by id of the run; the latest run is the last.
     samples : deque of Sample
     page : str
-        Path of the page, empty where there is no dashboard.
+        Path of the page; empty without a dashboard.
     """
 
     name = NAME
@@ -67,7 +67,7 @@ class RunsOnDashboard(SchedulerPlugin):
         self._gauges: Any = None
 
     async def start(self, scheduler: Any) -> None:
-        """Begin to listen, and to serve."""
+        """Start to record and to serve."""
         from tornado.ioloop import PeriodicCallback
 
         self.scheduler = scheduler
@@ -76,8 +76,8 @@ class RunsOnDashboard(SchedulerPlugin):
         self._callback.start()
         try:
             self._serve(scheduler)
-        except Exception:  # whatever stands in the way of a page is no reason not to run
-            logging.getLogger("daskfs.dashboard").warning("there is no page of daskfs", exc_info=True)
+        except Exception:  # a run must not fail because of the page
+            logging.getLogger("daskfs.dashboard").warning("the dashboard page of daskfs failed", exc_info=True)
         with suppress(ImportError):
             from daskfs.dashboard.gauges import Gauges
 
@@ -91,14 +91,14 @@ class RunsOnDashboard(SchedulerPlugin):
             self._gauges.close()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Take the state of a run."""
+        """Record the state of a run."""
         if topic == TOPIC and isinstance(msg, dict) and "run" in msg:
             self.runs[str(msg["run"])] = msg
             while len(self.runs) > MOST_RUNS:
                 self.runs.pop(next(iter(self.runs)))
 
     def measured(self) -> dict[str, Any]:
-        """Return resident and read bytes by the number of a process, and the worker's name."""
+        """Return name, resident bytes and read bytes of workers by host and process id."""
         found = {}
         for worker in self.scheduler.workers.values():
             pid, read = worker.metrics.get("daskfs_reads") or (0, 0)
@@ -107,7 +107,7 @@ class RunsOnDashboard(SchedulerPlugin):
 
     @property
     def rates(self) -> tuple[list[float], list[float]]:
-        """Seconds before now, and bytes read a second."""
+        """Times relative to now in seconds, and bytes read per second."""
         samples, now = [*self.samples], time.time()
         pairs = [(a, b) for a, b in pairwise(samples) if b.at > a.at]
         rates = [max(0, b.read_nbytes - a.read_nbytes) / (b.at - a.at) for a, b in pairs]
@@ -143,5 +143,5 @@ class RunsOnDashboard(SchedulerPlugin):
 
 
 def _shown(plugin: RunsOnDashboard, show: Any, scheduler: Any, extra: dict[str, Any], doc: Any) -> None:
-    """Fill a page, as Dask has its pages filled."""
+    """Fill a page; has the signature of Dask's page functions."""
     show(plugin, doc)

@@ -1,4 +1,4 @@
-"""A run on the dashboard of the cluster it runs on: its address is told, its state sent there, its workers measured."""
+"""Show a run on its cluster's dashboard: report the address, send the state of the run, and measure its workers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from distributed import Client
 
 ANSWER_S = 5.0
-"""How long the scheduler may take to answer."""
+"""Time limit for an answer of the scheduler."""
 
 
 class OnDashboard(Viewer):
-    """Tells the scheduler of a run."""
+    """Sends the state of a run to the scheduler."""
 
     every_s = 1.0
 
@@ -31,16 +31,16 @@ class OnDashboard(Viewer):
         """Log the state as an event."""
         from daskfs.dashboard.plugin import TOPIC
 
-        with suppress(Exception):  # a scheduler that is gone is told of where tasks are waited for
+        with suppress(Exception):  # a lost scheduler is reported where tasks are awaited
             document = state.to_document() | {"run": self._run, "dashboard": None}
             _asked(self._client, "log_event", topic=TOPIC, msg=document)
 
 
 @contextmanager
 def on_dashboard(workers: Workers, watch: Watch) -> Iterator[None]:
-    """Show a run on the dashboard of the cluster it runs on, where that takes plugins; measure its workers.
+    """Show a run on its cluster's dashboard, if that allows plugins, and measure its workers.
 
-    The dashboard's address is told to whoever watches; logs, which others may read, hear of its host and port alone.
+    Viewers receive the full address. Logs, which others may read, contain only its host and port.
     """
     client = workers.client
     if client is None or not isinstance(workers, OnDask):
@@ -51,7 +51,8 @@ def on_dashboard(workers: Workers, watch: Watch) -> Iterator[None]:
     if client.dashboard_link and page != "":  # else there is no dashboard
         watch.dashboard = _address(client.dashboard_link, page)
         watch.tell(f"dashboard: {watch.dashboard}")
-        watch.say(f"dashboard: on {watch.dashboard.split('/')[2]}; `daskfs watch RUN_DIR` tells its owner the address")
+        host = watch.dashboard.split("/")[2]
+        watch.say(f"dashboard: on {host}; `daskfs watch RUN_DIR` shows its owner the address")
     with ExitStack() as stack:
         if page is not None:
             stack.enter_context(
@@ -65,7 +66,7 @@ def on_dashboard(workers: Workers, watch: Watch) -> Iterator[None]:
 
 
 def _installed(client: Client) -> str | None:
-    """Return the path of our page, empty where the scheduler has no dashboard; None where it takes no plugins."""
+    """Return the path of our page, empty without a dashboard; None if the scheduler does not allow plugins."""
     from daskfs.dashboard.plugin import ReadsOfWorkers, RunsOnDashboard
 
     try:
@@ -73,7 +74,7 @@ def _installed(client: Client) -> str | None:
         client.register_plugin(ReadsOfWorkers())
         page: str = client.run_on_scheduler(_page)
         return page
-    except Exception:  # no daskfs there, or plugins are not allowed: the work is none the worse for it
+    except Exception:  # daskfs is missing there, or plugins are not allowed; the run does not need them
         return None
 
 
@@ -89,7 +90,7 @@ def _address(link: str, page: str | None) -> str:
 
 
 def _measured(client: Client) -> Measured:
-    """Return what this process and the workers, each process once, hold and have read."""
+    """Return memory and read bytes of this process and of the workers, each process once."""
     own = measured_here()
     found = _asked(client, "daskfs_measured")
     others = {place: one for place, one in found.items() if not place.endswith(f":{os.getpid()}")}
@@ -98,5 +99,5 @@ def _measured(client: Client) -> Measured:
 
 
 def _asked(client: Client, what: str, **arguments: Any) -> Any:
-    """Return what the scheduler answers, if it does so soon."""
+    """Return the answer of the scheduler, within a time limit."""
     return client.sync(getattr(client.scheduler, what), callback_timeout=ANSWER_S, **arguments)

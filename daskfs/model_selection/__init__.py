@@ -1,6 +1,6 @@
-"""How many features, how sure, and which would come back: selectors about a selector, for every one.
+"""Meta-estimators for every selector: number of features, stability, false discovery rate, intervals.
 
-The names are fetched when first used: ``from daskfs.model_selection import StabilitySelection``.
+Classes are imported on first use: ``from daskfs.model_selection import StabilitySelection``.
 """
 
 from __future__ import annotations

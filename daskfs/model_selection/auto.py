@@ -1,23 +1,23 @@
-"""The fewest features that predict as well as the best found of several selectors, or the selector recommended.
+"""Select the fewest features that predict as well as the best of several methods, or use the recommended method.
 
-Where nobody says how many features, selectors and numbers are compared by cross-validation, on the same folds:
+Without a number of features, methods and numbers are compared by cross-validation on the same folds:
 
-    1. On the rows outside each fold: a path of up to ten sizes of FGM, of MISSION and of online substitution (numbers,
-       two classes); of at least 1,000 dense rows and up to 4 Mi numbers FGM over splines of up to 40 columns; Lassos of
-       up to 18 penalties (`ShrunkLasso`); and ridges on all columns and on ever fewer of them
-       (`RidgeElimination`), each with eleven strengths, of columns that are mostly zeros on two scales. What does not
-       keep the memory limit takes no part.
-    2. The log loss, or the mean squared error, of each on the fold's rows.
-       Below 1,000 rows folds are drawn several times.
-    3. Kept is what predicts better than all of no more features; curves only where they are better than columns as they
-       are by more than a standard error.
-    4. For prediction the best of these. For selection the smallest that is not worse than the best by more than one
-       standard error of the differences between the two, fold by fold, and never all columns: what these predict
-       together is the reference. The rule of one standard error is Breiman et al.'s (Classification and Regression
-       Trees, 1984), with the error of the difference in place of that of the best mean.
+    1. On the rows outside each fold, fit paths of up to ten sizes of FGM, MISSION and online substitution (for numbers
+       and two classes). With at least 1,000 dense rows and up to 4 Mi values, also fit FGM over splines of up to 40
+       columns. Fit Lassos with up to 18 penalties (`ShrunkLasso`), and ridges with backward elimination from all
+       columns (`RidgeElimination`) with eleven strengths, for columns that are mostly zeros with two scalings. Methods
+       that would exceed the memory limit are left out.
+    2. Compute the log loss or the mean squared error of each on the fold's rows.
+       With fewer than 1,000 rows, folds are drawn several times.
+    3. Keep the selections that predict better than all with at most as many features; keep splines only if they are
+       better than columns by more than a standard error.
+    4. For prediction, choose the best of these. For selection, choose the smallest that is worse than the best by at
+       most one standard error of their differences, paired over the folds, and never all columns, which are only the
+       reference. The rule of one standard error is from Breiman et al. (Classification and Regression Trees, 1984),
+       with the error of the difference instead of that of the best mean.
 
-Where all columns are more than 2²⁶ numbers the sizes of one method are compared, that of this table; and where a number
-of features is asked for, its selection is taken:
+If the matrix has more than 2²⁶ values, only the sizes of the method in this table are compared. If a number of features
+is given, the method in this table is used:
 
     target    columns                                                selector
     any       more than 4,194,304                                    mission: constant memory
@@ -28,10 +28,10 @@ of features is asked for, its selection is taken:
     classes   others; two classes                                    online substitution
     classes   others; several classes                                fgm
 
-Each line is the best of ours with 30 features, or within .005 of it, by the means of `benchmarks/which_selector.py` on
-38 open sets (docs/which_selector.md). MESSAGE is not among them: it keeps fewer features than predict best, and is
-taken for inference. What is chosen depends on the data, and on nothing else where the memory limit is kept by all that
-is compared; a note names what took no part.
+Each line is the best of our methods with 30 features, or within .005 of the best, by the means of
+`benchmarks/which_selector.py` on 38 public data sets (docs/which_selector.md). MESSAGE is not included, because it
+keeps fewer features than predict best; it is meant for inference. The choice depends only on the data if all methods
+stay within the memory limit; a note names methods that were left out.
 """
 
 from __future__ import annotations
@@ -75,115 +75,113 @@ from daskfs.selectors.shared.samples import gathered
 
 MOST_COLUMNS, MANY_COLUMNS = 1 << 22, 1_000
 MOST_VALUES = 1 << 26
-"""Of a matrix on which methods are compared: beyond, what each costs counts more than what they differ by."""
+"""Maximum number of values of a matrix for comparing methods; beyond, costs matter more than their differences."""
 METHODS = ("fgm", "mission", "online_substitution")
 ROWS_OF_CURVES, VALUES_OF_CURVES, MOST_CURVES, CURVES = 1_000, 1 << 22, 40, "splines"
-"""Rows that say more of a column than a slope, values of a matrix that are not too many for it, columns with a curve at
-most, and the feature map."""
+"""Minimum number of rows and maximum number of values for comparing splines, maximum number of columns with splines,
+and the feature map."""
 
 
 class Choice(NamedTuple):
-    """A method, and why it is taken."""
+    """A method, and the reason for choosing it."""
 
     method: str
     why: str
 
 
 def choose(n_samples: int, n_features: int, n_classes: int, is_sparse: bool = False) -> Choice:
-    """Return the method for data of this kind.
+    """Return the recommended method for data of this kind.
 
     Parameters
     ----------
     n_samples, n_features : int
     n_classes : int
-        Of the target; 0 of numbers, 1 of classes whose number is not known.
+        Number of classes of the target; 0 for numbers, 1 if the number of classes is unknown.
     is_sparse : bool
-        Whether rows are kept as their entries.
+        Whether rows are stored as sparse entries.
 
     Examples
     --------
     >>> choose(20_000, 50_000, 2, is_sparse=True).method
     'online_substitution'
     >>> print(choose(71, 4_088, 0).why)
-    few rows, thousands of columns, a number to predict: R² .38 with 30 features on 3 open sets, the best of ours
+    few rows, thousands of columns, a numeric target: R² .38 with 30 features on 3 public data sets, our best method
     """
     if n_features > MOST_COLUMNS:
-        return Choice("mission", f"{n_features:,} columns: its sketch takes the same memory for any number")
+        return Choice("mission", f"{n_features:,} columns: its sketch has constant memory for any number of columns")
     is_wide = n_features > max(n_samples, MANY_COLUMNS - 1)
     if not n_classes:
         if is_wide:
-            found = "R² .38 with 30 features on 3 open sets, the best of ours"
-            return Choice("mission", f"few rows, thousands of columns, a number to predict: {found}")
+            found = "R² .38 with 30 features on 3 public data sets, our best method"
+            return Choice("mission", f"few rows, thousands of columns, a numeric target: {found}")
         return Choice(
-            "fgm", "more rows than columns, a number to predict: R² .63 on 2 open sets, as the others of ours"
+            "fgm", "more rows than columns, a numeric target: R² .63 on 2 public data sets, like our other methods"
         )
     if is_sparse and n_features >= MANY_COLUMNS and n_classes == 2:
-        found = "area under the curve .90 with 30 features on 8 sets of texts, the best of ours"
+        found = "AUC .90 with 30 features on 8 text data sets, our best method"
         return Choice("online_substitution", f"sparse rows of two classes: {found}")
     if is_wide:
-        found = ".86 with 30 features on 6 open sets, the best of ours"
+        found = ".86 with 30 features on 6 public data sets, our best method"
         return Choice("mission", f"few rows, thousands of columns, classes: {found}")
     if n_classes == 2:
-        found = (
-            "area under the curve .89 with 30 features on 4 sets of numbers, .85 on 7 of categories, the best of ours"
-        )
+        found = "AUC .89 with 30 features on 4 numeric data sets, .85 on 7 categorical ones, our best method"
         return Choice("online_substitution", f"more rows than columns, two classes: {found}")
-    return Choice("fgm", "several classes: each is told from the rest on the same features, all rows at once")
+    return Choice("fgm", "several classes: it fits them one-vs-rest on the same features and all rows")
 
 
 class Auto(BaseSelector):
-    """Select the fewest features that predict as well as the best of several methods, or with the one recommended.
+    """Select the fewest features that predict as well as the best of several methods, or use the recommended method.
 
-    The algorithm is that of the method that is chosen: see `daskfs.model_selection.auto`.
+    The algorithm is that of the chosen method: see `daskfs.model_selection.auto`.
 
     Parameters
     ----------
     n_features_to_select : int or "cv" or mapping, optional
-        How many: of the method that measurements recommend for data of this kind. By default, and with "cv", methods
-        and numbers are compared by cross-validation, and `goal` says which is selected.
-        A mapping, as `daskfs.SelectionCV` has `cv`, `sizes`, `rule`, `metric`, `groups` and `order`: the number alone.
+        Number of features, selected with the recommended method for data of this kind. By default, and with "cv",
+        methods and numbers are compared by cross-validation, and `goal` determines which is chosen.
+        A mapping with `cv`, `sizes`, `rule`, `metric`, `groups` and `order`, as in `daskfs.SelectionCV`: only the
+        number is chosen by cross-validation.
     goal : {"selection", "prediction"}
-        Without a number of features: the fewest that predict as well as the best, or those that predict best.
-        "selection": the smallest of the selections compared that is not worse than the best by more than one standard
-        error of the differences between the two, fold by fold; never all features, and where all of them predict
-        better than any fewer, a warning says what that costs. "prediction": the best, all features if need be.
+        Without a number of features: select the fewest that predict as well as the best, or those that predict best.
+        "selection": the smallest selection that is worse than the best by at most one standard error of their
+        differences, paired over the folds. It never has all features; if all predict better than any smaller
+        selection, a warning gives the loss. "prediction": the best selection, which may have all features.
     loss : {"auto", "squared", "logistic"}
-        Least squares, or the logistic loss of classes; by default what the target calls for.
+        Least squares, or the logistic loss for classes; default: determined by the target.
     curves : bool
-        Whether effects that are no straight line are compared too, without a number: what splines make of columns is
-        selected where it predicts better by more than a standard error, and `made_` says what it is. False: columns as
-        they are.
+        Whether to also compare nonlinear effects if no number is given. Splines of columns are selected if they predict
+        better by more than a standard error; `made_` describes them. False: only the columns themselves.
     always_include : array of int or str, optional
-        Columns, by number or name, that are selected whatever else, handed on to the methods. Those that cannot keep
-        columns take no part, nor do curves, which a note says. They count among the number of features, which is no
-        smaller than theirs.
+        Columns, by number or name, that are always selected; passed on to the methods. Methods without this parameter
+        and splines are left out, which a note reports. These columns count towards the number of features, which is at
+        least theirs.
     random_state : int, RandomState or None
-        Of the folds, and of what a method draws.
+        Seed of the folds and of the methods.
     memory_limit : int or str, optional
-        What one task may take, "1GiB" for example. Methods that need more take no part.
+        Memory limit of one task, such as "1GiB". Methods that need more are left out.
 
     Attributes
     ----------
     selector_ : selector
-        The one that was chosen, fitted.
+        The chosen selector, fitted.
     n_features_to_select_ : int
-        The number that was chosen by cross-validation; of the Lasso's penalty the mean in the folds. Fewer may be
-        selected, where no more say anything. Not there where a number was asked for.
+        The number chosen by cross-validation; for the Lasso, the mean over the folds. Fewer features may be selected if
+        no more are informative. Not set if a number was given.
     cv_results_ : dict
-        Of the cross-validation ``method``, ``n_features_to_select``, ``settings``, ``mean_test_score`` and
-        ``standard_error``: an entry for each selection that was compared; ``metric``.
+        Cross-validation results: ``method``, ``n_features_to_select``, ``settings``, ``mean_test_score`` and
+        ``standard_error`` with an entry for each compared selection; ``metric``.
     result_ : SelectionResult
-        Of the method ``auto``; its first note says which was chosen, and why, its parameters have it as ``method``.
-        Its history is the curve: the best selection of so many features, whatever its method, where no fewer predict
-        better (beyond the best: no more); the metric with its standard error, and that of each fold; the method; what
-        was ``chosen``, what is ``best``, and how much worse than that each is, with its standard error.
+        Result of the method ``auto``. Its first note says which method was chosen and why; its parameters contain
+        ``method``. Its history is the curve over all methods: selections for which no smaller one predicts better (no
+        larger one beyond the best), with the metric, its standard error, the values of each fold, the method, the flags
+        ``chosen`` and ``best``, and the excess loss over the best with its standard error.
 
     Notes
     -----
-    What was compared is a path, and so the selection is that of the same path on all rows: see `daskfs.SelectionCV`. It
-    takes some tens of fits of one method. All columns together are held in memory by the Lassos and the ridges alone.
-    The means of what was chosen are a little too good, as what is chosen among many always is. On rows that were held
-    out, or by `sklearn.model_selection.cross_val_score` of `Auto` itself, the choice is part of what is judged.
+    Paths are compared, so the selection is taken from the same path on all rows: see `daskfs.SelectionCV`. The time is
+    that of some tens of fits of one method. Only the Lassos and ridges hold all columns in memory.
+    The mean scores of the chosen selection are slightly optimistic, because it was chosen among many. Held-out rows, or
+    `sklearn.model_selection.cross_val_score` of `Auto` itself, include the choice in the evaluation.
 
     Examples
     --------
@@ -210,7 +208,7 @@ class Auto(BaseSelector):
 
     @property
     def _chooses_size(self) -> bool:
-        """Not of itself: methods and sizes are chosen together."""
+        """False, because methods and sizes are chosen together."""
         return False
 
     @property
@@ -224,7 +222,7 @@ class Auto(BaseSelector):
 
     @property
     def groups_are_cut_by(self) -> str:
-        """What the method that was chosen cuts groups of rows by."""
+        """The part of the chosen method that splits groups of rows."""
         return self.selector_.groups_are_cut_by if hasattr(self, "selector_") else ""
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
@@ -232,7 +230,7 @@ class Auto(BaseSelector):
         self._n_classes = max(kind.n_classes, 1) if self._loss.is_classifier else 0
 
     def _made(self, method: str, n_features: int | str, **more: Any) -> Any:
-        """Return the selector of a method, not fitted, whose loss is settled."""
+        """Return an unfitted selector of a method with a resolved loss."""
         if self.always_include is not None:
             more["always_include"] = self.always_include
         made = find_method(method)(
@@ -245,33 +243,36 @@ class Auto(BaseSelector):
         return choose(shape.n_samples, shape.n_features, self._n_classes, shape.n_entries is not None)
 
     def _takes(self, method: str) -> bool:
-        """Whether a method takes the target, and keeps the columns that are always included."""
+        """Return whether a method supports the target and, if given, `always_include`."""
         if self.always_include is not None and "always_include" not in find_method(method)().get_params(deep=False):
             return False
         return method != "online_substitution" or self._n_classes <= 2
 
     def _sizes(self, shape: DataShape) -> list[int]:
-        """Return the numbers of features that are compared: none without those always included."""
+        """Return the numbers of features that are compared, at least the number of always included columns."""
         n_always = 0 if self.always_include is None else np.size(self.always_include)
         sizes = default_sizes(shape.n_samples, shape.n_features)
         return sorted({min(max(size, n_always), shape.n_features) for size in sizes})
 
     def _notes_on_always(self) -> list[str]:
-        """Return in words what cannot keep columns, and so takes no part."""
+        """Return a note on methods without `always_include`, which are left out."""
         if self.always_include is None:
             return []
         kept = [name for name in METHODS if not self._takes(name)]
         others = [*kept, "the Lassos", "the ridges", "the curves"] if self._compares else kept
-        return [f"always_include is not for {listed(others)}: they took no part"] if others else []
+        return [f"{listed(others)} do not support always_include and were left out"] if others else []
 
     def _recommended(self, shape: DataShape, limits: Limits) -> tuple[BaseSelector, Choice, SelectorPlan]:
-        """Return the selector for data of this shape, why it is taken, and its plan; asked for a number one alone."""
+        """Return the recommended selector for data of this shape, the reason, and its plan.
+
+        With a given number of features, only the first method is tried.
+        """
         choice = self._choice(shape)
         others = [other for other in METHODS if other != choice.method and self._takes(other)]
-        why = f"{choice.method}, which would be the best, does not keep the memory limit"
+        why = f"{choice.method}, which is recommended, would exceed the memory limit"
         first = [choice]
         if not self._takes(choice.method):
-            first, why = [], f"{choice.method}, which would be the best, has no always_include"
+            first, why = [], f"{choice.method}, which is recommended, does not support always_include"
         refused: PlanError | None = None
         for one in (*first, *(Choice(other, why) for other in others if self._compares or not first)):
             made = self._made(one.method, CV if self._compares else self.n_features_to_select)  # type: ignore[arg-type]
@@ -283,7 +284,7 @@ class Auto(BaseSelector):
         raise refused
 
     def _contenders(self, shape: DataShape) -> list[Contender]:
-        """Return what is compared on data of this shape; nothing where they are too much for it."""
+        """Return the methods to compare on data of this shape; empty if the data are too large."""
         n_values = shape.n_samples * shape.n_features if shape.n_entries is None else shape.n_entries
         if not self._compares or shape.n_features > MOST_COLUMNS or n_values > MOST_VALUES:
             return []
@@ -337,10 +338,10 @@ class Auto(BaseSelector):
             self.result_ = result
 
     def _fit_best(self, run: Run, contenders: list[Contender], n_draws: int, *said: str) -> None:
-        """Compare on the same folds, and fit on all rows what the goal calls for."""
-        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, whoever takes rows or columns
+        """Compare methods on the same folds, and fit the selection for the goal on all rows."""
+        rows = run.over(gathered(weighted_rows(run.matrix), run.task_limit))  # sent once, for row and column methods
         shape, n_features = replace(rows.shape, n_classes=self._n_classes), run.matrix.shape[1]
-        plan_all(contenders, shape, rows.limits, 1)  # refuses a limit that is too small for all
+        plan_all(contenders, shape, rows.limits, 1)  # raises an error if the limit is too small for all
         kept = [one for one in contenders if one.keeps(shape, rows.limits)]
         is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
         folds = repeated_folds(rows.matrix, is_classifier, N_FOLDS, n_draws, seed)
@@ -350,14 +351,14 @@ class Auto(BaseSelector):
         wanted = [best] if self.goal == "prediction" else fewest(sizes, best, n_features)
         for attempt, taken in enumerate(wanted):
             fitted = taken.of.fit(rows.within(f"all-{attempt}"), taken.k)
-            if fitted.support_.sum() < n_features:  # a Lasso's size is the folds' mean: here it may be all columns
+            if fitted.support_.sum() < n_features:  # a Lasso's size is a mean over folds, so it may select all columns
                 break
         self._take(fitted)
         self.n_features_to_select_, self.cv_results_ = taken.size, Compared.results(found)
         notes = [*said, *comparison_notes(found, sizes, taken, best, self.goal, n_features)]
         notes += self._notes_on_always()
         if left_out := [one.name for one in contenders if one not in kept]:
-            notes.append(f"{listed(left_out)} took no part: the memory limit is too small")
+            notes.append(f"left out because the memory limit is too small: {listed(left_out)}")
         self.result_ = self._result_of(
             run,
             notes=notes,
@@ -379,12 +380,12 @@ class Auto(BaseSelector):
 
     @property
     def score_kind(self) -> str:  # type: ignore[override]
-        """What `scores_` are: of the chosen one."""
+        """Kind of `scores_` of the chosen selector."""
         return self.selector_.score_kind if hasattr(self, "selector_") else super().score_kind
 
     @property
     def response_losses(self) -> tuple[str, str]:
-        """By which the linear predictor becomes a mean or a label, and probabilities: those of the chosen one."""
+        """Losses of the chosen selector that convert the linear predictor to a mean or label, and to probabilities."""
         return self.selector_.response_losses
 
     @property

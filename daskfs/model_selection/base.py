@@ -1,17 +1,18 @@
-"""A selector about a selector: it fits another one many times, on views of the rows, and selects by what it sees.
+"""Base of meta-estimators, which fit another selector many times on views of the rows.
 
-A subclass declares its own parameters and defines `_fit` and `_plan`. In both ``selector_`` is a selector like the one
-it was given, whose loss is settled and that was not fitted; `_fit` fits it on all rows and takes its selection
-(`_take`), or selects columns by scores of its own and has them fitted (`_take_columns`). Many fits on samples of the
-rows are those of `daskfs.selectors.shared.samples.on_samples`.
+A subclass declares its own parameters and defines `_fit` and `_plan`. In both, ``selector_`` is an unfitted clone of
+the given selector with a resolved loss. `_fit` fits it on all rows and takes its selection (`_take`), or selects
+columns by its own scores and fits them (`_take_columns`). Use `daskfs.selectors.shared.samples.on_samples` for many
+fits on samples of the rows.
 
-What is declared twice, here and inside, is decided here for all subclasses:
+Parameters that exist both here and in the nested selector are resolved here for all subclasses:
 
-- The loss is that of the selector inside: there is no parameter `loss`.
-- `client`, `memory_limit`, `schema` and `verbose` are those given here, or else those of the selector inside; one
-  limit holds for every task, whoever asked for it.
-- `refit` is that of the selector inside; what selects columns itself fits them with a ridge that the data choose.
-- `random_state` draws rows here, and inside what the selector draws: the same in every fit.
+- The loss is that of the nested selector: there is no parameter `loss`.
+- `client`, `memory_limit`, `schema` and `verbose` are those given here, or else those of the nested selector. One limit
+  applies to every task.
+- `refit` is that of the nested selector. A subclass that selects columns itself fits them with a ridge chosen from the
+  data.
+- `random_state` here draws rows; that of the nested selector is used in every fit alike.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from daskfs.selectors.shared.samples import Recipe
 
 
 class NamesOfMade:
-    """Names of what a map makes, by the numbers of its features."""
+    """Names of the features of a map, by their numbers."""
 
     def __init__(self, made: MadeFeatures, matrix: Matrix) -> None:
         names = made.names([str(matrix.names[j]) for j in made.parents])
@@ -50,49 +51,49 @@ class NamesOfMade:
 
 
 def _by_code(weights: Mapping[Any, Any], labels: np.ndarray) -> dict[int, Any]:
-    """Return the weights of classes by the numbers that the rows have instead of labels."""
+    """Return class weights by the codes that the rows have instead of labels."""
     codes = {label: code for code, label in enumerate(labels.tolist())}
     for label in weights:
         if label not in codes:
             raise ConfigError(
-                f"there is no class {label!r}; there are {list(codes)}", "selector.class_weight",
-                "name classes as the target does",
+                f"expected one of the classes {list(codes)}, found {label!r}", "selector.class_weight",
+                "use the labels of the target",
             )  # fmt: skip
     return {codes[label]: weight for label, weight in weights.items()}
 
 
 class MetaSelector(BaseSelector, fixed={"refit": "none"}):
-    """Base of selectors about a selector: see the module.
+    """Base class of meta-estimators: see the module.
 
     Parameters
     ----------
     selector : selector
-        Of daskfs, not fitted; a copy of it is. Its loss is that of the whole.
+        Unfitted daskfs selector; a clone of it is fitted. Its loss is used throughout.
     random_state : int, RandomState or None
-        Of the rows that are drawn here; what the selector draws has the selector's own.
+        Seed for drawing rows; the nested selector has its own seed.
     memory_limit : int or str, optional
-        What one task may take, "1GiB" for example; by default the selector's own.
+        Memory limit of one task, such as "1GiB"; default: that of the nested selector.
     client : distributed.Client, optional
-        Where the work runs; by default where the selector's own says.
+        Cluster on which the work runs; default: that of the nested selector.
     schema : path, mapping, TableSchema, "judge" or None
-        What the columns of a table mean; by default the selector's own.
+        Table schema; default: that of the nested selector.
     verbose : bool
-        Show how a fit goes on; so it is where the selector's own says so.
+        Whether to show progress; also true if the nested selector is verbose.
     """
 
     _takes_selection: ClassVar[bool] = True
-    """Whether the selection is one of a fitted `selector_`, and not of columns fitted here."""
+    """Whether the selection is that of a fitted `selector_` instead of columns that are fitted here."""
     refused_inside: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Parameters that no selector inside may have set: what is wrong with each, and the remedy."""
+    """Parameters that must not be set in a nested selector: the problem and the remedy for each."""
     selector_: BaseSelector
     _labels: np.ndarray | None
-    """Of classes, by which weights inside know them: the rows have their numbers."""
+    """Class labels used in `class_weight` of the nested selector, whose rows have codes."""
     selector: Selector = None
 
     def _check_combination(self) -> None:
         if not isinstance(self.selector, BaseSelector):
-            problem = f"expected a selector of daskfs, found {self.selector!r}"
-            raise ConfigError(problem, "selector", "pass one, FGM() for example")
+            problem = f"expected a daskfs selector, found {self.selector!r}"
+            raise ConfigError(problem, "selector", "pass a selector such as FGM()")
         self.selector.check_parameters()
         for name, (problem, remedy) in self.refused_inside.items():
             for place, value in self._set_inside(name):
@@ -100,7 +101,7 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
                     raise ConfigError(problem, place, remedy)
 
     def _set_inside(self, name: str) -> Iterator[tuple[str, Any]]:
-        """Yield the place and the value of a parameter of the selector inside, and of those inside that."""
+        """Yield path and value of a parameter of the nested selector and of selectors nested in it."""
         selector, place = self.selector, "selector"
         while isinstance(selector, BaseSelector):
             if name in selector._parameter_owners:
@@ -109,31 +110,31 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     @property
     def loss(self) -> str:
-        """The loss of the selector inside."""
+        """The loss of the nested selector."""
         return AUTO if self.selector is None else str(self.selector.loss)
 
     @property
     def loss_choice(self) -> LossOf | None:
-        """The losses that the selector inside takes."""
+        """The losses that the nested selector supports."""
         return LossOf() if self.selector is None else self.selector.loss_choice
 
     @property
     def n_included(self) -> int:
-        """How many columns the selector inside is told to include."""
+        """Number of columns that the nested selector always includes."""
         return super().n_included if self.selector is None else self.selector.n_included
 
     def included_columns(self, matrix: Matrix) -> np.ndarray:
-        """Return the columns that the selector inside always includes."""
+        """Return the columns that the nested selector always includes."""
         return super().included_columns(matrix) if self.selector is None else self.selector.included_columns(matrix)
 
     @property
     def groups_are_cut_by(self) -> str:
-        """What cuts groups of rows inside."""
+        """The part of the nested selector that splits groups of rows."""
         return self.cuts_groups if self.selector is None else self.selector.groups_are_cut_by
 
     @property
     def weighs_columns(self) -> bool:
-        """Whether weights of columns mean something to the selector inside, and it sees them."""
+        """Whether column weights have an effect on the nested selector."""
         return self._weighs_columns and bool(self.selector.weighs_columns)
 
     def _setting(self, name: str) -> Any:
@@ -147,7 +148,7 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
         return self
 
     def _settle_loss(self, kind: TargetKind, is_plan: bool = False) -> None:
-        """Make the selector inside, and have it settle the loss."""
+        """Clone the nested selector and resolve its loss."""
         given = self.selector
         parameters = {name: getattr(given, name) for name in given._parameter_owners}
         labels = getattr(self, "_labels", None)
@@ -160,13 +161,13 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
         self.loss_, self._loss_note, self._n_classes = self.selector_.loss_, self.selector_._loss_note, kind.n_classes
 
     def _shape_of(self, run: Run) -> DataShape:
-        """Return the shape of a run's matrix, with all that `plan` is told of it."""
+        """Return the shape of a run's matrix with all facts that `plan` takes."""
         matrix = run.matrix
         return replace(run.shape, n_classes=self._n_classes, names=matrix.names, table_columns=matrix.table_columns)
 
     @property
     def recipe(self) -> Recipe:
-        """How the selector inside is made where a task fits it."""
+        """Recipe with which tasks make the nested selector."""
         return Recipe.of(self.selector_)
 
     @abstractmethod
@@ -175,25 +176,25 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     @abstractmethod
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        """Return what all fits will read and hold."""
+        """Return the plan of all fits."""
 
     def _take(self, fitted: BaseSelector) -> None:
-        """Select what a fitted selector has selected, with its coefficients and scores."""
+        """Take the selection, coefficients and scores of a fitted selector."""
         self.selector_ = fitted
         for name in ("selected_", "support_", "coef_", "intercept_", "scores_", "made_", "classes_"):
             if hasattr(fitted, name):
                 setattr(self, name, getattr(fitted, name))
 
     def _take_columns(self, run: Run, columns: np.ndarray, scores: np.ndarray) -> list[str]:
-        """Select columns, and fit the loss on them with a ridge that the data choose; return what is to be said of it.
+        """Select columns, and fit the loss on them with a ridge chosen from the data; return notes.
 
         Parameters
         ----------
         run : Run
-            Over all rows.
+            Run over all rows.
         columns : ndarray of shape (n_selected,), int64
         scores : ndarray of shape (n_features,)
-            Of every column, selected or not.
+            Scores of all columns, selected or not.
         """
         columns = np.sort(np.asarray(columns, dtype=np.int64))
         fits = fit_each_class(run, columns, self.loss_)
@@ -205,12 +206,12 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
 
     @property
     def score_kind(self) -> str:  # type: ignore[override]
-        """What `scores_` are: by default those of the selector inside."""
+        """Kind of `scores_`; default: that of the nested selector."""
         return self.selector_.score_kind
 
     @property
     def response_losses(self) -> tuple[str, str]:
-        """By which the linear predictor becomes a mean or a label, and probabilities."""
+        """Losses that convert the linear predictor to a mean or label, and to probabilities."""
         if self._takes_selection:
             return self.selector_.response_losses
         loss = FITTED_INSTEAD.get(self.loss_, self.loss_)
@@ -221,13 +222,13 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
         return self.selector_._probabilities if self._takes_selection else super()._probabilities
 
     def _result_of(self, run: Run, **told: Any) -> SelectionResult:
-        """Return the result, features that a map of the selector inside makes by their own names."""
+        """Return the result, with the names of a feature map of the nested selector."""
         if self.made_ is not None:
             told.setdefault("names", NamesOfMade(self.made_, run.matrix))
         return super()._result_of(run, **told)
 
     def resolved_parameters(self) -> dict[str, Any]:
-        """Return the parameters as a result has them; the selector's own as a mapping, with its method."""
+        """Return the parameters for a result; those of the nested selector are a mapping with its method."""
         inside = self.selector_.resolved_parameters()
         if getattr(self, "_labels", None) is not None and "class_weight" in inside:
             inside["class_weight"] = self.selector.class_weight

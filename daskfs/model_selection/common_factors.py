@@ -1,15 +1,16 @@
-"""Factors that columns of all blocks have in common: correlations that blocks of columns do not see.
+"""Common factors of all columns, which model correlations between blocks of columns.
 
-Standardised columns z = f Λᵀ + e with r factors f and residuals e that correlate within blocks alone: their
-correlations are Λ Λᵀ + B, low rank and block diagonal. What is needed of p columns in passes over the blocks:
+The model of standardised columns is z = f Λᵀ + e, with r factors f and residuals e that correlate only within blocks.
+The correlations are then Λ Λᵀ + B, low rank plus block diagonal. For p columns, in passes over the blocks:
 
-    1. The r largest principal components of all columns, by subspace iteration: each step is Σ_b Z_b (Z_bᵀ Q), an
-       array of n rows (Halko, Martinsson and Tropp 2011). r is how many eigenvalues exceed what independent columns
-       have, (1 + √(p/n))² (Marchenko and Pastur 1967).
-    2. Loadings Λ_b = Z_bᵀ F / n, F the components; B_b is what they leave of a block's correlations.
-    3. Given a row's columns, its factors are normal with mean z B⁻¹ Λ M⁻¹ and covariance M⁻¹, M = I + Λᵀ B⁻¹ Λ.
+    1. Find the r largest principal components of all columns by subspace iteration. Each step computes
+       Σ_b Z_b (Z_bᵀ Q), an array of n rows (Halko, Martinsson and Tropp 2011). r is the number of eigenvalues above
+       the largest of independent columns, (1 + √(p/n))² (Marchenko and Pastur 1967).
+    2. The loadings are Λ_b = Z_bᵀ F / n, where F are the components; B_b is the residual correlation of a block.
+    3. Given the columns of a row, its factors are normal with mean z B⁻¹ Λ M⁻¹ and covariance M⁻¹, where
+       M = I + Λᵀ B⁻¹ Λ.
 
-A draw of factors f from 3 and knockoffs of the residuals z - f Λᵀ within their blocks, plus f Λᵀ, are Gaussian
+Draw factors f by step 3, make knockoffs of the residuals z - f Λᵀ within blocks, and add f Λᵀ. The results are Gaussian
 knockoffs of all columns: by Woodbury's identity their covariance given z is 2S - S (Λ Λᵀ + B)⁻¹ S, with S <= 2B.
 """
 
@@ -28,27 +29,27 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
 MOST_FACTORS, SPARE, STEPS = 16, 8, 3
-"""Factors, directions beside them that help to find them, and passes that do."""
+"""Maximum number of factors, extra directions of the subspace iteration, and its number of steps."""
 BEYOND_NOISE = 1.1
-"""How far an eigenvalue must exceed the largest of independent columns."""
+"""Factor by which an eigenvalue must exceed the largest of independent columns."""
 PIECE_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Standardised(Record):
-    """A block's columns, and what they are standardised with."""
+    """Columns of a block, and their means and scales for standardising."""
 
     name: str
     columns: np.ndarray
     mean: np.ndarray
     inverse: np.ndarray
-    """Of the deviations; 0 of constant columns."""
+    """Inverse standard deviations; 0 for constant columns."""
     weights: np.ndarray
     """See `daskfs.model_selection.second_order.BlockLaw`."""
 
     @classmethod
     def of(cls, block: ColumnGroups, law: BlockLaw) -> Self:
-        """Return the block of a law."""
+        """Return the standardised block from its law."""
         inverse = np.divide(1.0, law.scale, out=np.zeros(len(law.scale)), where=law.scale > 0.0)
         return cls(block.name, block.columns, law.mean, inverse, law.weights)
 
@@ -60,18 +61,18 @@ class Standardised(Record):
 
 @dataclass(frozen=True, slots=True)
 class OfRows(Record):
-    """A block's share of something of all rows, shape (n_samples, q)."""
+    """Contribution of a block to an array over all rows, shape (n_samples, q)."""
 
     values: np.ndarray
 
 
 def added(a: OfRows, b: OfRows) -> OfRows:
-    """Add the shares of two blocks."""
+    """Add the contributions of two blocks."""
     return OfRows(a.values + b.values)
 
 
 def turned(matrix: Matrix, directions: np.ndarray, block: Standardised) -> OfRows:
-    """Return Z_b (Z_bᵀ Q) of a block, its rows times the roots of their weights."""
+    """Return Z_b (Z_bᵀ Q) of a block, with rows multiplied by the square roots of their weights."""
     within = np.zeros((len(block.columns), directions.shape[1]))
     values = np.zeros(directions.shape)
     for rows in _pieces(matrix.shape[0]):
@@ -82,7 +83,7 @@ def turned(matrix: Matrix, directions: np.ndarray, block: Standardised) -> OfRow
 
 
 def estimated(matrix: Matrix, block: Standardised) -> OfRows:
-    """Return z_b B_b⁻¹ Λ_b of all rows."""
+    """Return z_b B_b⁻¹ Λ_b for all rows."""
     values = np.zeros((matrix.shape[0], block.weights.shape[1]))
     for rows in _pieces(matrix.shape[0]):
         add_product(block.read(matrix, rows), block.weights, values[rows])
@@ -91,29 +92,29 @@ def estimated(matrix: Matrix, block: Standardised) -> OfRows:
 
 @dataclass(frozen=True, slots=True)
 class CommonFactors(Record):
-    """The factors given the columns, row by row: step 3."""
+    """Distribution of the factors given the columns, for each row: step 3."""
 
     mean: np.ndarray
     """Shape (n_samples, r)."""
     root: np.ndarray
-    """Of their covariance, shape (r, r)."""
+    """Square root of the covariance, shape (r, r)."""
 
     def drawn(self, seed: int, order: np.ndarray | None) -> np.ndarray:
-        """Return a draw, of rows in an order."""
+        """Return a draw of the factors, with rows in a given order."""
         noise = np.random.default_rng([seed, 2]).standard_normal(self.mean.shape)
         return (self.mean if order is None else self.mean[order]) + noise @ self.root.T
 
 
 def principal_components(run: Run, blocks: list[ColumnGroups], laws: list[BlockLaw], most: int) -> np.ndarray:
-    """Return the components that all columns have in common, shape (n_samples, r), of unit variance: step 1.
+    """Return the principal components of all columns, shape (n_samples, r), with unit variance: step 1.
 
     Parameters
     ----------
     run : Run
-        By columns.
+        Run over columns.
     blocks, laws : lists of the same length
     most : int
-        Of r.
+        Maximum of r.
     """
     parts = [Standardised.of(block, law) for block, law in zip(blocks, laws, strict=True)]
     n, p = run.matrix.shape
@@ -133,7 +134,7 @@ def principal_components(run: Run, blocks: list[ColumnGroups], laws: list[BlockL
 
 
 def factors_given_columns(run: Run, blocks: list[ColumnGroups], laws: list[BlockLaw]) -> CommonFactors:
-    """Return the factors given the columns: step 3."""
+    """Return the distribution of the factors given the columns: step 3."""
     parts = [Standardised.of(block, law) for block, law in zip(blocks, laws, strict=True)]
     found = run.reduce("factors", estimated, parts, added, record=OfRows)
     precision = np.eye(found.values.shape[1]) + np.sum([law.loadings.T @ law.weights for law in laws], axis=0)

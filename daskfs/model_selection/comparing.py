@@ -1,9 +1,9 @@
-"""Several methods on the same folds: paths of selectors, Lassos, and ridges on ever fewer of all columns.
+"""Compare methods on the same folds: paths of selectors, Lassos, and ridges with backward elimination.
 
-Each contender is a selector and the numbers of features on its path. What is compared are selections: a method, its
-settings and a number of features, each by its mean over the folds. Kept is what predicts better than all of no more
-features; of these the best, or the smallest that is worse by no more than a standard error of the differences, fold by
-fold.
+Each contender is a selector and the numbers of features on its path. Each combination of a method, its settings and a
+number of features is compared by its mean over the folds. Combinations are kept if they predict better than all with at
+most as many features. Of these, the best is chosen, or the smallest that is worse by at most one standard error of the
+differences, paired over the folds.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 from daskfs.selectors.shared.zeros import share_of_zeros
 
 SCALINGS = ("unit", "none")
-"""Of columns that are mostly zeros, words and categories for example; others have variance one alone."""
+"""Scalings for columns that are mostly zeros, such as words and categories; others are only scaled to unit variance."""
 MOSTLY = 0.5
 FEW_ROWS, MOST_REPEATS = 1_000, 5
-"""Of fewer rows folds are drawn more than once, as often as these would be that many: a draw decides much there."""
+"""With fewer rows, folds are drawn repeatedly, up to a total of this number, because results vary between draws."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A selector whose loss is settled, and the sizes of its path."""
+    """A selector with a resolved loss, and the sizes of its path."""
 
     selector: BaseSelector
     sizes: list[int]
 
     @property
     def recipe(self) -> Recipe:
-        """How it is made where a task fits it."""
+        """Recipe with which tasks make the selector."""
         return Recipe.of(self.selector)
 
     @property
     def name(self) -> str:
-        """By which it is told from the others."""
+        """Unique name among the contenders."""
         return _name_of(self.recipe)
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
-        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        """Return the plan of its fits in all folds and on all rows."""
         return plan_sizes(self.recipe, shape, limits, self.sizes, n_folds)
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
-        """Return how its selections do on the rows of the folds."""
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Evaluate its selections on the folds."""
         return [Compared(self.recipe, size_curve(run, self.recipe, self.sizes, folds, metric))]
 
     def keeps(self, shape: DataShape, limits: Limits) -> bool:
-        """Return whether its fits keep the limits."""
+        """Return whether its fits stay within the limits."""
         try:
             self.plan(shape, limits, 1)
         except PlanError:
@@ -83,37 +83,37 @@ def _name_of(recipe: Recipe) -> str:
 
 @dataclass(frozen=True)
 class Compared:
-    """A contender with its settings, and how its path does on the rows of the folds."""
+    """A contender with its settings, and the scores of its path on the folds."""
 
     recipe: Recipe
     curve: SizeCurve
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of all places of the path."""
+    """Settings of the whole path."""
     shares: Sequence[float] = ()
-    """The Lasso's penalty, of each place."""
+    """Penalties of the Lasso along the path."""
 
     @property
     def method(self) -> str:
-        """Its method's name."""
+        """Name of the method."""
         return str(self.recipe.kind.method)
 
     @property
     def name(self) -> str:
-        """By which it is told from the others."""
+        """Unique name among the contenders."""
         return _name_of(self.recipe)
 
     @property
     def is_of_curves(self) -> bool:
-        """Whether features are not the columns as they are."""
+        """Whether the features are spline functions of columns instead of columns."""
         return self.name != self.method
 
     def settings_at(self, place: int) -> dict[str, Any]:
-        """Return the settings of a place of its path."""
+        """Return the settings at a position of the path."""
         feature_map = {"feature_map": self.recipe.parameters["feature_map"]} if self.is_of_curves else {}
         return {**feature_map, **self.settings, **({"share": self.shares[place]} if self.shares else {})}
 
     def fit(self, run: Run, place: int) -> Any:
-        """Return the selector fitted on all rows of a run, with the size at this place of its path."""
+        """Return the selector fitted on all rows of a run, with the size at a position of the path."""
         selector, sizes = self.recipe.make(), self.curve.sizes
         for name, value in self.settings_at(place).items():
             setattr(selector, name, value)
@@ -122,7 +122,7 @@ class Compared:
 
     @staticmethod
     def results(found: Sequence[Compared]) -> dict[str, Any]:
-        """Return all selections with their means, as scikit-learn's searches have theirs."""
+        """Return all selections with their means, in the format of scikit-learn's `cv_results_`."""
         each = [(one, k) for one in found for k in range(len(one.curve.sizes))]
         return {
             "method": np.array([one.method for one, _ in each], dtype=object),
@@ -135,21 +135,23 @@ class Compared:
 
 
 def compare(run: Run, contenders: Sequence[Contender], folds: Sequence[Fold], metric: str) -> list[Compared]:
-    """Return how all contenders do on the rows of the folds."""
+    """Evaluate all contenders on the folds."""
     return [
-        compared for one in contenders for compared in one.judged(run.within(one.name.replace(" ", "-")), folds, metric)
+        compared
+        for one in contenders
+        for compared in one.evaluated(run.within(one.name.replace(" ", "-")), folds, metric)
     ]
 
 
 class Lassos(Contender):
-    """Lassos of many penalties; the sizes of their path are found."""
+    """Lassos with many penalties, which determine the sizes of the path."""
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
-        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        """Return the plan of its fits in all folds and on all rows."""
         return plan_samples(self.recipe, shape, limits, n_folds + 1, f"Lassos in each of {n_folds} folds")
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
-        """Return how Lassos of all penalties do that are on the paths of all folds; sizes are means over these."""
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Evaluate the penalties that are on the paths of all folds; sizes are means over the folds."""
         penalties = shares(*run.matrix.shape)
         told = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
         n_models = min(len(each["scores"]) for each in told)
@@ -162,18 +164,18 @@ class Lassos(Contender):
 
 
 class Ridges(Contender):
-    """Ridges of many strengths, on columns of two scales where most values are zeros."""
+    """Ridges of many strengths, with two scalings of the columns if most values are zeros."""
 
     selector: RidgeElimination
 
     def plan(self, shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
-        """Return what its fits in all folds, and one on all rows, will read and hold."""
+        """Return the plan of its fits in all folds and on all rows."""
         plan = plan_samples(self.recipe, shape, limits, n_folds + 1, f"ridges in each of {n_folds} folds")
-        read = plan.read_nbytes + shape.nbytes  # for the share of zeros
+        read = plan.read_nbytes + shape.nbytes  # for the proportion of zeros
         return replace(plan, n_tasks=plan.n_tasks + 1, n_passes=plan.n_passes + 1, read_nbytes=read)
 
-    def judged(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
-        """Return how ridges of all strengths do, on each scale of the columns."""
+    def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
+        """Evaluate ridges of all strengths, with each scaling of the columns."""
         (share,) = run.map("zeros", share_of_zeros, [slice(None)])
         scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
         told = on_samples(run, "fold", ridges_on_fold, self.recipe, folds, scalings, self.sizes, metric)
@@ -190,7 +192,7 @@ class Ridges(Contender):
 def lassos_on_fold(
     selector: ShrunkLasso, run: Run, fold: Fold, penalties: Sequence[float], metric: str
 ) -> dict[str, np.ndarray]:
-    """Fit the Lasso of all penalties on a fold's rows; return the metric of each on those for judging."""
+    """Fit the Lasso for all penalties on the training rows of a fold; return the metric of each on its test rows."""
     models = follow(run.matrix, selector.targets(np.asarray(run.matrix.read_target())), selector.is_logistic, penalties)
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
@@ -202,7 +204,7 @@ def lassos_on_fold(
 def ridges_on_fold(
     selector: RidgeElimination, run: Run, fold: Fold, scalings: Sequence[str], sizes: list[int], metric: str
 ) -> dict[str, np.ndarray]:
-    """Fit all ridges on a fold's rows for fitting; return the metric of each on those for judging."""
+    """Fit all ridges on the training rows of a fold; return the metric of each on its test rows."""
     data = laid_out(run.matrix)
     y = selector.targets(data.y)
     test = run.whole.take(fold.test)
@@ -221,7 +223,7 @@ def ridges_on_fold(
 
 
 def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, n_draws: int, seed: int | None) -> list[Fold]:
-    """Return folds of the rows, of several draws those of one after those of the other."""
+    """Return folds of the rows from one or several draws, concatenated."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
     groups, n_samples = matrix.declared_groups, matrix.shape[0]
@@ -242,7 +244,7 @@ def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, n_draws: i
 
 
 def n_repeats(n_samples: int) -> int:
-    """Return how often folds are drawn.
+    """Return the number of draws of folds.
 
     Examples
     --------
@@ -253,19 +255,19 @@ def n_repeats(n_samples: int) -> int:
 
 
 class Place(NamedTuple):
-    """A selection that was measured: a contender with its settings, and a place of its path."""
+    """An evaluated selection: a contender with its settings, and a position of its path."""
 
     of: Compared
     k: int
 
     @property
     def size(self) -> int:
-        """The number of features; of the Lasso's penalty the mean over the folds."""
+        """Number of features; for the Lasso the mean over the folds."""
         return int(self.of.curve.sizes[self.k])
 
     @property
     def losses(self) -> np.ndarray:
-        """The metric on each fold, its sign such that less is better."""
+        """The metric on each fold, with a sign such that lower is better."""
         by_fold = self.of.curve.by_fold[:, self.k]
         return by_fold if self.of.curve.metric in ERRORS else -by_fold
 
@@ -275,21 +277,21 @@ class Place(NamedTuple):
         return float(np.average(self.losses, weights=self.of.curve.weight))
 
     def worse_than(self, other: Place) -> tuple[float, float]:
-        """Return by how much it predicts worse than another, and the standard error of that, paired over the folds."""
+        """Return the excess loss over another selection and its standard error, paired over the folds."""
         sizes, metric, _, weight = self.of.curve
         difference = SizeCurve(sizes[:1], metric, (self.losses - other.losses)[:, None], weight)
         return float(difference.mean[0]), float(difference.standard_error[0])
 
-    def is_level_with(self, other: Place) -> bool:
-        """Return whether it predicts no worse than another by more than one standard error."""
+    def is_as_good_as(self, other: Place) -> bool:
+        """Return whether it is worse than another by at most one standard error."""
         loss, error = self.worse_than(other)
         return loss <= error
 
 
 def ranked(found: Sequence[Compared]) -> list[Place]:
-    """Return what was measured, the best first, that of fewest features of several.
+    """Return the evaluated selections, the best first; for equal losses the one with fewer features first.
 
-    Curves come after columns as they are, unless they predict better by more than a standard error.
+    Spline features are left out, unless they predict better than columns by more than a standard error.
     """
     places = [Place(one, k) for one in found for k in np.flatnonzero(np.isfinite(one.curve.mean)).tolist()]
     places = sorted(places, key=lambda one: (one.loss, one.size)) or [Place(found[0], 0)]
@@ -301,9 +303,10 @@ def ranked(found: Sequence[Compared]) -> list[Place]:
 
 
 def by_size(places: Sequence[Place]) -> list[Place]:
-    """Return of ranked selections the curve by rising size: up to the best and down from there.
+    """Return the curve of the ranked selections by increasing size, up to the best and beyond it.
 
-    On it is what predicts better than all of no more features and, beyond the best, than all of no fewer.
+    Up to the best, it has selections that are better than all with at most as many features; beyond the best, those
+    that are better than all with at least as many.
     """
     fewer, more = list[Place](places[:1]), list[Place](places[:1])
     for one in places[1:]:
@@ -315,20 +318,20 @@ def by_size(places: Sequence[Place]) -> list[Place]:
 
 
 def fewest(sizes: Sequence[Place], best: Place, n_features: int) -> list[Place]:
-    """Return the selections of rising sizes in the order in which they are taken where few features are wanted.
+    """Return the selections in order of preference for few features.
 
-    First those that are level with the best, the smallest first; then the others, the largest first. All features
-    together are no selection: they come last.
+    First come those within one standard error of the best, the smallest first; then the others, the largest first. All
+    features together are not a selection and come last.
     """
     proper = [one for one in sizes if one.size < n_features]
     level, worse = list[Place](), list[Place]()
     for one in proper:
-        (level if one.is_level_with(best) else worse).append(one)
+        (level if one.is_as_good_as(best) else worse).append(one)
     return [*level, *worse[::-1], *sizes[len(proper) :]]
 
 
 def history_of(sizes: Sequence[Place], taken: Place, best: Place) -> dict[str, np.ndarray]:
-    """Return the curve as the history of a result, with what was taken and what predicts best."""
+    """Return the curve as the history of a result, which marks the chosen and the best selection."""
     first = best.of.curve
     scores = np.column_stack([one.of.curve.by_fold[:, one.k] for one in sizes])
     curve = SizeCurve(np.array([one.size for one in sizes]), first.metric, scores, first.weight)
@@ -343,12 +346,12 @@ def history_of(sizes: Sequence[Place], taken: Place, best: Place) -> dict[str, n
 
 
 def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, n_folds: int) -> SelectorPlan:
-    """Return what all contenders that keep the limits will read and hold, one after the other.
+    """Return the plan of all contenders that stay within the limits, run one at a time.
 
     Raises
     ------
     PlanError
-        None does; the one of least need.
+        No contender does. This is the error of the one that needs least.
     """
     plans, refused = {}, list[PlanError]()
     for one in contenders:
@@ -361,7 +364,7 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
     first = next(iter(plans.values()))
     text = f"auto: {listed(list(plans))} compared by cross-validation in {n_folds} folds"
     if refused:
-        text += f"; {len(refused)} more would not keep the memory limit"
+        text += f"; {len(refused)} more would exceed the memory limit"
     return SelectorPlan(
         n_tasks=sum(plan.n_tasks for plan in plans.values()),
         n_passes=sum(plan.n_passes for plan in plans.values()),
@@ -374,24 +377,24 @@ def plan_all(contenders: Sequence[Contender], shape: DataShape, limits: Limits, 
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them."""
+    """Join names with commas and "and"."""
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def comparison_notes(
     found: Sequence[Compared], sizes: Sequence[Place], taken: Place, best: Place, goal: str, n_features: int
 ) -> list[str]:
-    """Return in words what was taken, beside what, and what that means.
+    """Return notes on the chosen selection, the alternatives, and their meaning.
 
     Parameters
     ----------
     found : sequence of Compared
     sizes : sequence of Place
-        Of `by_size`.
+        Curve from `by_size`.
     taken, best : Place
     goal : {"selection", "prediction"}
     n_features : int
-        Of all columns.
+        Total number of columns.
     """
     curve, metric = taken.of.curve, taken.of.curve.metric
     others = []
@@ -404,49 +407,48 @@ def comparison_notes(
         ]
         mean, of_size = (min if metric in ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
-    what = f"curves of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
+    what = f"splines of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
     said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds"
-    notes = [f"{said}: {_worth(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
+    notes = [f"{said}: {_score_text(taken)}" + (f"; the best of the others: {', '.join(others)}" if others else "")]
     if goal == "selection":
-        notes.append(_said_of_selection(taken, best, n_features))
-    elif (few := next((one for one in sizes if one.is_level_with(best)), best)) is not best:
+        notes.append(_selection_note(taken, best, n_features))
+    elif (few := next((one for one in sizes if one.is_as_good_as(best)), best)) is not best:
         notes.append(
-            f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: {_worth(few)}, "
-            f"{_worse(few, best)}; goal='selection' takes them"
+            f"{few.size:,} features ({few.of.name}) are the fewest within one standard error of that: "
+            f"{_score_text(few)}, {_excess_text(few, best)}; goal='selection' selects them"
         )
     if taken.size == n_features > 10:
         notes.append(
-            "all features are kept: together they predict better than any fewer of them; goal='selection' or a number "
-            "makes it fewer"
+            "all features are kept, because they predict better than any smaller selection; set goal='selection' or a "
+            "number to select fewer"
         )
     if taken.of.is_of_curves:
         notes.append(
-            "features are what splines make of columns: the effect is no straight line; curves=False takes columns as "
-            "they are"
+            "features are splines of columns, with nonlinear effects; curves=False compares only the columns themselves"
         )
     return notes
 
 
-def _worth(one: Place) -> str:
+def _score_text(one: Place) -> str:
     mean, error = one.of.curve.mean[one.k], one.of.curve.standard_error[one.k]
     return f"{one.of.curve.metric} {mean:.4g}{f' ± {error:.2g}' if np.isfinite(error) else ''}"
 
 
-def _worse(one: Place, best: Place) -> str:
+def _excess_text(one: Place, best: Place) -> str:
     loss, error = one.worse_than(best)
     return f"worse by {loss:.2g} ± {error:.2g}"
 
 
-def _said_of_selection(taken: Place, best: Place, n_features: int) -> str:
-    """Return in words what few features cost beside those that predict best; a caution where that is not noise."""
+def _selection_note(taken: Place, best: Place, n_features: int) -> str:
+    """Return a note on the loss compared with the best selection; a caution if it exceeds one standard error."""
     if taken is best:
         return "the goal was selection: no fewer features predict as well within one standard error"
-    if taken.is_level_with(best):
+    if taken.is_as_good_as(best):
         return (
             f"the goal was selection: the fewest features within one standard error of the best, {best.of.name} with "
-            f"{best.size:,} ({_worth(best)}), {_worse(taken, best)}; goal='prediction' takes these"
+            f"{best.size:,} ({_score_text(best)}), {_excess_text(taken, best)}; goal='prediction' selects those"
         )
     return Caution(
-        f"no fewer features predict as well as all {n_features:,} ({best.of.name}, {_worth(best)}): {taken.size:,} are "
-        f"{_worse(taken, best)}; goal='prediction' keeps all"
+        f"no smaller selection predicts as well as all {n_features:,} ({best.of.name}, {_score_text(best)}): "
+        f"{taken.size:,} are {_excess_text(taken, best)}; goal='prediction' keeps all"
     )

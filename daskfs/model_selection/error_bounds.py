@@ -1,19 +1,19 @@
-"""How many falsely selected features stability selection may expect: the bounds of its two papers.
+"""Bounds on the expected number of false selections of stability selection, from its two papers.
 
 N. Meinshausen, P. Buehlmann (2010): Stability selection. J. R. Stat. Soc. B 72, 417-473, theorem 1.
 R. D. Shah, R. J. Samworth (2013): Variable selection with error control: another look at stability selection.
 J. R. Stat. Soc. B 75, 55-80, theorems 1 and 2, equation (8).
 
-With q features selected on average from half of the rows, and p features in all, L is the set of features that half of
-the rows select with probability q / p at most, the noise among them where the selector does better than chance. The
-bounds are of the expected number of features of L whose frequency over `n_pairs` complementary pairs reaches a
-threshold. They differ in what they suppose of the distribution of these frequencies:
+Let q be the average number of features selected from half of the rows, and p the total number of features. L is the set
+of features that half of the rows select with probability at most q / p. It contains the null features if the selector
+is better than chance. The bounds are for the expected number of features in L whose frequency over `n_pairs`
+complementary pairs reaches a threshold. They differ in the assumption about the distribution of these frequencies:
 
-- **"none"**: nothing (Shah and Samworth's theorem 1; Meinshausen and Buehlmann's, which supposes that noise is
-  exchangeable and bounds the number of noise features instead).
-- **"unimodal"**: that of the share of pairs which select a feature twice is unimodal (theorem 2).
-- **"r-concave"**: it is also (-1/2)-concave, and that of the frequency itself (-1/4)-concave: between unimodal and
-  log-concave. The paper finds it to hold in all its examples, and the bound to be several times smaller.
+- **"none"**: no assumption (theorem 1 of Shah and Samworth; that of Meinshausen and Buehlmann assumes exchangeable
+  noise and bounds the number of noise features instead).
+- **"unimodal"**: the proportion of pairs in which both halves select a feature has a unimodal distribution (theorem 2).
+- **"r-concave"**: this distribution is also (-1/2)-concave, and that of the frequency itself (-1/4)-concave, which is
+  between unimodal and log-concave. It holds in all examples of the paper, and the bound is several times smaller.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from daskfs.errors import ConfigError
 
 Assumption: TypeAlias = Literal["r-concave", "unimodal", "none"]
 _STEPS = 60
-"""Of bisections and golden sections: to the last bits."""
+"""Iterations of bisections and golden-section searches, down to rounding errors."""
 
 
 class ErrorControl(NamedTuple):
-    """A threshold, the number of features that half of the rows may select, and the bound that follows."""
+    """A threshold, the number of features selected from half of the rows, and the resulting bound."""
 
     threshold: float
     n_selected: float
     pfer: float
-    """Bound of the expected number of false selections (per-family error rate)."""
+    """Bound on the expected number of false selections (per-family error rate)."""
 
 
 def expected_false_selections(
     threshold: float, n_selected: float, n_features: int, n_pairs: int = 50, assumption: Assumption = "r-concave"
 ) -> float:
-    """Return the bound of the expected number of false selections.
+    """Return the bound on the expected number of false selections.
 
     Parameters
     ----------
     threshold : float
-        Share of the subsamples that a feature has to be selected by.
+        Proportion of the subsamples that must select a feature.
     n_selected : float
-        Features selected from half of the rows, on average: q.
+        q, the average number of features selected from half of the rows.
     n_features : int
-        p.
+        p, the total number of features.
     n_pairs : int
-        Complementary pairs: B.
+        B, the number of complementary pairs.
     assumption : {"r-concave", "unimodal", "none"}
 
     Returns
     -------
     float
-        At most p, where the bound says nothing.
+        The bound; at most p, which is not informative.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def expected_false_selections(
 
 
 def _unimodal_factor(tau: float, share: float, n_pairs: int) -> float:
-    """Return C(tau, B) of theorem 2; infinite where the theorem does not apply."""
+    """Return C(tau, B) of theorem 2; infinite if the theorem does not apply."""
     half = 1.0 / (2.0 * n_pairs)
     if share > 1.0 / math.sqrt(3.0) or tau <= min(0.5 + share**2, 0.5 + half + 0.75 * share**2):
         return math.inf
@@ -96,10 +96,11 @@ def _unimodal_factor(tau: float, share: float, n_pairs: int) -> float:
 
 @lru_cache(maxsize=4096)
 def largest_tail(mean: float, t: int, n: int, r: float) -> float:
-    """Return the largest P(X >= t) of r-concave X on 0, 1, ..., n whose mean is at most ``mean * n``: the paper's D.
+    """Return the largest P(X >= t) of r-concave X on 0, 1, ..., n with mean at most ``mean * n``: D in the paper.
 
-    The largest is attained by probabilities proportional to (a + i)^(1/r) at 0, ..., k with what is left at k + 1, for
-    some k and an a between those at which nothing is left at k + 1 and at which all of k + 1 is as a + k + 1 has it.
+    The maximum is attained by probabilities proportional to (a + i)^(1/r) at 0, ..., k with the remainder at k + 1, for
+    some k. Here a lies between the value with no remainder at k + 1 and the value at which k + 1 follows the same
+    formula.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def largest_tail(mean: float, t: int, n: int, r: float) -> float:
     t : int
     n : int
     r : float
-        Below 0.
+        Negative.
     """
     m = mean * n
     first = math.ceil(round(2.0 * m, 9)) + 1
@@ -125,14 +126,14 @@ def largest_tail(mean: float, t: int, n: int, r: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _weight_of_mean(k: int, m: float, r: float) -> float:
-    """Return the a for which probabilities proportional to (a + i)^(1/r) at 0, ..., k have the mean m."""
+    """Return a such that probabilities proportional to (a + i)^(1/r) at 0, ..., k have mean m."""
     i = np.arange(k + 1)
 
     def mean(log_a: float) -> float:
         p = (math.exp(log_a) + i) ** (1.0 / r)
         return float(i @ p / p.sum())
 
-    low, high = math.log(1e-9), math.log(1e9)  # the mean rises from about 0 to k / 2 with a
+    low, high = math.log(1e-9), math.log(1e9)  # the mean increases from about 0 to k / 2 with a
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if mean(middle) < m else (low, middle)
@@ -140,7 +141,7 @@ def _weight_of_mean(k: int, m: float, r: float) -> float:
 
 
 def _largest_between(low: float, high: float, t: int, k: int, m: float, r: float) -> float:
-    """Return the largest tail with a between two values, by golden section: it has one maximum there."""
+    """Return the largest tail for a between two values, where it has one maximum, by golden-section search."""
     i = np.arange(k + 1)
 
     def tail(a: float) -> float:
@@ -162,12 +163,12 @@ def _largest_between(low: float, high: float, t: int, k: int, m: float, r: float
 def largest_n_selected(
     threshold: float, pfer: float, n_features: int, n_pairs: int = 50, assumption: Assumption = "r-concave"
 ) -> int:
-    """Return the largest whole q with which the bound is at most `pfer`; other parameters as in the bound.
+    """Return the largest integer q for which the bound is at most `pfer`; other parameters as in the bound.
 
     Raises
     ------
     ConfigError
-        Not even one feature may be selected.
+        Even one selected feature exceeds `pfer`.
 
     Examples
     --------
@@ -180,9 +181,9 @@ def largest_n_selected(
 
     if not is_within(1):
         least = expected_false_selections(threshold, 1, n_features, n_pairs, assumption)
-        problem = f"one feature of {n_features:,} selected from half of the rows can be {least:.3g} false selections"
-        raise ConfigError(f"{problem}, over {pfer:g}", "pfer", "raise it, or the threshold, or n_pairs")
-    low, high = 1, n_features + 1  # the bound rises with q
+        problem = f"selecting one of {n_features:,} features on a half gives a bound of {least:.3g} false selections"
+        raise ConfigError(f"{problem}, above {pfer:g}", "pfer", "raise it, or the threshold, or n_pairs")
+    low, high = 1, n_features + 1  # the bound increases with q
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if is_within(middle) else (low, middle)
@@ -192,12 +193,12 @@ def largest_n_selected(
 def smallest_threshold(
     n_selected: float, pfer: float, n_features: int, n_pairs: int = 50, assumption: Assumption = "r-concave"
 ) -> float:
-    """Return the smallest threshold over 1/2 with which the bound is at most `pfer`, a multiple of 1 / (2 n_pairs).
+    """Return the smallest threshold above 1/2 for which the bound is at most `pfer`, a multiple of 1 / (2 n_pairs).
 
     Raises
     ------
     ConfigError
-        Not even a feature that is selected always may be.
+        Even a threshold of 1 exceeds `pfer`.
 
     Examples
     --------
@@ -209,8 +210,9 @@ def smallest_threshold(
         if expected_false_selections(tau, n_selected, n_features, n_pairs, assumption) <= pfer:
             return tau
     least = expected_false_selections(1.0, n_selected, n_features, n_pairs, assumption)
-    problem = f"{n_selected:g} features selected from half of the rows can be {least:.3g} false selections"
-    raise ConfigError(f"{problem}, over {pfer:g}, with a threshold of 1", "pfer", "raise it, or select fewer features")
+    problem = f"selecting {n_selected:g} features on a half gives a bound of {least:.3g} false selections"
+    remedy = "raise it, or select fewer features"
+    raise ConfigError(f"{problem}, above {pfer:g}, even with a threshold of 1", "pfer", remedy)
 
 
 def error_control(
@@ -221,12 +223,12 @@ def error_control(
     n_pairs: int = 50,
     assumption: Assumption = "r-concave",
 ) -> ErrorControl:
-    """Return threshold, number selected from half of the rows and bound, from any two of them.
+    """Compute the third of threshold, number selected from half of the rows and bound from the other two.
 
     Raises
     ------
     ConfigError
-        Not two of them are given, or what is asked for cannot be had.
+        The number of given values is not two, or there is no solution.
 
     Examples
     --------
@@ -234,7 +236,8 @@ def error_control(
     9
     """
     if [threshold, n_selected, pfer].count(None) != 1:
-        raise ConfigError("expected two of them", "threshold, n_selected, pfer", "the third follows")
+        n_given = 3 - [threshold, n_selected, pfer].count(None)
+        raise ConfigError(f"expected two of these, found {n_given}", "threshold, n_selected, pfer", "leave one out")
     if n_selected is None:
         n_selected = largest_n_selected(float(threshold or 0.0), float(pfer or 0.0), n_features, n_pairs, assumption)
     if threshold is None:

@@ -1,4 +1,4 @@
-"""Columns beside their knockoffs, as a matrix: knockoffs are made when they are read, and stored nowhere."""
+"""A matrix of columns and their knockoffs, which are computed when they are read and never stored."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from daskfs.model_selection.second_order import BlockLaw, ColumnGroups
 
 KNOCKOFF = "{} (knockoff)"
 PIECE_NBYTES = 8 << 20
-"""Of a block's columns and knockoffs that are made at a time, beside what they are written into."""
+"""Size of a block's columns and knockoffs that are computed at a time, not counting the output."""
 
 
 class KnockoffMatrix(Matrix):
-    """A matrix of p columns beside their p knockoffs: columns 2j and 2j + 1 are column j and its knockoff.
+    """Matrix of p columns and their p knockoffs: columns 2j and 2j + 1 are column j and its knockoff.
 
-    Which of the two comes first is drawn, alike for all columns of a group: a selector that treats columns by their
-    places, the first of equal ones say, must not know which are knockoffs.
+    Their order is drawn, alike for all columns of a group, so that a selector which depends on the order of columns,
+    for example by taking the first of equal ones, is not biased.
 
     Parameters
     ----------
     matrix : Matrix
     blocks : sequence of ColumnGroups
-        Every column once.
+        Blocks that contain every column once.
     laws : sequence of BlockLaw
-        How knockoffs of each block are made.
+        Law of the knockoffs of each block.
     seed : int
-        Of the draw. The noise of a knockoff depends on it, on the row's and the column's numbers, so that every
-        part of a draw can be read again, by any block and in any process.
+        Seed of the draw. The noise of a knockoff depends only on the seed and the numbers of row and column, so that
+        every part of a draw can be read repeatedly, in any blocks and in any process.
     is_shuffled : bool
-        Whether the rows were put in random order here.
+        Whether the rows were randomly ordered here.
     factors : ndarray of shape (n_samples, r), optional
-        A draw of what all columns have in common, see `daskfs.model_selection.common_factors`.
+        A draw of the common factors, see `daskfs.model_selection.common_factors`.
 
     Notes
     -----
-    Reading a knockoff reads all columns of its block, in these rows; a tile is therefore a block. The laws hold
-    ``16 * w * p`` bytes, with w columns to a block, and travel with the matrix.
+    Reading a knockoff reads all columns of its block in these rows; a tile is therefore a block. The laws have
+    ``16 * w * p`` bytes, with w columns per block, and are sent with the matrix.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class KnockoffMatrix(Matrix):
 
     @property
     def deviations(self) -> np.ndarray:
-        """Standard deviations of the p columns, and so of their knockoffs."""
+        """Standard deviations of the p columns and of their knockoffs."""
         return self._of_laws("scale")
 
     @property
     def means(self) -> np.ndarray:
-        """Means of the p columns, and of their knockoffs nearly so."""
+        """Means of the p columns, and approximately of their knockoffs."""
         return self._of_laws("mean")
 
     def _of_laws(self, name: str) -> np.ndarray:
@@ -87,7 +87,7 @@ class KnockoffMatrix(Matrix):
         return found
 
     def parted(self, of_columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what is known of each column, shape (..., 2p), as that of the features and of their knockoffs."""
+        """Split values of all columns, shape (..., 2p), into those of the features and those of their knockoffs."""
         first, second = of_columns[..., 0::2], of_columns[..., 1::2]
         return np.where(self.is_swapped, second, first), np.where(self.is_swapped, first, second)
 
@@ -133,7 +133,7 @@ class KnockoffMatrix(Matrix):
             out[start:stop, here[made]] = found if common is None else found + (law.mean + common)[:, at[made]]
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip]:
-        """Return an iterator over a few rows of all these columns at a time."""
+        """Yield a few rows of all these columns at a time."""
         numbers, n_columns = np.arange(self.shape[0])[rows], len(range(*columns.indices(self.shape[1])))
         piece = max(1, PIECE_NBYTES // (max(1, n_columns) * self.dtype.itemsize))
         for start in range(0, len(numbers) if n_columns else 0, piece):
@@ -150,7 +150,7 @@ class KnockoffMatrix(Matrix):
 
     @property
     def names(self) -> Names:
-        """Those of the columns, and what says that a column is a knockoff."""
+        """Names of the columns; those of knockoffs have the suffix "(knockoff)"."""
         return Names(self.shape[1], self._names)
 
     def _names(self) -> np.ndarray:
@@ -163,22 +163,22 @@ class KnockoffMatrix(Matrix):
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """Rows as of the matrix, columns as of a block."""
+        """Rows per tile of the matrix, and columns of a block with their knockoffs."""
         return (self._matrix.tile_shape[0], 2 * max(len(block.columns) for block in self._blocks))
 
     @property
     def ahead_nbytes(self) -> int:
-        """That of the matrix."""
+        """Bytes for requests in flight of the matrix."""
         return self._matrix.ahead_nbytes
 
     @property
     def rows_are_random(self) -> bool:
-        """Whether those of the matrix are."""
+        """Whether the rows are in random order."""
         return self._is_shuffled or self._matrix.rows_are_random
 
     @property
     def identity(self) -> str | None:
-        """That of the matrix."""
+        """Identity of the matrix."""
         return self._matrix.identity
 
     @property
@@ -188,12 +188,12 @@ class KnockoffMatrix(Matrix):
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
-        """Those of the matrix."""
+        """Classes of the target."""
         return self._matrix.target_classes
 
     @property
     def table_columns(self) -> np.ndarray | None:
-        """Those of the columns, a knockoff's the same."""
+        """The table's columns; a knockoff has that of its column."""
         of_columns = self._matrix.table_columns
         return None if of_columns is None else np.repeat(of_columns, 2)
 
@@ -206,7 +206,7 @@ class KnockoffMatrix(Matrix):
         return self._matrix.exists()
 
     def verify_unchanged(self) -> None:
-        """Raise an error where the matrix was replaced since it was opened."""
+        """Raise an error if the matrix was replaced since it was opened."""
         self._matrix.verify_unchanged()
 
     def __repr__(self) -> str:
@@ -214,19 +214,19 @@ class KnockoffMatrix(Matrix):
 
 
 def dtype_of(dtype: np.dtype) -> np.dtype:
-    """Return the type of knockoffs: whole numbers have knockoffs that are not."""
+    """Return the dtype of knockoffs, which are floating point for integer columns too."""
     return np.dtype(dtype if dtype.kind == "f" else np.float32)
 
 
 def column_blocks(groups: Sequence[np.ndarray], width: int) -> list[ColumnGroups]:
-    """Return blocks of about `width` columns, of whole groups in the order of their first columns.
+    """Return blocks of about `width` columns that contain whole groups, in the order of their first columns.
 
     Parameters
     ----------
     groups : sequence of int64 arrays
-        Every column once.
+        Groups that contain every column once.
     width : int
-        A group with more columns is a block of its own.
+        Maximum number of columns; a larger group is a block of its own.
 
     Examples
     --------

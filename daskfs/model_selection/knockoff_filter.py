@@ -1,11 +1,11 @@
-"""From statistics of columns against their knockoffs to a selection whose false discovery rate is bounded.
+"""The knockoff filter: select with a bounded false discovery rate from knockoff statistics.
 
 R. F. Barber, E. J. Candes (2015): Controlling the false discovery rate via knockoffs. Ann. Stat. 43, 2055-2085: the
 thresholds. Z. Ren, R. F. Barber (2024): Derandomised knockoffs: leveraging e-values for false discovery rate control.
 J. R. Stat. Soc. B 86, 122-154: several draws.
 
-A statistic W is large where a feature counts for more than its knockoff; of a feature that is noise, either sign is
-equally likely, whatever the others' statistics.
+A statistic W is large if a feature is more important than its knockoff. For a null feature, both signs are equally
+likely, conditionally on the other statistics.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy as np
 
 
 def knockoff_threshold(statistics: np.ndarray, fdr: float, offset: int = 1) -> float:
-    """Return the smallest t > 0 with (offset + #{W <= -t}) / #{W >= t} at most `fdr`; infinite where there is none.
+    """Return the smallest t > 0 with (offset + #{W <= -t}) / #{W >= t} at most `fdr`; infinite if there is none.
 
     Parameters
     ----------
     statistics : ndarray of shape (n,)
     fdr : float
     offset : {1, 0}
-        1, knockoff+, bounds the false discovery rate; 0 a modified rate, of falsely selected over selected + 1 / fdr.
+        1 (knockoff+) bounds the false discovery rate; 0 bounds a modified rate, false selections over selections +
+        1 / fdr.
 
     Examples
     --------
@@ -41,9 +42,9 @@ def knockoff_threshold(statistics: np.ndarray, fdr: float, offset: int = 1) -> f
 
 
 def e_values(statistics: np.ndarray, level: float) -> np.ndarray:
-    """Return the e-values of one draw: n / (1 + #{W <= -T}) of the features that knockoff+ at `level` selects, else 0.
+    """Return the e-values of one draw: n / (1 + #{W <= -T}) for features selected by knockoff+ at `level`, else 0.
 
-    Those of noise have a sum of n at most on average.
+    The expected sum over null features is at most n.
     """
     t = knockoff_threshold(statistics, level)
     if math.isinf(t):
@@ -52,9 +53,9 @@ def e_values(statistics: np.ndarray, level: float) -> np.ndarray:
 
 
 def e_selection(values: np.ndarray, fdr: float) -> np.ndarray:
-    """Return which e-values the procedure of Wang and Ramdas (2022) selects: a Benjamini-Hochberg for e-values.
+    """Return which e-values are selected by the Benjamini-Hochberg procedure for e-values (Wang and Ramdas 2022).
 
-    It bounds the false discovery rate by `fdr`, however the e-values depend on each other.
+    It bounds the false discovery rate by `fdr` under any dependence of the e-values.
 
     Examples
     --------
@@ -71,15 +72,15 @@ def e_selection(values: np.ndarray, fdr: float) -> np.ndarray:
 
 
 def derandomised(draws: Sequence[np.ndarray], fdr: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean e-values of several draws, and which features they select with a rate of `fdr` at most.
+    """Return the mean e-values of several draws, and the features they select with a false discovery rate of `fdr`.
 
-    Each draw's e-values are those of knockoff+ at fdr / 2, as the paper advises; of a single draw they select less
-    than the threshold does.
+    The e-values of each draw are those of knockoff+ at fdr / 2, as the paper advises. With a single draw they select
+    less than the threshold does.
 
     Parameters
     ----------
     draws : sequence of ndarrays of shape (n,)
-        Statistics.
+        Statistics of each draw.
     fdr : float
     """
     mean = np.mean([e_values(statistics, 0.5 * fdr) for statistics in draws], axis=0)

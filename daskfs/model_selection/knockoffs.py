@@ -1,12 +1,13 @@
-"""Knockoffs: a selection of which a known share is false at most, from any selector.
+"""Knockoffs: selection with a bounded false discovery rate, from any selector.
 
     Input: a selector, a false discovery rate q, a number of draws
-    1. Means, deviations and correlations of all columns; of many within blocks, and through common factors.
-    2. A draw: knockoffs X~ that have the columns' correlations, and know nothing of the target. They are not stored.
-    3. Fit a Lasso whose penalty is cross-validated, or the selector, on the columns and their knockoffs together.
-    4. W_j: by how much column j counts for more than its knockoff. Of noise, either sign is equally likely.
-    5. One draw: select {j : W_j >= T}, T the smallest t with (1 + #{W <= -t}) / #{W >= t} <= q (knockoff+).
-       Several: average the e-values of the draws, and select by these.
+    1. Estimate means, deviations and correlations of all columns; for many columns within blocks, plus common factors.
+    2. Draw knockoffs X~ with the correlations of the columns but independent of the target. They are not stored.
+    3. Fit a Lasso with a cross-validated penalty, or the selector, on the columns and their knockoffs together.
+    4. Compute W_j, the importance of column j minus that of its knockoff. For null columns, both signs are equally
+       likely.
+    5. With one draw, select {j : W_j >= T}, where T is the smallest t with (1 + #{W <= -t}) / #{W >= t} <= q
+       (knockoff+). With several draws, average their e-values and select by these.
 
 E. Candes, Y. Fan, L. Janson, J. Lv (2018): Panning for gold: model-X knockoffs for high dimensional controlled variable
 selection. J. R. Stat. Soc. B 80, 551-577. R. F. Barber, E. J. Candes (2015): Controlling the false discovery rate via
@@ -15,14 +16,14 @@ reconstructability. Ann. Stat. 50, 252-276. R. Dai, R. F. Barber (2016): The kno
 group-sparse and multitask regression. ICML. Z. Ren, R. F. Barber (2024): Derandomised knockoffs: leveraging e-values
 for false discovery rate control. J. R. Stat. Soc. B 86, 122-154.
 
-The Lasso is `daskfs.model_selection.lasso_statistic`. A selector that is told a number says nothing of the columns that
-it leaves out, and of those that it takes the coefficients of noise are not shrunk: both cost power.
+The Lasso is `daskfs.model_selection.lasso_statistic`. A selector with a fixed number of features gives no information
+on the columns it leaves out, and does not shrink the coefficients of null columns that it selects; both reduce the
+power.
 
-Differs from the papers: means and correlations are estimated from the same rows, and of many columns within blocks,
-beside factors that all blocks have in common (`daskfs.model_selection.common_factors`). Columns and knockoffs are
-presented in an order drawn for each pair, so that a selector that prefers the first of equals cannot tell them apart.
-The semidefinite programme for the distance of knockoffs is not offered: minimum variance is more powerful, by Spector
-and Janson, and is solved here.
+Differs from the papers: means and correlations are estimated from the same rows; for many columns within blocks, plus
+common factors of all blocks (`daskfs.model_selection.common_factors`). The order of a column and its knockoff is drawn
+for each pair, so that a selector which prefers the first of equal columns is not biased. The semidefinite programme
+for the distance of knockoffs is not offered, because minimum variance is more powerful (Spector and Janson).
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 
 WHOLE_COLUMNS, MOST_COLUMNS = 1000, 512
-"""Up to so many columns all correlations are estimated; of more, those within blocks of so many at most."""
+"""Maximum number of columns for estimating all correlations; with more, maximum number of columns of a block."""
 LAW_VALUES = 1 << 25
-"""Of numbers of all blocks' laws, twice as many as columns times columns of a block: 512 MiB."""
+"""Maximum of columns times columns of a block; the laws of all blocks have twice as many values: 512 MiB."""
 COLUMNS_OF_A_FACTOR = 8
-"""At least: of fewer columns fewer factors are looked for."""
+"""Minimum number of columns per common factor."""
 FACTORS_NBYTES = 1 << 31
-"""Of what looks for common factors, where the memory limit does not ask for less."""
-LASSO_NOTE = "statistics are of a Lasso of columns and knockoffs, its penalty cross-validated"
-SUPPOSED = (
-    "it holds if the columns are normally distributed with the correlations that were estimated ({estimated}), and "
+"""Memory for finding common factors, unless the memory limit requires less."""
+LASSO_NOTE = "statistics are from a Lasso on columns and knockoffs with a cross-validated penalty"
+ASSUMPTION_TEXT = (
+    "it holds if the columns are normally distributed with the estimated correlations ({estimated}), and "
     "approximately if these first two moments describe them"
 )
 
@@ -89,15 +90,15 @@ class Draw:
     number: int
     seed: int
     order: int | None
-    """Seed of the order in which the rows are presented; None: as they stand."""
+    """Seed of the order in which the rows are presented; None for the stored order."""
 
     @property
     def name(self) -> str:
-        """Under which a checkpoint keeps its statistics."""
+        """Name of its statistics in a checkpoint."""
         return f"{self.number}"
 
     def of(self, matrix: Matrix) -> Matrix:
-        """Return all rows."""
+        """Return all rows in the order of the draw."""
         return matrix if self.order is None else matrix.take(ingest_order(matrix.shape[0], self.order))
 
 
@@ -110,7 +111,7 @@ def statistics_on(
     factors: CommonFactors | None,
     statistic: str,
 ) -> dict[str, np.ndarray]:
-    """Return by how much each group of columns counts for more than its knockoffs."""
+    """Return the importance of each group of columns minus that of its knockoffs."""
     order = None if draw.order is None else ingest_order(run.matrix.shape[0], draw.order)
     of_all = None if factors is None else factors.drawn(draw.seed, order)
     matrix = KnockoffMatrix(run.matrix, blocks, laws, draw.seed, order is not None, of_all)
@@ -129,47 +130,48 @@ def statistics_on(
 
 
 class Knockoffs(MetaSelector, SelectsGroups):
-    """Select the features that count for more than their knockoffs, a share of `fdr` of which is false at most.
+    """Select features that are more important than their knockoffs, with a false discovery rate of at most `fdr`.
 
     Parameters
     ----------
     fdr : float
-        False discovery rate: what share of the selected features may be false, on average over such data. A feature is
-        false that says nothing of the target beyond what all others say.
+        False discovery rate: maximum expected proportion of false features among the selected. A feature is false if
+        it is independent of the target given all other features.
     n_draws : int
-        Of knockoffs. The selection by one draw depends on it; that by several less, at the price of a fit each, and it
-        is empty more often where fewer than ``2 / fdr`` features stand out.
+        Number of draws of knockoffs. With more draws the selection depends less on a draw. Each draw needs a fit, and
+        the selection is more often empty if fewer than ``2 / fdr`` features stand out.
     statistic : {"lasso", "coefficient", "score", "rank"}
-        What a column is compared with its knockoff by: its standardised coefficient in a Lasso of all of them with a
-        cross-validated penalty, for which the selector inside is not fitted and only says which loss is meant; or
-        what the selector makes of it: its standardised coefficient, its score, or its place among the selected.
+        Statistic by which a column is compared with its knockoff. "lasso" is the standardised coefficient in a Lasso
+        with a cross-validated penalty; the selector is then not fitted and only defines the loss. The others are the
+        selector's standardised coefficient, score, or rank among the selected features.
     distance : {"mvr", "equicorrelated"}
-        How far knockoffs lie from their columns: minimum variance-based reconstructability, or equally far. Those of
-        groups are equicorrelated.
+        Construction of the knockoffs: minimum variance-based reconstructability, or equicorrelated. Knockoffs of groups
+        are equicorrelated.
     block_columns : int, optional
-        Columns whose correlations are estimated together; those of two blocks correlate through common factors alone.
-        By default all of up to 1,000, then 512 or what 512 MiB hold.
+        Number of columns whose correlations are estimated together; columns of different blocks correlate only through
+        common factors. Default: all columns up to 1,000, beyond that 512 or as many as 512 MiB allow.
     max_factors : int
-        Common factors of several blocks that are looked for at most. There are as many as principal components stand
-        out; 0 takes columns of two blocks for independent.
+        Maximum number of common factors of several blocks. The number is that of outstanding principal components; 0
+        treats columns of different blocks as independent.
 
     Attributes
     ----------
     statistics_ : ndarray of shape (n_features,)
-        Of each column, or with `feature_groups` of each group: W of the draw, of several draws the mean e-value.
+        For each column, or each group with `feature_groups`: W of the draw, or the mean e-value of several draws.
     threshold_ : float
-        Selected is what reaches it; infinite where nothing is.
+        Features that reach it are selected; infinite if none is selected.
     draws_ : ndarray of shape (n_draws, n_features)
         W of each draw.
     selected_, support_, coef_, intercept_, classes_, scores_, result_
-        As of every selector; `scores_` are the statistics, coefficients those of a ridge fit of the selected features.
+        As in every selector; `scores_` are the statistics, and coefficients are from a ridge fit of the selected
+        features.
 
     Notes
     -----
-    With a statistic of its own the selector is fitted on twice as many columns, for each draw: tell it to select more
-    features than are expected to be true, or leave it to find out, so that some knockoffs are among them. Fewer than
-    ``1 / fdr`` features are never selected, for their share could not be told. Columns and knockoffs are read as one
-    matrix, which makes knockoffs when they are read: ``2 w`` multiplications for each value, with w columns to a block.
+    Except with "lasso", the selector is fitted on twice as many columns for each draw. Let it select more features than
+    are expected to be true, or choose the number itself, so that it also selects some knockoffs. Selections have at
+    least ``1 / fdr`` features or are empty, because a smaller proportion cannot be estimated. Columns and knockoffs are
+    read as one matrix that computes knockoffs on reading: ``2 w`` multiplications per value, with w columns per block.
 
     Examples
     --------
@@ -187,12 +189,12 @@ class Knockoffs(MetaSelector, SelectsGroups):
     _takes_selection = False
     refused_inside = MappingProxyType(
         {
-            "feature_map": ("columns are paired with knockoffs, what a map makes of them is not", "leave it out"),
+            "feature_map": ("knockoffs do not support feature maps", "leave it out"),
             "always_include": (
-                "every column is compared with its knockoff, and none is selected without",
-                "leave it out: covariates are tested as other columns; StabilitySelection and SplitInference keep them",
+                "every column must be compared with its knockoff to be selected",
+                "leave it out (covariates are tested like other columns), or use StabilitySelection or SplitInference",
             ),
-            "feature_groups": ("columns are paired with knockoffs here", "give feature_groups to Knockoffs"),
+            "feature_groups": ("expected this parameter in Knockoffs", "pass feature_groups to Knockoffs"),
         }
     )
 
@@ -205,12 +207,12 @@ class Knockoffs(MetaSelector, SelectsGroups):
 
     @property
     def score_kind(self) -> str:  # type: ignore[override]
-        """What `scores_` are."""
+        """Kind of `scores_`."""
         return "knockoff statistic" if self.n_draws == 1 else "mean e-value"
 
     @property
     def _fitted(self) -> Recipe:
-        """What is fitted to columns and knockoffs."""
+        """Recipe of the selector that is fitted on columns and knockoffs."""
         return Recipe(LassoSizes, {}, self.loss_) if self.statistic == "lasso" else self.recipe
 
     def _width(self, n_features: int) -> int:
@@ -222,7 +224,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
 
     @property
     def groups_are_cut_by(self) -> str:
-        """What cuts groups of rows: the folds of the Lasso, or what the selector inside draws."""
+        """The part that splits groups of rows: folds of the Lasso, or samples of the nested selector."""
         return "folds of the Lasso's penalty" if self.statistic == "lasso" else super().groups_are_cut_by
 
     def _blocks(self, n_features: int, groups: FeatureGroups | None) -> list[ColumnGroups]:
@@ -241,7 +243,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
             if sizes.law.nbytes <= (fault.needed_nbytes or 0):
                 raise fault from None
             fits = plan_samples(self._fitted, sizes.double, Limits(None, limits.n_threads), self.n_draws, "")
-        sizes.law.refuse_over(limits.task_nbytes, f"{sizes.width:,} columns take", "set block_columns")
+        sizes.law.refuse_over(limits.task_nbytes, f"{sizes.width:,} columns need", "set block_columns")
         task = max(sizes.law, sizes.beside + fits.task, key=lambda budget: budget.nbytes)
         factors = f" and up to {sizes.n_factors} common factors" if sizes.n_factors else ""
         n_passes = 3 + 2 * STEPS if sizes.n_factors else 1
@@ -252,7 +254,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
             n_passes=fits.n_passes + n_passes,
             read_nbytes=fits.read_nbytes // 2 + n_passes * shape.nbytes,
             task=task,
-            client=fits.client + Budget({"how knockoffs are made": sizes.law_nbytes}),
+            client=fits.client + Budget({"laws of knockoffs": sizes.law_nbytes}),
             text=f"correlations within {_blocks_text(blocks)}{factors}, then {draws} of knockoffs{fits.text}",
         )
 
@@ -285,7 +287,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
         self.result_ = self._result_of(run, notes=notes, history=history, columns=columns, chosen=chosen_here)
 
     def _laws(self, run: Run, blocks: list[ColumnGroups], sizes: _Sizes) -> tuple[list[BlockLaw], CommonFactors | None]:
-        """Step 1; of several blocks what they have in common too."""
+        """Run step 1, with common factors for several blocks."""
         how = self.distance, sizes.piece_rows
         laws = run.map("correlations", law_of, blocks, *how, record=BlockLaw)
         if not sizes.n_factors:
@@ -300,7 +302,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
         self, run: Run, blocks: list[ColumnGroups], laws: list[BlockLaw], factors: CommonFactors | None,
         double: DataShape,
     ) -> np.ndarray:  # fmt: skip
-        """Steps 2 to 4."""
+        """Run steps 2 to 4."""
         seed = seed_of(self.random_state) or 0
         order = seed if run.matrix.is_resident and not run.matrix.rows_are_random else None
         seeds = np.random.SeedSequence(seed).generate_state(self.n_draws, np.uint32).tolist()
@@ -310,7 +312,7 @@ class Knockoffs(MetaSelector, SelectsGroups):
         return np.array([one["statistics"] for one in found])
 
     def _select(self, draws: np.ndarray) -> None:
-        """Step 5."""
+        """Run step 5."""
         self.draws_ = draws
         if self.n_draws == 1:
             self.statistics_, self.threshold_ = draws[0], knockoff_threshold(draws[0], self.fdr)
@@ -326,50 +328,50 @@ class Knockoffs(MetaSelector, SelectsGroups):
         has_looked: bool,
         n_selected: int,
     ) -> str:
-        """Return the sentence on the false discovery rate."""
+        """Return the note on the false discovery rate."""
         what = "features" if self.feature_groups is None else "groups"
         how = "knockoff+" if self.n_draws == 1 else f"e-values of {self.n_draws} draws"
         shrinkage = max(law.shrinkage for law in laws)
         estimated = f"within {_blocks_text(blocks)}" if len(blocks) > 1 else "of all columns"
         if shrinkage > 0.0:
-            estimated += f", shrunk by {shrinkage:.0%} at most"
+            estimated += f", shrunk by at most {shrinkage:.0%}"
         note = (
             f"false discovery rate: at most {self.fdr:g} of the selected {what} on average ({how}); "
-            f"{SUPPOSED.format(estimated=estimated)}"
+            f"{ASSUMPTION_TEXT.format(estimated=estimated)}"
         )
         note += f"; knockoffs correlate {_mean_correlation(laws):.2f} with their columns"
         if len(blocks) > 1:
             if factors is not None:
                 n_factors = factors.mean.shape[1]
-                note += f"; correlations between blocks are those of {n_factors} common factor{'s'[: n_factors > 1]}"
+                note += f"; correlations between blocks are from {n_factors} common factor{'s'[: n_factors > 1]}"
             else:
-                why = ": no component of all columns stands out" if has_looked else ""
-                note += f"; correlations between blocks were taken for 0{why}"
+                why = ", because no principal component stands out" if has_looked else ""
+                note += f"; correlations between blocks were assumed to be 0{why}"
         least = math.ceil(1.0 / self.fdr)
-        return note if n_selected else f"{note}; fewer than {least} {what} are never selected"
+        return note if n_selected else f"{note}; this rate requires a selection of at least {least} {what}"
 
 
 class _Sizes(NamedTuple):
-    """What knockoffs take, of blocks of so many columns."""
+    """Sizes and memory of knockoffs for blocks of a given width."""
 
     width: int
     double: DataShape
-    """Of columns and knockoffs together."""
+    """Shape of columns and knockoffs together."""
     law: Budget
-    """Of a task that finds how knockoffs of a block are made."""
+    """Memory of a task that computes the law of a block."""
     piece_rows: int
-    """That it reads at a time."""
+    """Number of rows that it reads at a time."""
     beside: Budget
-    """What a task that reads knockoffs holds for it."""
+    """Additional memory of a task that reads knockoffs."""
     law_nbytes: int
     left: int | None
-    """Of a task's limit, for what it does with them."""
+    """Rest of a task's limit, for the fit."""
     n_factors: int
-    """That are looked for: none of one block, or where they have no room."""
+    """Maximum number of common factors; 0 for one block, or if there is not enough memory."""
 
     @classmethod
     def of(cls, shape: DataShape, blocks: list[ColumnGroups], max_factors: int, limits: Limits) -> _Sizes:
-        """Return the sizes, for a limit."""
+        """Return the sizes for a memory limit."""
         width = max(len(block.columns) for block in blocks)
         limit, tile_rows = limits.task_nbytes, (shape.tile_shape or (1, 1))[0]
         sizes = shape.n_samples, 2 * shape.n_features, dtype_of(shape.dtype), (tile_rows, 2 * width)
@@ -382,8 +384,8 @@ class _Sizes(NamedTuple):
         piece_rows = rows_within(for_rows, shape.n_samples, width, shape.itemsize)
         law = Budget({"correlations of a block of columns": block_nbytes(width, piece_rows, shape.itemsize)})
         law_nbytes = 16 * shape.n_features * width + 32 * shape.n_features
-        beside = Budget({"how knockoffs are made": law_nbytes})
-        beside.add("columns that knockoffs are made of", 3 * PIECE_NBYTES)
+        beside = Budget({"laws of knockoffs": law_nbytes})
+        beside.add("columns read to make knockoffs", 3 * PIECE_NBYTES)
         if n_factors:
             law.add("common factors", directions_nbytes)
             beside.add("common factors", 24 * shape.n_samples * n_factors + 16 * shape.n_features * n_factors)
@@ -397,7 +399,7 @@ def _mean_correlation(laws: list[BlockLaw]) -> float:
 
 
 def _group_of(blocks: list[ColumnGroups]) -> np.ndarray:
-    """Return the number of each column's group."""
+    """Return the group number of each column."""
     found = np.empty(sum(len(block.columns) for block in blocks), np.int64)
     for block in blocks:
         found[block.columns] = block.groups

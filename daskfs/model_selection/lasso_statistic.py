@@ -1,18 +1,18 @@
-"""How much columns count in a Lasso of them and their knockoffs, whose penalty is cross-validated; out of core.
+"""Importance of columns and knockoffs in a Lasso on both with a cross-validated penalty, computed out of core.
 
-    1. One pass: the sums of products of columns and responses over the rows of each of 5 folds.
-    2. The penalty falls; at each the Lasso of the rows outside a fold, and its squared error on the fold: both from
-       these sums. The best penalty has the smallest error of all folds.
-    3. The size of the coefficients, of standardised columns, in the Lasso of all rows at that penalty.
+    1. In one pass, sum the products of columns and responses over the rows of each of 5 folds.
+    2. For decreasing penalties, fit the Lasso on the rows outside a fold, and compute its squared error on the fold,
+       both from these sums. Choose the penalty with the smallest total error.
+    3. Return the absolute coefficients, for standardised columns, of the Lasso on all rows at that penalty.
 
-Of more columns than the sums have room for, those pairs take part that correlate most with a response, and a pass over
-all columns with what is left of the responses names pairs that the Lasso would let in: they take the place of pairs
-without a coefficient, until there are none, or `LOOKS` times.
+If there are more columns than fit into the sums, only the pairs that correlate most with a response are used. A pass
+over all columns with the residuals then finds pairs that violate the Lasso's optimality conditions. They replace pairs
+with zero coefficients, until there are none, or `LOOKS` times.
 
-Responses are numbers, or of each class whether a row is of it; counts are square roots, and with the Huber loss what is
-far from the median is moved in. Of normal columns, which knockoffs suppose, the coefficients of least squares are
-those of any model of one linear predictor up to a factor (K.-C. Li, N. Duan (1989): Regression analysis under link
-violation. Ann. Stat. 17, 1009-1052), so that classes and counts need no other loss to compare a column with its
+Responses are numbers, or an indicator for each class. Counts are replaced by their square roots, and with the Huber
+loss values far from the median are clipped. For normal columns, which knockoffs assume, the least-squares coefficients
+are proportional to those of any model with one linear predictor (K.-C. Li, N. Duan (1989): Regression analysis under
+link violation. Ann. Stat. 17, 1009-1052). Therefore classes and counts need no other loss to compare a column with its
 knockoff.
 """
 
@@ -36,29 +36,29 @@ from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPl
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 
-FOLDS, STRETCHES = 5, 8
-"""Folds, and of how many stretches of rows each is made: rows need not be in random order."""
+FOLDS, RANGES_PER_FOLD = 5, 8
+"""Number of folds, and of ranges of consecutive rows in each, because rows need not be in random order."""
 MOST_COLUMNS = 2000
-"""Columns and knockoffs whose products are summed at once; memory does not decide, for it would change results."""
+"""Maximum number of columns and knockoffs in the sums; independent of the memory limit, as it changes results."""
 N_PENALTIES, PATIENCE = 100, 15
-"""Penalties of a path, and how many are tried without a smaller error."""
+"""Number of penalties on a path, and number tried without a smaller error before stopping."""
 LOOKS = 3
 PIECE_VALUES = 1 << 20
-"""Of all columns, read at a time."""
+"""Number of values read at a time when all columns are read."""
 TOLERANCE = 1e-6
-"""Of a coefficient's last steps, in standard deviations of the response."""
+"""Convergence tolerance of a coefficient's change, in standard deviations of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Rows that are left out together: every fifth stretch."""
+    """Rows that are held out together: every fifth range of rows."""
 
     name: str
     starts: np.ndarray
     stops: np.ndarray
 
     def pieces(self, n_columns: int) -> Iterator[slice]:
-        """Return an iterator over the rows, a band at a time, of very many columns fewer."""
+        """Yield the rows in bands, or in smaller pieces with very many columns."""
         length = max(1, min(BAND_ROWS, PIECE_VALUES // max(1, n_columns)))
         for start, stop in zip(self.starts.tolist(), self.stops.tolist(), strict=True):
             for first in range(start, stop, length):
@@ -66,7 +66,7 @@ class Fold:
 
     @property
     def rows(self) -> np.ndarray:
-        """Their numbers."""
+        """Numbers of the rows."""
         return np.concatenate([np.arange(*ends) for ends in zip(self.starts, self.stops, strict=True)])
 
 
@@ -78,7 +78,7 @@ class FoldSums(Record):
     products: np.ndarray
 
     def without(self, fold: FoldSums | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return means, and the covariances, of columns and responses over all rows but those of a fold."""
+        """Return means and covariances of columns and responses over all rows except those of a fold."""
         covariance, total = self.products[:-1, :-1].copy(), self.total
         mean = self.products[:-1, -1].copy()
         if fold is not None:
@@ -94,21 +94,21 @@ class FoldSums(Record):
 
 @dataclass(frozen=True, slots=True)
 class RowsLeft(Record):
-    """What a fold's responses have left, in the order of its rows; shape (n_rows, n_responses)."""
+    """An array of one fold, such as predictions in the order of its rows, shape (n_rows, n_responses)."""
 
     left: np.ndarray
 
 
 class Columns(NamedTuple):
-    """Some columns, and what they are standardised with."""
+    """Some columns, and their means and scales for standardising."""
 
     numbers: np.ndarray
     mean: np.ndarray
     scale: np.ndarray
-    """0 of constant columns."""
+    """0 for constant columns."""
 
     def take(self, places: np.ndarray) -> Self:
-        """Return some of them."""
+        """Return a subset of the columns."""
         return type(self)(*(one[places] for one in self))
 
     def read(self, matrix: Matrix, rows: slice) -> np.ndarray:
@@ -119,7 +119,7 @@ class Columns(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The Lasso of one response."""
+    """The Lasso solution for one response."""
 
     coef: np.ndarray
     intercept: float
@@ -127,12 +127,12 @@ class Solution(NamedTuple):
 
 
 class LassoSizes:
-    """Finds the sizes of all columns' coefficients in the Lasso of a run: see the module. Stands in for a selector.
+    """Computes the absolute coefficients of all columns in the Lasso (see the module), with a selector's interface.
 
     Attributes
     ----------
     loss_ : str
-        What the target is of.
+        Loss that determines the responses.
     sizes_ : ndarray of shape (n_columns,)
     """
 
@@ -155,7 +155,7 @@ class LassoSizes:
             task.add("rows of all columns", 32 * max(values, shape.n_features))
             task.add("products of all columns", 24 * n_responses * shape.n_features)
             client.add("products of all columns", 8 * (FOLDS + 3) * n_responses * shape.n_features)
-        what = f"the sums for a Lasso of {m:,} columns and knockoffs take"
+        what = f"the sums for a Lasso of {m:,} columns and knockoffs need"
         task.refuse_over(limits.task_nbytes, what, 'set statistic="coefficient"')
         of_columns = f"{m:,} of {shape.n_features:,}" if n_looks else f"{m:,}"
         return SelectorPlan(
@@ -168,7 +168,7 @@ class LassoSizes:
         )
 
     def fit_run(self, run: Run) -> Self:
-        """Find the sizes on a run over a `KnockoffMatrix`."""
+        """Compute the coefficients on a run over a `KnockoffMatrix`."""
         matrix = run.matrix
         assert isinstance(matrix, KnockoffMatrix)
         search = _Search.over(run, matrix, self.loss_)
@@ -197,7 +197,7 @@ class LassoSizes:
 
 @dataclass
 class _Search:
-    """What stays the same while the Lasso is looked for."""
+    """State that is constant while the Lasso is fitted."""
 
     run: Run
     matrix: KnockoffMatrix
@@ -209,19 +209,19 @@ class _Search:
 
     @classmethod
     def over(cls, run: Run, matrix: KnockoffMatrix, loss: str) -> Self:
-        """Return the search for the Lasso of a target."""
+        """Return the state for a target."""
         n_samples, n_columns = matrix.shape
         moments = np.repeat(matrix.means, 2), np.repeat(matrix.deviations, 2)
         weight = matrix.read_weight(slice(None))
         total = float(n_samples if weight is None else weight.sum())
-        bounds = np.unique(np.linspace(0, n_samples, FOLDS * STRETCHES + 1).astype(np.int64))
+        bounds = np.unique(np.linspace(0, n_samples, FOLDS * RANGES_PER_FOLD + 1).astype(np.int64))
         folds = [Fold(f"{k}", bounds[:-1][k::FOLDS], bounds[1:][k::FOLDS]) for k in range(min(FOLDS, len(bounds) - 1))]
         responses = responses_of(np.asarray(matrix.read_target(slice(None))), weight, loss)
         all_columns = Columns(np.arange(n_columns), *moments)
         return cls(run.over(matrix, by="columns"), matrix, all_columns, responses, total, folds)
 
     def solutions(self, columns: Columns) -> list[Solution]:
-        """Return the Lasso of these columns, for each response."""
+        """Return the Lasso on these columns for each response."""
         found = self.run.map("lasso", sums_on_fold, self.folds, columns, self.run.keep(self.responses))
         sums = [one for one in found if one.total > 0.0]
         whole = FoldSums(sum(one.total for one in sums), sums[0].products.copy())
@@ -230,7 +230,7 @@ class _Search:
         return [_cross_validated(sums, whole, len(columns.numbers), r) for r in range(self.responses.shape[1])]
 
     def left(self, columns: Columns, solutions: list[Solution]) -> np.ndarray:
-        """Return what the Lasso leaves of the responses."""
+        """Return the residuals of the Lasso."""
         coef = np.array([one.coef for one in solutions])
         active = np.flatnonzero(coef.any(axis=0))
         shared = columns.take(active), np.ascontiguousarray(coef[:, active].T)
@@ -241,14 +241,14 @@ class _Search:
         return left
 
     def pair_sizes(self, right: np.ndarray) -> np.ndarray:
-        """Return the largest covariance of each column or its knockoff with those of `right`, shape (p, n_right)."""
+        """Return the larger absolute covariance of each column or its knockoff with `right`, shape (p, n_right)."""
         parts = self.run.map("correlations", cross_on_fold, self.folds, self.all_columns, self.run.keep(right))
         cross = np.abs(np.sum([part.left for part in parts], axis=0)) / self.total
         return np.maximum(cross[0::2], cross[1::2])
 
 
 def sums_on_fold(matrix: Matrix, columns: Columns, responses: np.ndarray, fold: Fold) -> FoldSums:
-    """Return the sums of a fold."""
+    """Return the sums of products of a fold."""
     w = len(columns.numbers) + responses.shape[1]
     sums, total, nowhere = np.zeros((padded(w + 2), padded(w + 2))), 0.0, np.zeros(w)
     for rows in fold.pieces(len(columns.numbers)):
@@ -264,14 +264,14 @@ def sums_on_fold(matrix: Matrix, columns: Columns, responses: np.ndarray, fold: 
 
 
 def predictions_on_fold(matrix: Matrix, columns: Columns, coef: np.ndarray, fold: Fold) -> RowsLeft:
-    """Return what coefficients, shape (n_columns, n_responses), make of a fold's rows."""
+    """Return the predictions of coefficients, shape (n_columns, n_responses), for a fold's rows."""
     return RowsLeft(
         np.concatenate([_product(columns.read(matrix, rows), coef) for rows in fold.pieces(len(columns.numbers))])
     )
 
 
 def cross_on_fold(matrix: Matrix, columns: Columns, right: np.ndarray, fold: Fold) -> RowsLeft:
-    """Return the weighted products of all columns with those of `right` over a fold's rows."""
+    """Return the weighted sums of products of all columns with those of `right` over a fold's rows."""
     found = np.zeros((len(columns.numbers), right.shape[1]))
     for rows in fold.pieces(len(columns.numbers)):
         found += _product(columns.read(matrix, rows).T, right[rows] * _weight(matrix, rows)[:, None])
@@ -306,7 +306,7 @@ def responses_of(y: np.ndarray, weight: np.ndarray | None, loss: str) -> np.ndar
 
 
 def _cross_validated(folds: list[FoldSums], whole: FoldSums, m: int, response: int) -> Solution:
-    """Return the Lasso of all rows at the penalty whose mean error on the folds is smallest."""
+    """Return the Lasso on all rows at the penalty with the smallest mean error on the folds."""
     mean = whole.products[:-1, -1] / whole.total
     with_response = whole.products[:m, m + response] / whole.total - mean[:m] * mean[m + response]
     largest = float(np.abs(with_response).max(initial=0.0))
@@ -334,9 +334,9 @@ def _cross_validated(folds: list[FoldSums], whole: FoldSums, m: int, response: i
 def _path(
     whole: FoldSums, fold: FoldSums | None, penalties: np.ndarray, m: int, response: int
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Return an iterator over coefficients and intercept at each of falling penalties, without the rows of a fold.
+    """Yield coefficients and intercept for each of decreasing penalties, without the rows of a fold.
 
-    Coefficients are valid until the next.
+    Coefficients are valid only until the next ones.
     """
     mean, covariance = whole.without(fold)
     hessian, left, coef = np.zeros((m + 1, m + 1)), np.zeros(m + 1), np.zeros(m + 1)
@@ -358,7 +358,7 @@ def _squared_error(fold: FoldSums, coef: np.ndarray, intercept: float, response:
 
 
 def _first(sizes: np.ndarray, n: int) -> np.ndarray:
-    """Return the places of the n largest, ascending; the first among equals."""
+    """Return the ascending indices of the n largest; the first ones of equal values."""
     return np.sort(np.argsort(-sizes, kind="stable")[:n])
 
 

@@ -1,6 +1,6 @@
-"""How knockoffs of a block of columns are made: from their means, deviations and correlations, in one pass.
+"""The law of knockoffs of a block of columns, from means, deviations and correlations estimated in one pass.
 
-What runs where the data is: a task reads the columns of a block, in pieces of rows, and returns the block's `BlockLaw`.
+Tasks run near the data: each reads the columns of a block, in pieces of rows, and returns the block's `BlockLaw`.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from daskfs.selectors.shared.record import Record
 Distance: TypeAlias = Literal["mvr", "equicorrelated"]
 MVR_TOL, MVR_SWEEPS, EIGEN_STEPS = 1e-4, 50, 200
 LEAST_EIGENVALUE = 1e-3
-"""Of the correlations that knockoffs are made from: nearer to singular, no knockoff differs from its column."""
+"""Minimum eigenvalue of the correlations; closer to singular, knockoffs would hardly differ from their columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnGroups(Record):
-    """A block: columns, and which of them belong together."""
+    """A block of columns, and their groups."""
 
     name: str
     columns: np.ndarray
     groups: np.ndarray
-    """A number for each column; those of a group follow each other."""
+    """Group number of each column; columns of a group are consecutive."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockLaw(Record):
-    """What makes knockoffs of a block of w columns."""
+    """The law of knockoffs of a block of w columns."""
 
     mean: np.ndarray
     scale: np.ndarray
-    """Standard deviations; 0 of constant columns."""
+    """Standard deviations; 0 for constant columns."""
     transform: np.ndarray
     """Shape (w, 2w): see `daskfs.kernels.linear.knockoffs.transform_of`."""
     shrinkage: float
-    """Share of the identity in the correlations."""
+    """Weight of the identity in the shrunken correlations."""
     correlation: float
-    """Mean absolute correlation of knockoffs with their columns, as the law has it."""
+    """Mean absolute correlation of knockoffs with their columns under the law."""
     loadings: np.ndarray
-    """Of the standardised columns on what all columns have in common, shape (w, r)."""
+    """Loadings of the standardised columns on the common factors, shape (w, r)."""
     weights: np.ndarray
-    """With which these are estimated from the columns, up to `daskfs.model_selection.common_factors`: shape (w, r)."""
+    """B⁻¹ Λ, which estimates the factors from the columns (`daskfs.model_selection.common_factors`), shape (w, r)."""
 
 
 def law_of(
     matrix: Matrix, distance: Distance, piece_rows: int, block: ColumnGroups, components: np.ndarray | None = None
 ) -> BlockLaw:
-    """Return what makes knockoffs of the columns of a block.
+    """Return the law of knockoffs of a block.
 
     Parameters
     ----------
     matrix : Matrix
     distance : {"mvr", "equicorrelated"}
-        How far knockoffs lie from their columns; groups with several columns are equicorrelated.
+        Construction of the knockoffs; groups with several columns are equicorrelated.
     piece_rows : int
         Rows that are read at a time.
     block : ColumnGroups
     components : ndarray of shape (n_samples, r), optional
-        Uncorrelated, of unit variance: what all columns have in common. The law is of what they leave then.
+        Uncorrelated components of unit variance, common to all columns. The law is then that of the residuals.
 
     Raises
     ------
     DataError
-        A value that is not finite.
+        A value is not finite.
     """
     n_rows, mean, scale, correlation = correlations(matrix, block.columns, piece_rows, components)
     w = len(block.columns)
@@ -89,7 +89,7 @@ def law_of(
         s = _equicorrelated(correlation, block.groups)
     transform = np.empty((w, 2 * w))
     while not transform_of(correlation, s, transform):
-        s *= 0.95  # a rounding or an eigenvalue from above
+        s *= 0.95  # rounding errors, or an overestimated eigenvalue
     weights = np.linalg.solve(correlation, loadings)
     return BlockLaw(mean, scale, transform, shrinkage, float(np.abs(1.0 - np.diag(s)).mean()), loadings, weights)
 
@@ -97,14 +97,14 @@ def law_of(
 def law_beside(
     matrix: Matrix, distance: Distance, piece_rows: int, components: np.ndarray, block: ColumnGroups
 ) -> BlockLaw:
-    """Return what makes knockoffs of what components leave of a block: see `law_of`."""
+    """Return the law of knockoffs of a block's residuals given components: see `law_of`."""
     return law_of(matrix, distance, piece_rows, block, components)
 
 
 def correlations(
     matrix: Matrix, columns: np.ndarray, piece_rows: int, components: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sum of the rows' weights, and means, deviations and correlations of the columns, and of components."""
+    """Return the sum of row weights, and means, deviations and correlations of the columns and components."""
     w, n = len(columns) + (0 if components is None else components.shape[1]), matrix.shape[0]
     sums = np.zeros((padded(w + 2), padded(w + 2)))
     piece_rows = max(1, piece_rows // BAND_ROWS) * BAND_ROWS
@@ -139,11 +139,12 @@ def correlations(
 
 
 def _shrinkage(correlation: np.ndarray, n_rows: float) -> float:
-    """Return the share of the identity in the correlations that knockoffs are made from.
+    """Return the weight of the identity in the shrunken correlations.
 
-    What Chen, Wiesel, Eldar and Hero (2010) find best for Gaussian columns (Rao-Blackwellised Ledoit-Wolf), which
-    vanishes as rows grow; more, where eigenvalues are too small. Without it knockoffs of few rows lie too near to their
-    columns: 300 rows of 100 columns take a tenth of the power.
+    It is the Rao-Blackwellised Ledoit-Wolf estimate of Chen, Wiesel, Eldar and Hero (2010), optimal for Gaussian
+    columns, which vanishes as the number of rows grows. It is increased if eigenvalues are too small. Without
+    shrinkage, knockoffs from few rows are too close to their columns, which costs a tenth of the power with 300 rows
+    and 100 columns.
     """
     w = len(correlation)
     square, trace = float((correlation**2).sum()), float(w)
@@ -156,18 +157,18 @@ def _shrinkage(correlation: np.ndarray, n_rows: float) -> float:
 
 
 def _equicorrelated(correlation: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return S = γ C within groups with the largest γ up to 1: Dai and Barber (2016), section 2.3."""
+    """Return S = γ C within groups, with the largest valid γ up to 1: Dai and Barber (2016), section 2.3."""
     within: np.ndarray = np.where(groups[:, None] == groups, correlation, 0.0)
     return min(1.0, 2.0 * 0.99 * smallest_eigenvalue(correlation, within, EIGEN_STEPS)) * within
 
 
 def block_nbytes(width: int, piece_rows: int, itemsize: int) -> int:
-    """Return the bytes that a law takes while it is made, of one block of columns."""
+    """Return the bytes needed to compute the law of a block of columns."""
     return 8 * 8 * (width + 4) ** 2 + piece_rows * width * (itemsize + 4) + 8 * BAND_ROWS * (width + 4)
 
 
 def rows_within(limit: int | None, n_samples: int, width: int, itemsize: int) -> int:
-    """Return how many rows of a block are read at a time, in whole bands."""
+    """Return the number of rows of a block that are read at a time, in whole bands."""
     left = 64 << 20 if limit is None else max(0, limit - block_nbytes(width, 0, itemsize))
     fit = left // (width * (itemsize + 4))
     return int(min(math.ceil(n_samples / BAND_ROWS), max(1, fit // BAND_ROWS))) * BAND_ROWS

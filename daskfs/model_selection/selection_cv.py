@@ -1,12 +1,12 @@
-"""How many features: `SelectionCV`, cross-validation of the sizes of a selector's path.
+"""`SelectionCV`: choose the number of features by cross-validation along a selector's path.
 
-    1. Folds of the rows: random, of whole groups, or each later than what it is judged on.
-    2. On the rows outside a fold, one path: the selector for each of the sizes, nested where the method knows how.
-    3. The metric on the fold's rows, for each size; its mean over the folds, and the standard error of that.
-    4. The size: of the best mean, or the smallest within one standard error of it; and the path on all rows, there.
+    1. Split the rows into folds: at random, in whole groups, or in time order with later rows for testing.
+    2. On the rows outside each fold, fit one path: the selector for each size, nested if the method supports it.
+    3. Compute the metric on the fold's rows for each size, its mean over the folds, and the standard error of the mean.
+    4. Choose the size with the best mean, or the smallest within one standard error of it. Fit the path on all rows.
 
-The parts are those of `daskfs.selectors.shared.cross_validation`, of which ``n_features_to_select="cv"`` is the short
-form. The rule of one standard error is Breiman et al.'s (Classification and Regression Trees, 1984), as glmnet has it.
+The implementation is in `daskfs.selectors.shared.cross_validation`, which ``n_features_to_select="cv"`` also uses. The
+rule of one standard error is from Breiman et al. (Classification and Regression Trees, 1984), as in glmnet.
 """
 
 from __future__ import annotations
@@ -30,46 +30,47 @@ class SelectionCV(MetaSelector):
     Parameters
     ----------
     selector : selector
-        Of daskfs, not fitted; how many features it asks for has no effect.
+        Unfitted daskfs selector; its number of features has no effect.
     sizes : list of int, optional
-        Numbers of features to try, ascending; by default ten at most, up to 100, half of the rows and all features.
+        Numbers of features to try, ascending; default: at most ten, up to the minimum of 100, half of the rows and all
+        features.
     cv : int or scikit-learn splitter
-        Number of folds, fewer where there are not as many rows of each class; or what makes them, ``TimeSeriesSplit()``
-        for example, of the rows in the order of their source.
+        Number of folds (fewer if a class has fewer rows), or a splitter such as ``TimeSeriesSplit()`` for the rows in
+        the order of their source.
     rule : {"best", "1se"}
-        The size of the best mean, or the smallest one within one standard error of it.
+        The size with the best mean, or the smallest one within one standard error of it.
     metric : str, optional
-        "mse", "r2", "log_loss", "accuracy", "auc" or another of `daskfs.metrics`; by default the mean squared error, of
-        classes the log loss where there are probabilities, else the accuracy.
+        "mse", "r2", "log_loss", "accuracy", "auc" or another of `daskfs.metrics`; default: the mean squared error; for
+        classes the log loss if there are probabilities, else the accuracy.
     groups : array of shape (n_samples,) or str, optional
-        Rows that belong together (a patient's, a thread's) lie in one fold: a label for each row of the source, or the
-        name of a column of the store that is no feature (role id or split; "fid" of PLINK's files: families). Random
-        folds would be too hopeful there.
+        Keeps rows that belong together (of a patient or thread) in one fold: a label for each row of the source, or
+        the name of a store column that is not a feature (role id or split; "fid" of PLINK files for families). Random
+        folds would be optimistic for such rows.
     order : {"random", "time"}
-        "time": each fold is judged on rows later than those that it is fitted on, in the order of the source.
+        "time": test rows are later than training rows, in the order of the source.
     random_state : int, RandomState or None
-        Of the folds, where rows are not in random order.
+        Seed of the folds, if the rows are not already in random order.
 
     Attributes
     ----------
     n_features_to_select_ : int
-        The size chosen. Fewer may be selected, where no more say anything.
+        The chosen size. Fewer features may be selected if no more are informative.
     cv_results_ : dict
-        ``n_features_to_select``, ``mean_test_score``, ``standard_error`` and ``split0_test_score``, ...: an entry for
-        each size; ``metric``, whose sign is its own: less is better of an error.
+        ``n_features_to_select``, ``mean_test_score``, ``standard_error`` and ``split0_test_score``, ... with an entry
+        for each size; ``metric``. Signs are not changed: lower is better for errors.
     selector_ : selector
-        As fitted on all rows, at the size chosen.
+        Selector fitted on all rows at the chosen size.
     selected_, support_, coef_, intercept_, scores_, classes_
-        Those of ``selector_``.
+        As in ``selector_``.
     result_ : SelectionResult
-        Its history is the curve: features, the metric's mean, its standard error, and each fold.
+        Its history is the curve: number of features, mean of the metric, standard error, and values of each fold.
 
     Notes
     -----
-    A path is nested where one fit holds the answers of fewer features: FGM's passes, the order in which columns leave
-    what online substitution has selected, MISSION's weights, MESSAGE's votes, the steps of matching pursuit. The
-    coefficients on it are those of a fit of the loss with a ridge that the data choose. Other methods are fitted for
-    each size. What was chosen is the path on all rows at that size, not another fit that is asked for so many features.
+    A path is nested if one fit provides all smaller selections: the passes of FGM, backward elimination from the
+    selection of online substitution, the weights of MISSION, the votes of MESSAGE, the steps of matching pursuit. The
+    coefficients on it are from a fit of the loss with a ridge chosen from the data. Other methods are fitted for each
+    size. The final selection is taken from the path on all rows, not from a new fit with that number of features.
 
     Examples
     --------
@@ -112,7 +113,7 @@ class SelectionCV(MetaSelector):
         return Recipe.of(self.selector_, **({SIZE: largest} if is_asked else {}))
 
     def _fit(self, run: Run) -> None:
-        self._plan(self._shape_of(run), run.limits)  # refuses a limit that is too small
+        self._plan(self._shape_of(run), run.limits)  # raises an error if the limit is too small
         rows, seed = run.over(weighted_rows(run.matrix)), seed_of(self.random_state)
         found = self._search.fit(rows, self._recipe_of(*rows.matrix.shape), self.loss_, seed)
         self._take(found.selector)
@@ -121,5 +122,5 @@ class SelectionCV(MetaSelector):
         self.result_ = self._result_of(run, chosen=chosen, **found.told)
 
     def resolved_parameters(self) -> dict[str, Any]:
-        """Return the parameters as a result has them: of groups and a splitter what they are, not every row."""
+        """Return the parameters for a result, with descriptions instead of arrays of groups and splitters."""
         return super().resolved_parameters() | self._search.words()

@@ -1,13 +1,13 @@
-"""Intervals of the coefficients of selected features, for any selector, by splitting the rows.
+"""Confidence intervals for the coefficients of selected features, for any selector, by splitting the rows.
 
-    1. Draw a share of the rows at random; select features on them.
-    2. Fit the loss on these features, without a ridge, on the other rows, which have not seen the selection.
-    3. Standard errors by the sandwich (`daskfs.selectors.shared.sandwich`), intervals of the asked level.
+    1. Draw a random part of the rows, and select features on them.
+    2. Fit the loss on these features, without a ridge, on the other rows, which the selection has not seen.
+    3. Compute sandwich standard errors (`daskfs.selectors.shared.sandwich`) and intervals of the given level.
 
 D. R. Cox (1975): A note on data-splitting for the evaluation of significance levels. Biometrika 62, 441-444. The rows
-of step 2 are independent of what was selected, so the intervals are those of features that were given in advance,
-whatever selects them, and whether or not the model is true: of the coefficients with which these features explain the
-target best. What it costs is rows: fewer to select on, and fewer to estimate from.
+of step 2 are independent of the selection, so the intervals are valid as for features given in advance, with any
+selector. They also hold if the model is wrong, for the coefficients that minimise the expected loss with these
+features. The cost is that fewer rows are available for the selection and for the estimation.
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ from daskfs.selectors.shared.sandwich import robust_errors
 
 
 class SplitInference(MetaSelector):
-    """Select on some rows, estimate the selected features' coefficients with intervals on the others.
+    """Select features on some rows, and estimate their coefficients with intervals on the others.
 
     Parameters
     ----------
     selector : selector
-        Of daskfs, not fitted; a copy of it selects.
+        Unfitted daskfs selector; a clone of it selects.
     level : float
-        Of the intervals.
+        Confidence level of the intervals.
     share : float
-        Of the rows that select; the others estimate.
+        Proportion of the rows used to select; the others are used to estimate.
     groups : array of shape (n_samples,) or str, optional
-        Rows that belong together are on one side: a label for each row of the source, or the name of a column of the
-        store that is no feature (role id or split; "fid" of PLINK's files: families).
+        Keeps rows that belong together on one side: a label for each row of the source, or the name of a store column
+        that is not a feature (role id or split; "fid" of PLINK files for families).
 
     Attributes
     ----------
     selected_ : ndarray of shape (n_selected,)
-        Columns, in the order of their scores.
+        Columns by decreasing score.
     coef_ : ndarray of shape (n_features,) or (n_classes, n_features)
-        Estimated on the rows that did not select; of more than two classes each is told from the rest.
+        Coefficients estimated on the other rows; one-vs-rest for more than two classes.
     std_errors_ : ndarray of the shape of `coef_`
-        NaN where not selected, and where there is none: linearly dependent, or classes that are separable.
+        NaN for unselected features, linearly dependent features, and linearly separable classes.
     selector_ : selector
-        Fitted on the rows that selected.
+        Selector fitted on the rows used to select.
     result_ : SelectionResult
-        Its table has ``std_error``, ``lower`` and ``upper``; of several classes those of the norms, at most so large.
+        Its table has ``std_error``, ``lower`` and ``upper``. For more than two classes these are conservative values
+        for the norms of the coefficients.
 
     Examples
     --------
@@ -80,7 +81,7 @@ class SplitInference(MetaSelector):
     method = "split_inference"
     _takes_selection = False
     refused_inside = MappingProxyType(
-        {"feature_map": ("no intervals of features that a map makes", "leave it out, or ingest what it makes")}
+        {"feature_map": ("split inference does not support feature maps", "leave it out, or ingest mapped features")}
     )
 
     level: Annotated[float, Gt(0.0), Lt(1.0)] = 0.95
@@ -105,8 +106,8 @@ class SplitInference(MetaSelector):
             selects = in_whole_groups(groups, n_select, rng)
             drawn, n_select = np.argsort(~selects, kind="stable"), int(selects.sum())
             if n_select > n_samples - 2:
-                problem = f"expected groups of rows on both sides, found {n_samples - n_select} rows to estimate from"
-                raise ConfigError(problem, "groups", "leave it out, or take a smaller share")
+                problem = f"expected groups of rows on both sides, found {n_samples - n_select} rows for the estimation"
+                raise ConfigError(problem, "groups", "leave it out, or set a smaller share")
         to_select, to_estimate = (matrix.take(np.sort(rows)) for rows in np.split(drawn, [n_select]))
         if self.is_silent:
             self.selector_ = self.recipe.make()
@@ -114,11 +115,11 @@ class SplitInference(MetaSelector):
         notes = self._estimate(run.over(to_estimate).within("estimate"))
         inside = self.selector_.result_
         if inside is not None:
-            notes = [*notes, *map(_told_once, inside.notes)]
-        halves = f"{n_select:,} rows selected, the other {n_samples - n_select:,} estimated"
+            notes = [*notes, *map(_without_second_warning, inside.notes)]
+        halves = f"selection on {n_select:,} rows, estimation on the other {n_samples - n_select:,}"
         said = (
-            f"{halves}: the {self.level:.0%} intervals hold whatever was selected, for the coefficients with which the "
-            "selected features explain the target best"
+            f"{halves}: the {self.level:.0%} intervals are valid after the selection, for the coefficients that "
+            "minimise the expected loss with the selected features"
         )
         self.result_ = self._result_of(
             run,
@@ -128,7 +129,7 @@ class SplitInference(MetaSelector):
         )
 
     def _estimate(self, rest: Run) -> list[str]:
-        """Fit the selected columns on the rows of a run; set coefficients and their standard errors."""
+        """Fit the selected columns on the rows of a run; set the coefficients and their standard errors."""
         chosen = self.selector_
         columns = np.sort(chosen.selected_)
         fits = fit_each_class(rest, columns, self.loss_, ridge=0.0, classes=getattr(chosen, "classes_", None))
@@ -156,7 +157,7 @@ class SplitInference(MetaSelector):
         """Return further columns of the table: those of the selection, and the intervals."""
         coef, error = self.coef_[..., self.selected_], self.std_errors_[..., self.selected_]
         is_norm = coef.ndim > 1
-        if is_norm:  # of classes whose errors may go together: at most the sum
+        if is_norm:  # errors of classes may be correlated, so use the sum as an upper bound
             norm = coefficient_norm(coef)
             unit = np.divide(np.abs(coef), norm, out=np.zeros_like(coef), where=norm > 0.0)
             coef, error = norm, (unit * error).sum(axis=0)
@@ -167,6 +168,6 @@ class SplitInference(MetaSelector):
         return {name: column for name, column in known.items() if name not in (*TABLE_COLUMNS, *own)} | own
 
 
-def _told_once(note: str) -> str:
-    """Return a note of the selection, of which that has warned."""
+def _without_second_warning(note: str) -> str:
+    """Return a note of the selection that is not issued as a warning again."""
     return Suspicion(note) if isinstance(note, Suspicion) else note

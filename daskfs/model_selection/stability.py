@@ -1,20 +1,20 @@
-"""Stability selection: which features would come back with other rows, and how many of them may be false.
+"""Stability selection: features that are selected on most subsamples, with a bound on the false selections.
 
     Input: a selector, B pairs, a threshold τ
-    1. Draw two halves of the rows that have none in common, of each class alike; B times.
-    2. Select on each of the 2 B halves, as views of the rows; with a weakness a < 1, column j of half b times a weight
-       w_bj, drawn between a and 1.
-    3. Select the features that a share of τ of the halves selects, or more.
+    1. Draw two disjoint halves of the rows, stratified by class; B times.
+    2. Select on each of the 2 B halves, as views of the rows. With a weakness a < 1, multiply column j in half b by a
+       weight w_bj drawn between a and 1.
+    3. Select the features that at least a proportion τ of the halves selects.
 
 R. D. Shah, R. J. Samworth (2013): Variable selection with error control: another look at stability selection.
 J. R. Stat. Soc. B 75, 55-80. N. Meinshausen, P. Buehlmann (2010): Stability selection. J. R. Stat. Soc. B 72, 417-473.
 
-Differs from the papers: the average number that a half selects, which the bound is of, is estimated by that of the
-2 B halves, unless the selector is told a number. MESSAGE votes on disjoint subsets of the rows anyway: their votes can
-be taken as they are (`subsamples="own"`), with the same bound, for it asks of two subsamples only that they have no
-rows in common. It is then of features that so few rows select by chance. The weights
-are uniform, as in R's c060 (the theory of 2010 has two values), and drawn for each half by itself: so the two of a pair
-stay independent, and the bounds of 2013, which are of any procedure, hold of the randomised one.
+Differs from the papers: the average number of features that a half selects, which enters the bound, is estimated from
+the 2 B halves, unless the selector has a fixed number. MESSAGE already votes on disjoint subsets of the rows. Their
+votes can be used as frequencies (`subsamples="own"`) with the same bound, which only needs disjoint subsamples. It is
+then for features that subsets of that size select by chance. The weights are uniform, as in R's c060 (the theory of
+2010 uses two values), and are drawn for each half separately. The two halves of a pair therefore stay independent, and
+the bounds of 2013, which hold for any procedure, hold for the randomised one.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 
 MIN_SUBSETS = 20
-"""Of MESSAGE, with fewer of which its votes are too coarse to be frequencies."""
-SUPPOSED = {
-    "r-concave": "the frequencies of features of noise have an r-concave distribution",
-    "unimodal": "the frequencies of features of noise have a unimodal distribution",
-    "none": "nothing of the distribution of the frequencies",
+"""Minimum number of MESSAGE's subsets for using their votes as frequencies; fewer would be too coarse."""
+ASSUMPTIONS = {
+    "r-concave": "if the selection frequencies of null features have an r-concave distribution",
+    "unimodal": "if the selection frequencies of null features have a unimodal distribution",
+    "none": "whatever the distribution of the selection frequencies",
 }
 
 
 @dataclass(frozen=True)
 class Half:
-    """Half of the rows, drawn; the other half of its pair has the others."""
+    """A random half of the rows; the other half of its pair is disjoint."""
 
     seed: int
     pair: int
     is_second: bool
     by_class: bool
     weakness: float | None = None
-    """Least weight of a column: see `StabilitySelection`."""
+    """Smallest weight of a column: see `StabilitySelection`."""
     groups: Any = None
-    """Of the rows: see `StabilitySelection`."""
+    """Groups of the rows: see `StabilitySelection`."""
 
     @property
     def name(self) -> str:
-        """Under which a checkpoint keeps what was selected."""
+        """Name of the selection in a checkpoint."""
         return f"{self.pair}{'b' if self.is_second else 'a'}"
 
     def of(self, matrix: Matrix) -> Matrix:
-        """Return these rows, a view, and weights of columns of their own; rows of weight zero are in neither half."""
+        """Return a view of these rows with column weights; rows of weight zero are in neither half."""
         weight = matrix.read_weight(slice(None))
         rows = np.arange(matrix.shape[0]) if weight is None else np.flatnonzero(weight > 0.0)
         classes = np.zeros(len(rows), np.int64)
@@ -81,7 +81,7 @@ class Half:
         groups = (
             None if self.groups is None else np.unique(matrix.row_groups(self.groups)[rows], return_inverse=True)[1]
         )
-        if groups is not None:  # a group counts as of the class that most of its rows have
+        if groups is not None:  # the class of a group is that of most of its rows
             table = np.zeros((int(groups.max()) + 1, int(classes.max()) + 1), np.int64)
             np.add.at(table, (groups, classes), 1)
             classes = table.argmax(axis=1)[groups]
@@ -97,7 +97,7 @@ class Half:
                 taken.append(drawn[half : 2 * half] if self.is_second else drawn[:half])
         if not sum(map(len, taken)):
             raise ConfigError(
-                "expected several groups of rows, found one", "groups", "leave it out, or name other groups"
+                "expected several groups of rows, found one", "groups", "leave it out, or use other groups"
             )
         found = matrix.take(np.sort(np.concatenate(taken)))
         if self.weakness is None:
@@ -106,12 +106,12 @@ class Half:
 
 
 def selected_on(selector: BaseSelector, run: Run, sample: Half) -> dict[str, np.ndarray]:
-    """Return which columns are selected on a half of the rows."""
+    """Return the columns selected on a half of the rows."""
     return {"columns": np.flatnonzero(selector.fit_run(run).support_)}
 
 
 class Frequencies(NamedTuple):
-    """How often features were selected."""
+    """Selection frequencies of features."""
 
     share: np.ndarray
     n_selected: np.ndarray
@@ -119,75 +119,75 @@ class Frequencies(NamedTuple):
     alike: StabilityIndex | None
 
     def bound(self, threshold: float, assumption: Assumption) -> float:
-        """Return how many false selections may be expected at most.
+        """Return the bound on the expected number of false selections.
 
-        Of an odd number of subsamples one has no other: without it a feature has at most one vote less.
+        With an odd number of subsamples one is unpaired; without it, a feature has at most one vote less.
         """
         m, q = len(self.n_selected), float(self.n_selected.mean())
         least = (math.ceil(round(m * threshold, 9)) - m % 2) / (m - m % 2) if m > 1 else 0.0
         return expected_false_selections(least, q, len(self.share), m // 2, assumption)
 
     def least_threshold(self, pfer: float, assumption: Assumption) -> float:
-        """Return the smallest threshold over 1/2 with which at most so many may be expected."""
+        """Return the smallest threshold above 1/2 for which the bound is at most `pfer`."""
         m = len(self.n_selected)
         for n_needed in range(m // 2 + 1, m + 1):
             if self.bound(n_needed / m, assumption) <= pfer:
                 return n_needed / m
         least, q = self.bound(1.0, assumption), float(self.n_selected.mean())
-        problem = f"{q:.3g} features selected on average can be {least:.3g} false selections, over {pfer:g}"
-        raise ConfigError(f"{problem}, with a threshold of 1", "pfer", "raise it, or select fewer features")
+        problem = f"{q:.3g} selected features on average give a bound of {least:.3g} false selections, above {pfer:g}"
+        raise ConfigError(f"{problem}, even with a threshold of 1", "pfer", "raise it, or select fewer features")
 
 
 class StabilitySelection(MetaSelector):
-    """Select the features that come back on other halves of the rows, with a bound of how many may be false.
+    """Select features that are stable over random halves of the rows, with a bound on the false selections.
 
     Parameters
     ----------
     n_pairs : int
-        Pairs of halves; 50 are the papers'.
+        Number of pairs of halves; the papers use 50.
     threshold : float
-        Share of the halves that have to select a feature.
+        Proportion of the halves that must select a feature.
     pfer : float, optional
-        How many false selections may be expected. A selector that was not told a number of features is told the largest
-        with which the bound keeps to it; of others the threshold is raised until it does.
+        Maximum expected number of false selections. If the selector has no fixed number of features, it gets the
+        largest for which the bound holds; otherwise the threshold is raised until the bound holds.
     assumption : {"r-concave", "unimodal", "none"}
-        What the bound supposes of the frequencies of features of noise: see `daskfs.model_selection.error_bounds`.
+        Assumption about the selection frequencies of null features: see `daskfs.model_selection.error_bounds`.
     subsamples : {"auto", "halves", "own"}
-        "own" takes the votes of MESSAGE's subsets for frequencies, in one fit; "auto" does where it has 20 or more, of
-        columns, and `weakness` is not given.
+        "own" uses the votes of MESSAGE's subsets as frequencies, in one fit. "auto" does so if MESSAGE selects columns
+        with at least 20 subsets, and `weakness` and `groups` are not given.
     weakness : float, optional
-        Randomises the selector, 0.2 to 0.8 in the paper: on each half every column has a weight of its own, drawn
-        between `weakness` and 1, which its standardised values are multiplied by; an l1 penalty is divided by it. Of
-        columns that stand in for each other not always the same one is then selected. For selectors that compare
-        coefficients or gradients of columns, not for feature groups or maps.
+        Randomises the selector; 0.2 to 0.8 in the paper. On each half, the standardised values of every column are
+        multiplied by a weight drawn between `weakness` and 1, which divides an l1 penalty by the weight. Of
+        interchangeable columns, the selected one then varies. For selectors that compare coefficients or gradients of
+        columns, not for feature groups or maps.
     groups : array of shape (n_samples,) or str, optional
-        Rows that belong together (a patient's, a family's) lie in one half: a label for each row of the source, or the
-        name of a column of the store that is no feature (role id or split; "fid" of PLINK's files: families). Halves
-        that have relatives in common would agree too often. Not of MESSAGE's own subsets.
+        Keeps rows that belong together (of a patient or family) in one half: a label for each row of the source, or
+        the name of a store column that is not a feature (role id or split; "fid" of PLINK files for families). Halves
+        that share relatives would agree too often. Not for MESSAGE's own subsets.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features,)
-        Share of the halves that selected a feature; `scores_` are the same.
+        Proportion of the halves that selected a feature; equal to `scores_`.
     selected_ : ndarray of shape (n_selected,)
-        Those that reach the threshold, the most frequent first.
+        Features that reach the threshold, the most frequent first.
     pfer_bound_ : float
-        How many false selections may be expected at most: of features that a half selects no more often than chance,
-        which would be ``n_selected_per_half_ / n_features``.
+        Bound on the expected number of false selections. A selection is false if a half selects the feature with a
+        probability of at most chance level, ``n_selected_per_half_ / n_features``.
     threshold_ : float
     n_selected_per_half_ : float
-        On average.
+        Average number of features selected on a half.
     stability_ : StabilityIndex
-        Nogueira's index of how alike the halves' selections are, with its interval; None of MESSAGE's own subsets.
+        Nogueira's stability index of the selections on halves, with its interval; None for MESSAGE's own subsets.
     support_, coef_, intercept_, classes_, result_
-        As of every selector; coefficients are of a ridge fit of the selected features on all rows. The history of the
-        result has the number of features selected on each half.
+        As in every selector; coefficients are from a ridge fit of the selected features on all rows. The history of
+        the result has the number of features selected on each half.
 
     Notes
     -----
-    Takes 2 `n_pairs` fits on half of the rows. Each is one task where it is small, else they follow each other, and
-    each runs in tasks of its own. Every finished one is kept in the checkpoint. A half is drawn by number: results do
-    not depend on workers, order or resumes.
+    Runs 2 `n_pairs` fits on half of the rows. A small fit is one task; larger fits run one at a time, each in several
+    tasks. Every finished fit is saved in the checkpoint. Halves are drawn by their number, so that results do not
+    depend on workers, order or resuming.
 
     Examples
     --------
@@ -205,7 +205,7 @@ class StabilitySelection(MetaSelector):
     score_kind = "inclusion frequency"
     _takes_selection = False
     refused_inside = MappingProxyType(
-        {"feature_map": ("halves are compared by columns, not by what a map makes of them", "leave it out")}
+        {"feature_map": ("stability selection does not support feature maps", "leave it out")}
     )
 
     n_pairs: Count = 50
@@ -219,20 +219,18 @@ class StabilitySelection(MetaSelector):
     def _check_combination(self) -> None:
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
-            raise ConfigError("are those of Message, of columns", "subsamples", 'leave it at "auto"')
+            raise ConfigError('"own" requires Message without feature_groups', "subsamples", 'leave it at "auto"')
         if self.subsamples == "own" and self.groups is not None:
-            raise ConfigError("are of halves, not of MESSAGE's subsets", "groups", "leave out subsamples")
+            raise ConfigError('has no effect with subsamples="own"', "groups", "leave out subsamples")
         if self.weakness is not None:
             self._check_weakness()
 
     def _check_weakness(self) -> None:
-        """Refuse weights of columns where they would have no effect."""
+        """Refuse column weights that would have no effect."""
         if self.subsamples == "own":
-            raise ConfigError(
-                "weighs the columns of halves, not of MESSAGE's subsets", "weakness", "leave out subsamples"
-            )
+            raise ConfigError('has no effect with subsamples="own"', "weakness", "leave out subsamples")
         if not self.selector.weighs_columns:
-            problem = f"{type(self.selector).__name__} as it is declared here takes no weights of columns"
+            problem = f"{type(self.selector).__name__} with these parameters does not support column weights"
             remedy = "leave it out, or select columns with LassoCut, FullData, Message, FGM or OnlineSubstitution"
             raise ConfigError(problem, "weakness", remedy)
 
@@ -243,11 +241,11 @@ class StabilitySelection(MetaSelector):
         if self.groups is not None:
             what += " in whole groups"
         if self.weakness is not None:
-            what += f", columns weighed at random from {self.weakness:g} to 1"
+            what += f", columns weighted at random from {self.weakness:g} to 1"
         return plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
 
     def _takes_own(self, n_samples: int, n_features: int) -> bool:
-        """Return whether the subsets of MESSAGE are the subsamples."""
+        """Return whether MESSAGE's subsets are used as subsamples."""
         if (
             self.subsamples == "halves"
             or self.weakness is not None
@@ -260,7 +258,7 @@ class StabilitySelection(MetaSelector):
         return self.subsamples == "own" or n_subsets >= MIN_SUBSETS
 
     def _recipe(self, n_features: int) -> Recipe:
-        """Return how a half is selected on: with `pfer`, so many features as the bound allows."""
+        """Return the recipe of a fit on a half; with `pfer`, it selects as many features as the bound allows."""
         is_open = getattr(self.selector_, "n_features_to_select", 0) is None
         if self.pfer is None or not is_open:
             return self.recipe
@@ -279,7 +277,7 @@ class StabilitySelection(MetaSelector):
         columns = np.flatnonzero(found.share >= self.threshold_ - 1e-12)
         notes = [self._bound_note(p), *self._take_columns(run, columns, found.share)]
         if self.weakness is not None:
-            notes.append(f"on each half every column had a weight of its own, drawn between {self.weakness:g} and 1")
+            notes.append(f"on each half, columns had random weights between {self.weakness:g} and 1")
         if found.alike is not None and np.isfinite(found.alike.value):
             value, _, low, high = found.alike
             notes.append(f"stability of the selections (Nogueira): {value:.2f}, 95 % interval {low:.2f} to {high:.2f}")
@@ -288,7 +286,7 @@ class StabilitySelection(MetaSelector):
         self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen)
 
     def _on_halves(self, run: Run) -> Frequencies:
-        """Steps 1 and 2."""
+        """Run steps 1 and 2."""
         seed, by_class = seed_of(self.random_state) or 0, find_loss(self.loss_).is_classifier
         pairs = range(self.n_pairs)
         how = by_class, self.weakness, run.matrix.rows_together if self.groups is None else self.groups
@@ -305,14 +303,14 @@ class StabilitySelection(MetaSelector):
         return Frequencies(np.nan_to_num(fitted.scores_), np.asarray(fitted.n_selected_per_subset_), None)
 
     def _bound_note(self, p: int) -> str:
-        """Return the sentence on false selections."""
+        """Return the note on false selections."""
         bound, q = self.pfer_bound_, self.n_selected_per_half_
         said = (
-            f"expected false selections: at most {bound:.3g} of the {p:,} features, if {SUPPOSED[self.assumption]}; "
-            f"false are those that a subsample selects with a probability of at most {q / p:.3g}, its average "
-            f"({q:.3g} features)"
+            f"expected false selections: at most {bound:.3g} of the {p:,} features, {ASSUMPTIONS[self.assumption]}; a "
+            f"selection is false if a subsample selects the feature with a probability of at most {q / p:.3g}, the "
+            f"average over features ({q:.3g} selected)"
         )
-        return Caution(f"{said}: the bound says nothing; select fewer features or raise the threshold") if (
+        return Caution(f"{said}: this bound is not informative; select fewer features or raise the threshold") if (
             bound >= p
         ) else said  # fmt: skip
 

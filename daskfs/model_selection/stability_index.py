@@ -1,4 +1,4 @@
-"""How alike selections are, corrected for chance, with a confidence interval.
+"""Stability of selections, corrected for chance, with a confidence interval.
 
 S. Nogueira, K. Sechidis, G. Brown (2018): On the stability of feature selection algorithms. J. Mach. Learn. Res. 18
 (174), 1-54, definition 4 and theorem 7.
@@ -17,7 +17,7 @@ from daskfs.errors import ConfigError
 
 
 class StabilityIndex(NamedTuple):
-    """1 where all selections are the same, 0 on average where they are drawn at random."""
+    """Stability index: 1 if all selections are equal, 0 on average for random selections."""
 
     value: float
     standard_error: float
@@ -32,22 +32,22 @@ def stability_index(selections: Sequence[Collection[int]], n_features: int, conf
     Parameters
     ----------
     selections : sequence of collections of int
-        The features that each of several samples selects.
+        Features selected on each of several samples.
     n_features : int
-        Features in all.
+        Total number of features.
     confidence : float
-        Of the interval, which supposes that the samples were drawn independently. Subsamples of the same rows were
-        not: then it is of the procedure on these rows.
+        Level of the interval, which assumes independent samples. Subsamples of the same rows are not independent; then
+        the interval is conditional on these rows.
 
     Returns
     -------
     StabilityIndex
-        NaN where nothing, or everything, is selected every time.
+        NaN if every selection is empty or complete.
 
     Raises
     ------
     ConfigError
-        Fewer than two selections.
+        There are fewer than two selections.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def stability_index(selections: Sequence[Collection[int]], n_features: int, conf
     """
     m, d = len(selections), n_features
     if m < 2:
-        raise ConfigError(f"expected two selections or more, found {m}", "selections", "select on more samples")
+        raise ConfigError(f"expected at least two selections, found {m}", "selections", "select on more samples")
     sets = [np.asarray([*selection], dtype=np.int64) for selection in selections]
     share = np.bincount(np.concatenate(sets), minlength=d) / m  # p_f
     size = np.array([len(one) for one in sets]) / d  # k_i / d

@@ -1,1 +1,1 @@
-"""Pipelines: a checked YAML file, the plan of what it costs, and the run from source to report."""
+"""Pipelines: the checked YAML file, the plan of its costs, and the run from source to report."""

@@ -1,4 +1,4 @@
-"""A pipeline whose scheduler, client and workers are the tasks of one allocation: `daskfs.cluster.allocation`."""
+"""Run a pipeline whose scheduler, client and workers are the tasks of one allocation: `daskfs.cluster.allocation`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from daskfs.pipeline.config import Cluster, Pipeline
 
 @contextmanager
 def in_allocation(pipeline: Pipeline, runner: str | None) -> Iterator[Pipeline | None]:
-    """Yield the pipeline to run in the task that runs it, with the cluster of the others; these serve, and yield None.
+    """Yield the pipeline in the client task, with the cluster of the other tasks; those serve and then yield None.
 
-    Without a runner it is the pipeline as it stands. Of its own cluster the limits of memory and of waiting remain.
+    Without a runner the pipeline is unchanged. The memory limits and waiting time of its own cluster are kept.
     """
     if runner is None:
         yield pipeline

@@ -1,4 +1,4 @@
-"""The model that a run leaves behind for other rows."""
+"""The model that a run saves for predicting new rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def model_of(selector: BaseSelector, matrix: Any, encoder: Mapping[str, Any], re
     selector : BaseSelector
     matrix : FeatureStore or GenotypeMatrix
     encoder : mapping
-        Of its rows.
+        Encoder of the rows of the matrix.
     refitted : BaseSelector, optional
         See `Model.of`.
     """
@@ -43,7 +43,7 @@ def model_of(selector: BaseSelector, matrix: Any, encoder: Mapping[str, Any], re
 
 
 def model_of_stream(selector: BaseSelector, source: SparseSource) -> Model | None:
-    """Return the model of a selector that has learnt from a source; None where its features have no list."""
+    """Return the model of a selector that was trained on a source; None if its features cannot be listed."""
     numbers = selector.predictor().columns
     if source.features_are_ids and not len(numbers) and selector.method == "feature_hashing":
         return None
@@ -57,7 +57,7 @@ def model_of_stream(selector: BaseSelector, source: SparseSource) -> Model | Non
 
 
 def _variants(encoder: Mapping[str, Any], matrix: Any, numbers: np.ndarray) -> dict[str, list[Any]]:
-    """Return of some features the alleles, None of covariates, and the mean dosage: what other samples need."""
+    """Return the alleles (None for covariates) and the mean dosage of features, which encode new samples."""
     known, n_covariates = matrix.annotations(numbers), int(encoder["n_covariates"])
     is_variant, none = (numbers >= n_covariates).tolist(), [""] * len(numbers)
     found: dict[str, list[Any]] = {}

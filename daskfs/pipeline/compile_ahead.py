@@ -1,8 +1,9 @@
-"""Compiling ahead: every selection on a few rows of noise, in processes of their own, so that what it runs is compiled.
+"""Ahead-of-time compilation: run every selection on a few rows of noise in separate processes.
 
-The compiler takes hundreds of MiB, which a process does not give back: in this process or on a worker it would exceed
-what was promised. And it holds one lock, so that two processes are needed for two cores. Machine code stays on disk, so
-a kind of selection is rehearsed once on a machine. What is compiled is what a fit calls: there is no list of kernels.
+The compiler needs hundreds of MiB, which a process does not return to the system. In this process or on a worker it
+would exceed the planned memory. It also holds one lock, so that two cores need two processes. Machine code is cached
+on disk, so each kind of selection is compiled once per machine. No list of kernels is kept: a fit compiles those that
+it calls.
 """
 
 from __future__ import annotations
@@ -34,37 +35,37 @@ from daskfs.watching.base import Progress, Silent
 N_CLASSES = {"two classes": 2, "classes": 3}
 SIZES = {"n_features_to_select": 4, "n_subsets": 3, "n_bootstraps": 2, "n_epochs": 2, "n_steps": 20, "max_iter": 20}
 TALL, WIDE = (120, 10), (24, 40)
-"""Rows and columns of the noise, of which one tells; the wide one has two equal columns."""
+"""Rows and columns of the noise; one column is informative. The wide matrix has two equal columns."""
 LARGE = (1 << 14, 16)
-"""A tile that is checked and decoded as large ones are."""
+"""Shape of a tile that is large enough for the kernels that check and decode large tiles."""
 TEXTS = {
     "csv": "a,b,y\n" + '1.25,x,0\n12345678.901234567e-3,"y, ""z""",1\n,x,1\n' * 8,
     "svm": "1 1:0.5 3:12345678.901234567e-3\n0 2:1\n" * 8,
     "vw": "1 |n a:0.5 b:12345678.901234567e-3\n0 |n c |m d\n" * 8,
     "bed": "l\x1b\x01" + "ab" * 70,
 }
-"""What is read of each format of text, by the ending of its files; the target is named y where it has a name. A .bed
-file of genotypes, whose bytes are of ASCII here, has 5 samples and 70 variants."""
+"""Sample text of each format, by file extension. A named target is called y. The .bed file of genotypes, whose bytes
+are ASCII here, has 5 samples and 70 variants."""
 LIMIT = 1 << 30
 N_PROCESSES = 2
 SILENT = Silent()
 
 
 def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str, progress: Progress = SILENT) -> None:
-    """Have the kernels compiled that selections run on matrices of a type, where they are not on disk yet.
+    """Compile the kernels that selections call on matrices of a dtype, unless they are in the cache on disk.
 
-    Where that fails they are compiled when they are first called.
+    If this fails, the kernels are compiled when they are first called.
 
     Parameters
     ----------
     selections : iterable of mappings
-        The method and its parameters, as in `select` of a pipeline; and, where they are known, ``n_classes`` of the
-        target (0: numbers), and ``then_refit`` where the pipeline's own refit follows. Or ``text`` alone, one of
-        `TEXTS`, which is read.
+        The method and its parameters, as in `select` of a pipeline; optionally ``n_classes`` of the target (0:
+        numbers), and ``then_refit`` if the pipeline's common refit follows. Or only ``text``, a key of `TEXTS`, to
+        compile its reader.
     dtype : str
-        Of the matrix.
+        dtype of the matrix.
     progress : Progress, optional
-        Told of each fit that is done.
+        Receives the progress, one step for each fit.
     """
     new = {}
     for selection in selections:
@@ -74,7 +75,7 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str, progress:
             new[mark] = options
     if not new:
         return
-    # Methods share the processes; one method shares them by what differs most, tall blocks and wide ones.
+    # Several methods are divided among the processes; a single method is divided by tall and wide matrices.
     together = [[TALL, WIDE]] if len(new) > 1 else [[TALL], [WIDE]]
     jobs = [(options, shapes) for options in new.values() for shapes in together]
     running: list[subprocess.Popen[bytes]] = []
@@ -87,18 +88,18 @@ def compile_ahead(selections: Iterable[Mapping[str, Any]], dtype: str, progress:
         progress.finish()
     finally:
         for process in running:
-            process.terminate()  # where it still runs, there was an interrupt
+            process.terminate()  # it still runs only after an interrupt
             if process.stdout is not None:
                 process.stdout.close()
     if not any(codes):
-        with suppress(OSError):  # a full disk, a folder that cannot be written: it is rehearsed again then
+        with suppress(OSError):  # without the mark, for example on a full disk, it is compiled again next time
             for mark in new:
                 make_stamped(mark.parent)
                 mark.touch()
 
 
 def kinds_of(method: str, loss: str | None = None) -> list[dict[str, Any]]:
-    """Return selections by a method of each kind of target, with a loss or those that it takes where none is named."""
+    """Return selections with a method for each kind of target, with the given loss or all that it supports."""
     from daskfs.methods import find_method
     from daskfs.parameters import LossOf, parameters_of
 
@@ -108,13 +109,13 @@ def kinds_of(method: str, loss: str | None = None) -> list[dict[str, Any]]:
     by_target = parameter.kinds[0].by_target
     if loss is not None:
         own = N_CLASSES.get(LOSSES[loss].target, 0) if loss in LOSSES else 0
-        several = {3: loss} if own == 2 and parameter.kinds[0].several else {}  # each class against the rest
+        several = {3: loss} if own == 2 and parameter.kinds[0].several else {}  # one-vs-rest
         by_target = {own: loss} | several
     return [{"method": method, "loss": name, "n_classes": n_classes} for n_classes, name in by_target.items()]
 
 
 def _tell_of_each(running: Iterable[subprocess.Popen[bytes]], progress: Progress) -> None:
-    """Pass on the lines that the processes write, one for each job, until they have ended."""
+    """Report progress for each line that the processes write, one per job, until they have ended."""
     pipes = {process.stdout.fileno(): process.stdout for process in running if process.stdout is not None}
     while pipes:
         for number in wait(pipes):
@@ -133,25 +134,25 @@ def _start(jobs: list[tuple[dict[str, Any], Any]], dtype: str) -> subprocess.Pop
 
 
 def rehearse(jobs: str, dtype: str) -> None:
-    """Fit selections to stores of noise.
+    """Fit selections to stores of noise, or read sample texts.
 
     Parameters
     ----------
     jobs : str
-        JSON, a list of pairs: a method with its parameters, or a text, and the shapes of the stores.
+        JSON list of pairs: a method with its parameters, or a text, and the shapes of the stores.
     dtype : str
-        Of the stores.
+        dtype of the stores.
     """
     from daskfs.methods import find_method
     from daskfs.pipeline.refit import refit_beside
     from daskfs.selectors.shared.run import Run
 
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what noise lacks: with PYTHONWARNINGS=error nothing came after them
+        warnings.simplefilter("ignore")  # noise causes warnings, which PYTHONWARNINGS=error would turn into errors
         for number, (options, shapes) in enumerate(json.loads(jobs)):
             if "text" in options:
                 _read_text(Path(folder) / f"{number}.{options['text']}", dtype)
-                print(flush=True)  # a line for whoever waits: `_tell_of_each`
+                print(flush=True)  # read by `_tell_of_each`
                 continue
             method, then_refit = options.pop("method"), options.pop("then_refit", False)
             loss = options.get("loss", find_method(method).loss)
@@ -159,7 +160,7 @@ def rehearse(jobs: str, dtype: str) -> None:
             for n_samples, n_features in shapes:
                 path = Path(folder) / f"{number}-{n_features}.zarr"
                 _write_noise(path, n_samples, n_features, dtype, n_classes)
-                with suppress(Exception):  # what fails on noise was compiled as far as it came
+                with suppress(Exception):  # a fit that fails on noise has still compiled its first kernels
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
                         refit_beside(selector, Run(open_store(path), method), "ridge")
@@ -168,7 +169,7 @@ def rehearse(jobs: str, dtype: str) -> None:
 
 
 def _read_text(path: Path, dtype: str) -> None:
-    """Have the kernels compiled that read a text."""
+    """Compile the kernels that read a text format."""
     from daskfs.sources import csv_records
     from daskfs.sources.ingest import ingest
 
@@ -185,7 +186,7 @@ def _read_text(path: Path, dtype: str) -> None:
 
 
 def _read_genotypes(path: Path) -> None:
-    """Have the kernels compiled that decode genotypes, as rows and as columns, of some samples and of all."""
+    """Compile the kernels that decode genotypes, by rows and by columns, for some samples and for all."""
     from daskfs.sources.plink import PlinkSource
 
     path.with_suffix(".bim").write_text("".join(f"1 rs{j} 0 {j} A G\n" for j in range(70)))
@@ -202,14 +203,14 @@ def _read_genotypes(path: Path) -> None:
 
 
 def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the sizes of a rehearsal, without lists: of columns that are named one of the noise is."""
+    """Return the options with small sizes and without lists; columns in them are replaced by columns of the noise."""
     small = {
         name: min(value, SIZES[name]) if name in SIZES and isinstance(value, int) else value
         for name, value in selection.items()
         if not isinstance(value, (list, dict)) and name not in ("label", "random_state")
     }
     if selection.get("feature_groups") is not None:
-        small["feature_groups"] = "schema"  # of the noise
+        small["feature_groups"] = "schema"  # groups of the noise
     if selection.get("always_include"):
         small["always_include"] = [0]
     if isinstance(selection.get("n_features_to_select"), dict):
@@ -220,7 +221,7 @@ def _small(selection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mark(options: dict[str, Any], dtype: str) -> Path:
-    """Return the empty file that says that this was rehearsed."""
+    """Return the path of the empty file that marks these options as compiled."""
     kind = {
         name: value
         for name, value in options.items()
@@ -235,7 +236,9 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
     X = rng.integers(0, 3, (n_samples, n_features)) if dtype == "int8" else rng.random((n_samples, n_features))
     if n_features > n_samples:
         X[:, 1] = X[:, 0]
-    rank = np.argsort(np.argsort(X[:, 2] + 0.3 * rng.random(n_samples)))  # what is selected is refitted: something is
+    rank = np.argsort(
+        np.argsort(X[:, 2] + 0.3 * rng.random(n_samples))
+    )  # so that some feature is selected and refitted
     y = rank * (n_classes or n_samples) // n_samples
     source = {"digest": "noise", "table_columns": {"category": [1, 4]}}
     with StoreWriter(path, n_features, dtype, target_names=["y"], source=source) as writer:
@@ -243,7 +246,7 @@ def _write_noise(path: Path, n_samples: int, n_features: int, dtype: str, n_clas
 
 
 def _read_large_tiles(folder: Path, dtype: str) -> None:
-    """Have the reader's kernels compiled, for each codec: tiles of noise are too small for them."""
+    """Compile the kernels that read large tiles, for each codec; the tiles of noise are too small for them."""
     codecs: tuple[Codec, ...] = ("raw", "lz4")
     for codec in codecs:
         path = folder / f"{codec}.zarr"

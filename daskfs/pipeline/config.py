@@ -1,4 +1,4 @@
-"""The pipeline file: what each key may be, overrides from the command line, and paths relative to the file."""
+"""The pipeline file: models of its sections, overrides from the command line, and paths relative to the file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _known_size(value: Any) -> Any:
 def _no_kubernetes(kind: Any) -> Any:
     if kind == "kubernetes":
         raise ValueError(
-            "expected a cluster that daskfs can start, found 'kubernetes'; start it with dask-kubernetes and give the "
+            "expected a cluster that daskfs can start, found 'kubernetes'; start it with dask-kubernetes and set the "
             "address of its scheduler with kind: address (docs/hpc.md)"
         )
     return kind
@@ -86,10 +86,10 @@ Source: TypeAlias = Annotated[SerializeAsAny[SourceOptions], ByTag("kind", SOURC
 
 
 class Store(Section):
-    """The feature store: made once, reused when source and encoding are unchanged."""
+    """The feature store. It is made once, and reused while source and encoding are unchanged."""
 
     path: Annotated[str | None, PATH] = Field(
-        default=None, description="runs/<name>.zarr beside the pipeline file by default"
+        default=None, description="default: runs/<name>.zarr beside the pipeline file"
     )
     dtype: Literal["float32", "float64", "int8"] = "float32"
     codec: Literal["raw", "lz4"] | None = None
@@ -114,7 +114,7 @@ class Split(Section):
     random_state: Seed = 0
     groups: str | None = Field(
         default=None,
-        description="column (role id or split; fid of PLINK's files: families) whose rows of one value are on one side",
+        description="column (role id or split; fid of PLINK files for families): rows with equal values stay together",
     )
 
     @model_validator(mode="after")
@@ -126,15 +126,15 @@ class Split(Section):
                 "write `split: null` to train on every row"
             )
         if self.groups is not None and self.by != "random":
-            raise ValueError(f"groups: whole groups are drawn at random, found by: {self.by}; leave one of them out")
+            raise ValueError(f"groups: expected by: random with groups, found by: {self.by}; leave one of them out")
         return self
 
     @property
     def in_words(self) -> str:
-        """How the test rows are chosen."""
+        """Description of how the test rows are chosen."""
         if self.by not in ("random", "order"):
             return f"rows whose {self.by!r} is {self.test}"
-        how = f"drawn at random, seed {self.random_state}" if self.by == "random" else "the last of the source"
+        how = f"drawn at random, seed {self.random_state}" if self.by == "random" else "the last rows of the source"
         how += f", in whole groups of {self.groups!r}" if self.groups is not None else ""
         return f"{self.test:.0%} of the rows, {how}"
 
@@ -147,18 +147,18 @@ Select: TypeAlias = Annotated[
 
 
 class Refit(Section):
-    """The fit on the selected features: each method's own, or beside it one that is the same for all methods."""
+    """Fit on the selected features: each method's own, or in addition a common one that is the same for all methods."""
 
     by: Literal["method", "ols", "ridge", "elastic"] = Field(
         default="method",
-        description="method: coefficients as the method defines them; ridge: beside them a fit of the same loss on the "
-        "selected features of all training rows, with its metrics; ols: without a penalty; elastic: with an l1 penalty "
-        "too, by the loss on rows held out",
+        description="method: only the method's own coefficients; ridge: also fit the same loss on the selected "
+        "features of all training rows, with metrics of this fit; ols: the same without a penalty; elastic: with an l1 "
+        "penalty too, chosen by the loss on held-out rows",
     )
     ridge: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
-        description="with by: ridge or elastic, λ of ½ λ Σ b², b the coefficients of standardised columns; 0: none; by "
-        "default chosen from the data",
+        description="with by: ridge or elastic, λ of the penalty ½ λ Σ b², where b are the coefficients of "
+        "standardised columns; 0: no penalty; default: chosen from the data",
     )
 
     @model_validator(mode="after")
@@ -169,10 +169,10 @@ class Refit(Section):
 
 
 class Evaluate(Section):
-    """Metrics on the test rows; selection_recall and selection_precision where the source knows its true features."""
+    """Metrics on the test rows. selection_recall and selection_precision need a source with known true features."""
 
     metrics: list[Metric] | None = Field(
-        default=None, min_length=1, description="by default mse and r2; for classes accuracy and auc"
+        default=None, min_length=1, description="default: mse and r2; for classes accuracy and auc"
     )
 
     def metrics_of(self, loss: Loss) -> list[str]:
@@ -183,7 +183,7 @@ class Evaluate(Section):
 
 
 class Adapt(Section):
-    """Between how many worker processes Dask chooses, as there is work."""
+    """Range of the number of worker processes, within which Dask adapts it to the work."""
 
     minimum: Annotated[int, Field(ge=0)] = 0
     maximum: Count
@@ -196,7 +196,7 @@ class Adapt(Section):
 
 
 class Tls(Section):
-    """Certificates of a scheduler that speaks TLS: those it was started with, or signed by the same authority."""
+    """TLS certificates of a scheduler: those it was started with, or certificates signed by the same authority."""
 
     ca_file: Annotated[str, PATH]
     cert: Annotated[str, PATH]
@@ -209,7 +209,7 @@ Walltime: TypeAlias = Annotated[str, Field(pattern=r"^(\d+-)?\d+(:\d+){0,2}$")]
 _OF_MOST_KINDS = ("kind", "n_workers", "memory_limit", "local_directory")
 _TEXTS_OF_JOBS = ("queue", "account", "resource_spec", "prologue", "directives", "python", "interface")
 _OF_JOBS = [field.name for field in fields(JobOptions) if field.name not in _OF_MOST_KINDS]
-_ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some kinds only
+_ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect only with these kinds
     **dict.fromkeys(_OF_JOBS, tuple(JOB_QUEUES)),
     **dict.fromkeys(("start_with", "wait_timeout_s"), (*JOB_QUEUES, "address")),
     **dict.fromkeys(("cores", "processes", "python", "interface"), (*JOB_QUEUES, "ssh")),
@@ -222,76 +222,75 @@ _ONLY_WITH: dict[str, tuple[str, ...]] = {  # keys that have an effect with some
 
 
 class Cluster(Section):
-    """Where the work runs: here, in processes of this machine, in jobs of a batch system, or on a running cluster.
+    """Where the work runs: in this process, local processes, jobs of a batch system, or a running cluster.
 
-    What jobs are not told here they take from dask-jobqueue's ``jobqueue.yaml``.
+    Options of jobs that are not set here come from dask-jobqueue's ``jobqueue.yaml``.
     """
 
     kind: Annotated[
         Literal["none", "threads", "local", "slurm", "pbs", "lsf", "sge", "oar", "ssh", "address"],
         BeforeValidator(_no_kubernetes),
     ] = "none"
-    n_workers: Count = Field(default=1, description="threads or worker processes; of jobs, those of all jobs together")
+    n_workers: Count = Field(default=1, description="number of threads or worker processes; for jobs, of all jobs")
     memory_limit: Size = Field(
         default="4GiB",
-        description="memory limit of this process or, with workers, of each worker process; of jobs by default the "
-        "memory of a job by its processes",
+        description="memory limit of this process or, with workers, of each worker process; default for jobs: the "
+        "memory of a job divided by its number of processes",
     )
     client_memory_limit: Size | None = Field(
         default=None,
-        description="memory limit of the client process, with workers; memory_limit by default, at least 1GiB",
+        description="memory limit of the client process, with workers; default: memory_limit, at least 1GiB",
     )
-    address: str | None = Field(default=None, description="of a running scheduler: tcp://host:8786")
+    address: str | None = Field(default=None, description="address of a running scheduler, e.g. tcp://host:8786")
     scheduler_file: Annotated[str | None, PATH] = Field(
-        default=None, description="in place of an address: what dask scheduler --scheduler-file has written"
+        default=None, description="instead of address: the file written by dask scheduler --scheduler-file"
     )
     tls: Tls | None = None
     hosts: Annotated[list[str], Field(min_length=2)] | None = Field(
-        default=None, description="with kind: ssh, the scheduler's host, then those of the workers"
+        default=None, description="with kind: ssh, the host of the scheduler, then the hosts of the workers"
     )
     connect_timeout_s: Seconds | None = Field(
-        default=None, description="how long a running scheduler may take to answer; Dask's 30 s by default"
+        default=None, description="time limit for a running scheduler to answer; default: 30 s, as in Dask"
     )
     wait_timeout_s: Seconds | None = Field(
         default=None,
-        description="how long to wait for workers, before the work begins with those there are; by default as long as "
-        "the batch system takes, and not at all for those of a running scheduler",
+        description="how long to wait for workers before the work begins with those available; default: without limit "
+        "for a batch system, and no waiting for a running scheduler",
     )
     start_with: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="worker processes that are waited for; n_workers by default, or adapt.minimum, or one of a running "
-        "scheduler",
+        description="number of worker processes to wait for; default: n_workers, or adapt.minimum, or one for a "
+        "running scheduler",
     )
     lost_timeout_s: Seconds | None = Field(
         default=None,
-        description="how long a run that has lost all its workers waits for another one, before it ends and can be "
-        "resumed; 300 s by default, and as long as a batch system takes",
+        description="how long a run that has lost all its workers waits for a new one before it stops and can be "
+        "resumed; default: 300 s, and without limit for a batch system",
     )
-    adapt: Adapt | None = Field(default=None, description="as many workers as there is work for, in place of n_workers")
-    cores: Count | None = Field(default=None, description="threads of a job, or of a host; 1 by default")
-    processes: Count | None = Field(
-        default=None, description="worker processes of a job, or of a host; cores by default"
-    )
+    adapt: Adapt | None = Field(default=None, description="adapt the number of workers to the work; replaces n_workers")
+    cores: Count | None = Field(default=None, description="threads per job or host; default: 1")
+    processes: Count | None = Field(default=None, description="worker processes per job or host; default: cores")
     memory: Size | None = Field(
-        default=None, description="that a job asks for; by default what its workers may take, and 256 MiB"
+        default=None, description="memory requested per job; default: the limits of its workers plus 256 MiB"
     )
-    walltime: Walltime | None = Field(default=None, description="of a job: 02:00:00, 1-12:00:00")
+    walltime: Walltime | None = Field(default=None, description="time limit of a job: 02:00:00, 1-12:00:00")
     lifetime_s: Seconds | None = Field(
-        default=None, description="after which a worker hands over and ends; by default a little before the walltime"
+        default=None,
+        description="time after which a worker hands over its data and ends; default: slightly less than walltime",
     )
     queue: str | None = Field(default=None, description="queue or partition")
-    account: str | None = Field(default=None, description="account or project that pays")
-    resource_spec: str | None = Field(default=None, description="of pbs, sge and oar, in place of cores and memory")
+    account: str | None = Field(default=None, description="account or project to charge")
+    resource_spec: str | None = Field(default=None, description="for pbs, sge and oar, instead of cores and memory")
     prologue: list[str] | None = Field(
-        default=None, description="lines of the job's script before the worker starts: module load, source activate"
+        default=None, description="lines of the job script before the worker starts: module load, source activate"
     )
     directives: list[str] | None = Field(default=None, description="further options of the batch system")
-    python: str | None = Field(default=None, description="the interpreter on the nodes; this one by default")
-    interface: str | None = Field(default=None, description="network of scheduler and workers: ib0")
+    python: str | None = Field(default=None, description="Python interpreter on the nodes; default: this one")
+    interface: str | None = Field(default=None, description="network interface of scheduler and workers, e.g. ib0")
     log_directory: Annotated[str | None, PATH] = Field(
-        default=None, description="of the jobs' logs, on a file system that all nodes see; <output>.jobs by default"
+        default=None, description="folder of job logs, on a file system shared by all nodes; default: <output>.jobs"
     )
-    config_name: str | None = Field(default=None, description="section of jobqueue.yaml; the kind by default")
+    config_name: str | None = Field(default=None, description="section of jobqueue.yaml; default: the kind")
     dashboard_address: str | None = "127.0.0.1:0"
     local_directory: Annotated[str | None, PATH] = None
 
@@ -325,7 +324,7 @@ class Cluster(Section):
         return self
 
     def jobs(self, log_directory: str | None = None) -> JobOptions:
-        """Return what jobs are asked for, of a pipeline whose workers are jobs; with the default of their logs."""
+        """Return the job options, for workers that are jobs; `log_directory` is the default folder of job logs."""
         given = {field.name: getattr(self, field.name) for field in fields(JobOptions)}
         if "memory_limit" not in self.model_fields_set:
             given["memory_limit"] = None
@@ -338,7 +337,7 @@ class Cluster(Section):
         return replace(options, log_directory=log_directory)
 
     def arguments(self, log_directory: str) -> dict[str, Any]:
-        """Return what `daskfs.cluster.open.open_cluster` takes; with the default folder of jobs' logs."""
+        """Return the arguments of `open_cluster`; `log_directory` is the default folder of job logs."""
         keys = ["kind", "n_workers", "address", "dashboard_address", "local_directory", "scheduler_file"]
         keys += ["connect_timeout_s", "wait_timeout_s", "start_with", "lost_timeout_s"]
         found = {key: getattr(self, key) for key in keys} | {"memory_limit": self.limits_nbytes.get("worker")}
@@ -352,19 +351,19 @@ class Cluster(Section):
 
     @property
     def has_workers(self) -> bool:
-        """True where the work runs in worker processes."""
+        """Whether the work runs in worker processes."""
         return self.kind not in ("none", "threads")
 
     @property
     def threads_of_worker(self) -> int:
-        """Threads of each worker process, as far as is known."""
+        """Number of threads of each worker process, if known."""
         if self.kind in JOB_QUEUES:
             return self.jobs().threads_of_worker
         return (self.cores or 1) // (self.processes or self.cores or 1)
 
     @property
     def limits_nbytes(self) -> dict[str, int]:
-        """Bytes that this process, the client, and each worker process may take."""
+        """Memory limits in bytes of the client process and of each worker process."""
         limit = parse_bytes(self.memory_limit)
         if not self.has_workers:
             return {"client": limit}
@@ -374,25 +373,25 @@ class Cluster(Section):
 
 @dataclass(frozen=True)
 class Written:
-    """How a pipeline was written, before variables were expanded; those that say the same are the same pipeline."""
+    """The pipeline as written by the user, before environment variables were expanded. Not compared for equality."""
 
     document: Any = field(compare=False)
 
 
 class Kept(Section):
-    """What is kept of a run while it lasts, so that an interrupted one goes on where it stood."""
+    """Checkpoint of a run, from which an interrupted run continues."""
 
     path: Annotated[str | None, PATH] = Field(
-        default=None, description="folder in which the run's checkpoint is made; by default in the run's own folder"
+        default=None, description="folder for the checkpoint; default: the run's own folder"
     )
     max_size: Size = Field(
         default="4GiB",
-        description="beyond which nothing more is kept: what comes after is computed again where a run is resumed",
+        description="maximum size of the checkpoint; later results are not saved and are computed again on resume",
     )
 
     @property
     def place(self) -> dict[str, Any]:
-        """As `daskfs.pipeline.folder.RunFolder` takes it."""
+        """Arguments of `daskfs.pipeline.folder.RunFolder`."""
         kept_in = None if self.path is None else Path(self.path)
         return {"kept_in": kept_in, "max_nbytes": parse_bytes(self.max_size)}
 
@@ -402,37 +401,37 @@ class Pipeline(Section):
 
     version: Literal[1]
     name: Annotated[str, AfterValidator(lambda name: check_name(name, "name"))] = Field(pattern=r"^[\w.-]+$")
-    source: Source | None = Field(default=None, description="optional where the store exists already")
+    source: Source | None = Field(default=None, description="optional if the store already exists")
     store: StoreOrNone = Field(
         default=Store(),
-        description="the feature store; none: mission learns from a sparse source as it is read; genotypes are read "
-        "out of their files by every method",
+        description="the feature store; none: mission learns from a sparse source while reading it, and every method "
+        "reads genotypes directly from their files",
     )
     split: Split | None = Split()
     select: Select
     features: AnyFeatures | None = Field(
-        default=None, description="what is selected from; left out: each column alone, as the selections say"
+        default=None, description="feature map or groups to select from; default: single columns, or per selection"
     )
     stability: StabilitySection | None = Field(
-        default=None, description="select what every selection selects on most of other halves of the rows"
+        default=None, description="stability selection: select features chosen on most random halves of the rows"
     )
     knockoffs: KnockoffsSection | None = Field(
-        default=None, description="select what counts for more than its knockoff, by every selection"
+        default=None, description="knockoff filter: select features that outperform their knockoffs"
     )
     split_inference: InferenceSection | None = Field(
-        default=None, description="every selection on some rows, intervals of its coefficients on the others"
+        default=None, description="select on some rows, and compute intervals of the coefficients on the others"
     )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
     cluster: Cluster = Cluster()
     checkpoint: Kept = Kept()
     output: Annotated[str | None, PATH] = Field(
-        default=None, description="runs/<name> beside the pipeline file by default"
+        default=None, description="default: runs/<name> beside the pipeline file"
     )
     storage_options: dict[str, str | int | bool] | None = Field(
         default=None,
-        description="options of s3://, gs:// and az:// addresses, as obstore names them (endpoint, region ...); "
-        "without them each process, on workers too, finds its own in its environment",
+        description="options of s3://, gs:// and az:// URLs, named as in obstore (endpoint, region ...); without them "
+        "each process, including workers, uses its own environment",
     )
     _written: Written = PrivateAttr(default_factory=lambda: Written({}))
 
@@ -442,10 +441,8 @@ class Pipeline(Section):
             return self
         former = [name for name in self.evaluate.metrics if f"selection_{name}" in SELECTION_METRICS]
         for name in former:
-            said = f"evaluate.metrics: {name} of selected features is now called selection_{name}"
-            warnings.warn(
-                f"{said}; {name} alone will be that of labels here, as it is elsewhere", FutureWarning, stacklevel=2
-            )
+            said = f"evaluate.metrics: {name} of the selected features is now called selection_{name}"
+            warnings.warn(f"{said}; in future, {name} will be the metric of labels", FutureWarning, stacklevel=2)
         self.evaluate.__dict__["metrics"] = [
             f"selection_{name}" if name in former else name for name in self.evaluate.metrics
         ]
@@ -457,9 +454,11 @@ class Pipeline(Section):
         for label in self._labels():
             same = seen.get(folded(label))
             if same == label:
-                raise ValueError(f"select: duplicate label {label!r}; give each selection its own")
+                raise ValueError(f"select: duplicate label {label!r}; give each selection its own label")
             if same is not None:
-                raise ValueError(f"select: the labels {same!r} and {label!r} may be one folder; change one of them")
+                raise ValueError(
+                    f"select: the labels {same!r} and {label!r} may name the same folder; change one of them"
+                )
             seen[folded(label)] = label
         return self
 
@@ -469,16 +468,16 @@ class Pipeline(Section):
         named = [name for name in sections if getattr(self, name) is not None]
         if len(named) > 1:
             raise ValueError(
-                f"expected stability, knockoffs or split_inference, found {' and '.join(named)}; leave one"
+                f"expected stability, knockoffs or split_inference, found {' and '.join(named)}; keep one of them"
             )
         about = getattr(self, named[0]) if named else None
         if about is not None and self.is_stream:
-            raise ValueError(f"{named[0]} reads rows more than once, store: none reads them once; make a store")
+            raise ValueError(f"{named[0]} reads rows more than once, but store: none reads them once; make a store")
         groups = self.split.groups if self.split is not None else None
         if groups is not None and getattr(about, "groups", "") is None and getattr(about, "subsamples", "") != "own":
             about.groups = groups  # type: ignore[union-attr]
         for selection in self._listed():
-            selection._about = about
+            selection._meta = about
         return self
 
     @model_validator(mode="after")
@@ -487,14 +486,14 @@ class Pipeline(Section):
             loss = selection.loss_record
             if loss is not None and not self.evaluate.metrics_of(loss):
                 wanted = " or ".join(loss.default_metrics)
-                raise ValueError(f"evaluate.metrics: none of them measures {label} (loss {loss.name}); add {wanted}")
+                raise ValueError(f"evaluate.metrics: none applies to {label} (loss {loss.name}); add {wanted}")
         return self
 
     def _listed(self) -> list[Selection]:
         return self.select if isinstance(self.select, list) else [self.select]
 
     def _labels(self) -> list[str]:
-        """Labels as given; without one, a method among several is numbered."""
+        """Return the labels. A selection without a label gets the method's name, with a number if there are several."""
         listed = self._listed()
         if len(listed) == 1:
             return [listed[0].label or listed[0].method]
@@ -507,12 +506,12 @@ class Pipeline(Section):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the source is learnt from as it is read, row by row, without a store."""
+        """Whether the method learns from the source row by row while reading it, without a store."""
         return not self.has_store and not self.is_in_place
 
     @property
     def is_in_place(self) -> bool:
-        """Whether rows and columns are read out of the source's files, as often as is needed, without a store."""
+        """Whether rows and columns are read directly from the source's files, without a store."""
         return not self.has_store and self.source is not None and find_source(self.source.kind).is_read_in_place
 
     @property
@@ -522,39 +521,39 @@ class Pipeline(Section):
 
     @property
     def stored(self) -> Store:
-        """How the store is made, of a pipeline that has one."""
+        """The `store` section of a pipeline that has a store."""
         return self.store if isinstance(self.store, Store) else Store()
 
     @property
     def store_path(self) -> Location:
-        """Path, or address, of the feature store."""
+        """Path or URL of the feature store."""
         return location(self.stored.path or "", self.storage_options)
 
     @property
     def has_stored(self) -> bool:
-        """Whether the feature store stands."""
+        """Whether the feature store exists and is finished."""
         return self.has_store and is_finished(self.store_path)
 
     @property
     def output_path(self) -> Path:
-        """Path of the run's folder."""
+        """Path of the run folder."""
         return Path(self.output or "")
 
     @property
     def cluster_arguments(self) -> dict[str, Any]:
-        """What `daskfs.cluster.open.open_cluster` takes."""
+        """Arguments of `daskfs.cluster.open.open_cluster`."""
         return self.cluster.arguments(f"{self.output_path}.jobs")
 
     @property
     def cluster_jobs(self) -> JobOptions:
-        """What jobs are asked for, where the workers are jobs, as it may be shown: see `to_document`."""
+        """The job options for workers that are jobs, with secrets hidden as in `to_document`."""
         jobs, shown = self.cluster.jobs(f"{self.output_path}.jobs"), self.to_document()["cluster"]
         return replace(jobs, **{key: shown[key] for key in _TEXTS_OF_JOBS if shown[key] is not None})
 
     def to_document(self) -> dict[str, Any]:
-        """Return the resolved pipeline as plain mappings: what pipeline.yaml of a run holds.
+        """Return the resolved pipeline as plain mappings, as saved in pipeline.yaml of a run.
 
-        Values that came from ``${NAME}`` stand as they were written, and no password or signature in clear.
+        Values from ``${NAME}`` are kept as written; passwords and signatures are hidden.
         """
         found: dict[str, Any] = as_written(self.model_dump(mode="json"), self._written.document)
         return found
@@ -567,18 +566,18 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
     ----------
     path : path-like
     overrides : iterable of str
-        ``key.path=value``, applied before anything else; the value is read as YAML. A number in the key path
-        stands for an entry of a list: ``select.0.n_subsets=20``.
+        ``key.path=value``, applied first; the value is read as YAML. A number in the key path is an index of a
+        list: ``select.0.n_subsets=20``.
 
     Returns
     -------
     Pipeline
-        Paths absolute, variables expanded.
+        With absolute paths and expanded variables.
 
     Raises
     ------
     ConfigError
-        One line per place.
+        The file is invalid. The message has one line per place.
     """
     path = Path(path)
     document = read_yaml(path)
@@ -588,7 +587,7 @@ def load_pipeline(path: str | os.PathLike[str], overrides: Iterable[str] = ()) -
 
 
 def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeline:
-    """Check a mapping as a pipeline; paths in it are relative to `folder`, `where` names it in messages."""
+    """Check a mapping and return it as a pipeline. Paths are relative to `folder`; `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
     pipeline._written = Written(written_paths(pipeline, document, where, folder))
     if isinstance(pipeline.store, Store):
@@ -601,13 +600,13 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
         return pipeline
     _keep_apart(pipeline, where)
     if pipeline.source is None and not pipeline.has_stored:
-        problem = f"expected a source, or a store at {pipeline.store_path}; found neither"
+        problem = f"expected a source or a store at {pipeline.store_path}, found neither"
         raise ConfigError(problem, f"{where}: source", "add the source or fix store.path")
     return pipeline
 
 
 def written_paths(section: Section, written: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
-    """Return a section as it was written, in which paths with ``${NAME}`` name the same place from anywhere."""
+    """Return a section as written, with relative paths that contain ``${NAME}`` anchored to `folder`."""
     found = dict(written)
     for name, declared in type(section).model_fields.items():
         key = declared.alias or name
@@ -627,12 +626,12 @@ def _anchored(path: str, where: str, folder: Path) -> str:
 
 
 def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
-    """Give every selection the parameter for which `features` stands."""
+    """Set the parameter that `features` stands for in every selection."""
     name, value = features.parameter
     for label, selection in pipeline.selections.items():
         if name not in type(selection).model_fields:
-            problem = f"{selection.method} takes no {name}, for which features stands"
-            raise ConfigError(problem, f"{where}: select ({label})", "leave it out, or select with fgm")
+            problem = f"{selection.method} has no parameter {name}, which features sets"
+            raise ConfigError(problem, f"{where}: select ({label})", "leave features out, or use method: fgm")
         if getattr(selection, name) not in (None, value):
             problem = f"expected features or select.{name}, found both"
             raise ConfigError(problem, f"{where}: features", "leave one out")
@@ -640,12 +639,12 @@ def _say_features(pipeline: Pipeline, features: Features, where: str) -> None:
 
 
 def _keep_apart(pipeline: Pipeline, where: str) -> None:
-    """Refuse a run's folder and a store inside each other: each is renamed when it is whole."""
+    """Refuse a run folder inside the store or the reverse, because each is renamed when it is finished."""
     store, output = pipeline.store_path, pipeline.output_path
     if not isinstance(store, Path):
         return
     if store == output or store in output.parents or output in store.parents:
-        problem = f"expected a run's folder apart from the store, found {output} and {store}"
+        problem = f"expected a run folder outside the store, found {output} and {store}"
         raise ConfigError(problem, f"{where}: output", "choose another output or store.path")
 
 
@@ -673,6 +672,6 @@ def _entry(node: Any, key: str, place: str, above: str) -> str | int:
     if isinstance(node, list):
         if key.isdecimal() and int(key) < len(node):
             return int(key)
-        problem = f"{above} is a list of {len(node)}, so expected a number from 0, found {key!r}"
+        problem = f"expected an index below {len(node)} of the list {above}, found {key!r}"
         raise ConfigError(problem, place, f"--set {above}.0...=value")
     raise ConfigError(f"{above} is {node!r}, which has no key {key!r}", place, f"--set {above}=...")

@@ -1,14 +1,14 @@
-"""How long a planned run takes on a cluster that is not there, and what it costs: bytes, work, messages, requests.
+"""Estimated time and price of a planned run on a cluster, from bytes, operations, tasks and requests.
 
-Of each step the plan knows what is read, in how many passes and tasks, and counts what is computed: `Work`, in units of
-the method's own, and those of reading and of the refit. On c cores it takes
+For each step the plan knows the bytes read, passes and tasks, and the operations (`Work`), counted in units of the
+method, of reading and of the refit. On c cores a step takes
 
     max(Σ count * seconds / k,  requests * latency / ahead / k,  tasks * seconds of a task)
     + Σ count in the client * seconds + passes * round trip,    k = min(c, tasks of a pass)
 
-The first two are shared by the cores; tasks are one process's, the scheduler with the client beside it. The constants
-of a machine are a file that ``benchmarks/cost_model.py --into FILE`` writes: it fits them to runs and predicts others,
-three times larger. `MEASURED` is the file that comes with daskfs, of one core of the machine that it describes.
+The first two terms are divided among the cores; one process, the scheduler (with the client), handles all tasks.
+``benchmarks/cost_model.py --into FILE`` writes the constants of a machine. It fits them to runs, and checks them on
+runs that are three times larger. `MEASURED` is the bundled file, for one core of the machine that it describes.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ SHARED = frozenset(
         "products refitted, likelihood",
     }
 )
-"""Operations that take every method the same."""
+"""Operations that take the same time in every method."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one core does, and what the network and the scheduler take.
+    """Speed of one core, of the network and of the scheduler.
 
     Parameters
     ----------
     work_s : dict of float
-        Seconds of a core for one operation, by method and unit of its `Work`: "fgm: values"; of all methods alike:
-        "values read". Of what counts no work, for each value beside reading it: "ingest", "other".
+        Seconds of one core for one operation, by method and unit of its `Work`, such as "fgm: values"; for all methods
+        "values read". Steps without `Work` take "ingest" or "other" for each value, in addition to reading.
     task_s : float
         Seconds of the scheduler and the client for each task.
     latency_s : float
         Seconds until the store answers a request; 0 for a local disk.
     n_ahead : float
-        Requests for which a core waits at the same time.
+        Number of concurrent requests of a core.
     round_trip_s : float
         Seconds from the last result of a pass to the first task of the next.
     description : str
-        Which machine, and when.
+        The machine, and the date of the measurement.
     """
 
     work_s: Mapping[str, float]
@@ -70,54 +70,54 @@ class Machine:
     description: str = ""
 
     def seconds(self, name: str, counts: Mapping[str, float]) -> float:
-        """Return what one core takes for some operations of a method."""
+        """Return the seconds of one core for some operations of a method."""
         return sum(self.work_s[unit if unit in SHARED else f"{name}: {unit}"] * n for unit, n in counts.items())
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the machine that a file describes.
+        """Read the constants of a machine from a file.
 
         Raises
         ------
         ConfigError
-            The file is not there, or not what ``benchmarks/cost_model.py --into FILE`` writes.
+            The file is missing, or was not written by ``benchmarks/cost_model.py --into FILE``.
         """
-        remedy = f"python benchmarks/cost_model.py --into {path} writes one"
+        remedy = f"write one with python benchmarks/cost_model.py --into {path}"
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
-            raise ConfigError(f"cannot be read as a machine's constants: {fault}", str(path), remedy) from None
+            raise ConfigError(f"cannot read the constants of a machine: {fault}", str(path), remedy) from None
         known = {one.name for one in fields(cls)}
         if not isinstance(found, dict) or not known >= found.keys() >= {"work_s", "task_s"}:
             raise ConfigError(f"expected an object with {', '.join(sorted(known))}", str(path), remedy)
         numbers = [*found["work_s"].values(), *(found[key] for key in found.keys() - {"work_s", "description"})]
         if not all(isinstance(one, int | float) and 0 <= one < math.inf for one in numbers):
-            raise ConfigError("expected seconds and numbers from 0 on", str(path), remedy)
+            raise ConfigError("expected numbers of at least 0", str(path), remedy)
         missing = next(iter(MEASURED.work_s.keys() - found["work_s"].keys()), None) if "MEASURED" in globals() else None
         if missing is not None:
-            raise ConfigError(f"does not say how long {missing!r} takes", str(path), remedy)
+            raise ConfigError(f"the time of {missing!r} is missing", str(path), remedy)
         return cls(**found)
 
 
 MEASURED = Machine.read(Path(__file__).with_name("machine.json"))
-"""What comes with daskfs: see `benchmarks/README.md`."""
+"""The bundled constants: see `benchmarks/README.md`."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Machines of so many cores: "100x16"."""
+    """A number of machines with a number of cores each: "100x16"."""
 
     n_nodes: int
     n_cores: int
 
     @classmethod
     def parse(cls, text: str) -> Nodes:
-        """Return what "100x16" says.
+        """Parse a text such as "100x16".
 
         Raises
         ------
         ConfigError
-            It says something else.
+            The text has another form.
         """
         found = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
         if found is None or not int(found[1]) * int(found[2]):
@@ -126,20 +126,20 @@ class Nodes:
 
     @property
     def total(self) -> int:
-        """All cores."""
+        """Total number of cores."""
         return self.n_nodes * self.n_cores
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step takes."""
+    """Estimated cost of a step."""
 
     name: str
     core_s: float
-    """Of all cores together."""
+    """Total seconds of all cores."""
     seconds: float
     bound: str
-    """What it waits for: "cores", "tasks" (too few for the cores), "requests", "scheduler" or "client"."""
+    """The bottleneck: "cores", "tasks" (too few for the cores), "requests", "scheduler" or "client"."""
 
 
 def cost_of_step(
@@ -153,20 +153,20 @@ def cost_of_step(
     work: Work | None = None,
     itemsize: int = 4,
 ) -> StepCost:
-    """Return what a step takes on so many cores.
+    """Return the estimated cost of a step on a number of cores.
 
     Parameters
     ----------
     name : str
-        Of a method, or "ingest", "evaluate", "refit".
+        Name of a method, or "ingest", "evaluate", "refit".
     read_nbytes : float
-        In all passes.
+        Bytes read in all passes.
     n_passes, n_tasks : int
-        Tasks of all passes together.
+        Passes, and tasks of all passes together.
     n_cores : int
     machine : Machine
     work : Work, optional
-        Else the values that are read are counted, of which each has `itemsize` bytes.
+        Without it, the operations are the values read, of `itemsize` bytes each.
 
     Examples
     --------
@@ -198,14 +198,14 @@ def cost_of_step(
 
 
 def costs_of(plan: Plan, methods: dict[str, str], nodes: Nodes, machine: Machine = MEASURED) -> list[StepCost]:
-    """Return what each step of a plan takes; `methods` says which method a label is of."""
+    """Return the estimated cost of each step of a plan; `methods` maps labels to methods."""
     itemsize = np.dtype(plan.data.dtype).itemsize
     found = []
     for step in plan.steps:
-        # Where all is done by the client its cores are one; what a part of a method does there its work says.
+        # A step that runs only in the client has one core. If only a part does, `Work` counts that part.
         in_client = bool(step.in_client) and (step.work is None or not step.work.by_tasks)
         n_cores = 1 if in_client else nodes.total
-        # A pass is planned in as many tasks as the pipeline's own cluster asks for; here in 64 MiB and more each.
+        # The plan has enough tasks for the pipeline's own cluster; here tasks of at least 64 MiB are assumed.
         n_tasks = max(step.n_tasks, min(step.read_nbytes // 2**26, 4 * n_cores * max(1, step.n_passes)))
         planned = (methods.get(step.name, step.name), step.read_nbytes, step.n_passes, n_tasks, n_cores, machine)
         cost = cost_of_step(*planned, work=step.work, itemsize=itemsize)
@@ -214,13 +214,13 @@ def costs_of(plan: Plan, methods: dict[str, str], nodes: Nodes, machine: Machine
 
 
 def text_of_costs(plan: Plan, costs: list[StepCost], nodes: Nodes, price: float | None) -> str:
-    """Return the costs for a reader; `price` is of an hour of a core."""
+    """Return the costs as text; `price` is per core-hour."""
     seconds = sum(one.seconds for one in costs)
     lines = [f"on {nodes.n_nodes} machines of {nodes.n_cores} cores: {shown_s(seconds)}"]
     if price is not None:
-        lines[0] += f", {nodes.total * seconds / 3600.0 * price:,.2f} at {price:g} for an hour of a core"
+        lines[0] += f", {nodes.total * seconds / 3600.0 * price:,.2f} at {price:g} per core-hour"
     for step, one in zip(plan.steps, costs, strict=True):
-        waits = {"client": "bound by what one process does", "tasks": "too few tasks for the cores"}.get(
+        waits = {"client": "bound by the client process", "tasks": "too few tasks for the cores"}.get(
             one.bound, f"bound by {one.bound}"
         )
         read = f"{shown_nbytes(step.read_nbytes)} read"
@@ -229,7 +229,7 @@ def text_of_costs(plan: Plan, costs: list[StepCost], nodes: Nodes, price: float 
 
 
 def shown_s(seconds: float) -> str:
-    """Return a time for a reader.
+    """Format a time.
 
     Examples
     --------

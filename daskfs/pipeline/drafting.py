@@ -1,4 +1,4 @@
-"""A pipeline file and a table schema for a table nobody has described: drafts that people read and change."""
+"""Drafts of a pipeline file and a table schema, inferred from the data, which users read and edit."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from daskfs.sources.sparse.documents import fields_of_first
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
 LOOK_AT = "  look at "
-"""Begins a line of what is suspicious."""
+"""Start of a line about a suspicious column."""
 _TALL, _ENOUGH_ROWS = 10, 5_000
-"""Rows for each feature, and rows, from which on MESSAGE votes over subsets of the rows; FGM is for wider tables."""
+"""Minimum rows per feature, and minimum rows, for drafting MESSAGE; FGM is drafted for other tables."""
 
 
 @dataclass
 class Draft:
-    """What was written, and what it says.
+    """Files that were written, and the inferred schema.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Draft:
     look: Look
 
     def to_text(self) -> str:
-        """Return what a person should know before a run."""
+        """Return a summary for the user."""
         look, judgement = self.look, self.look.judgement
         rows = (
             f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {judgement.n_rows:,} looked at"
@@ -82,25 +82,25 @@ class Draft:
 def draft(
     path: PathLike, target: str | None = None, folder: str | os.PathLike[str] = ".", *, force: bool = False
 ) -> Draft:
-    """Look at a table; write ``NAME.yaml`` and ``NAME.schema.yaml`` for it.
+    """Inspect a table, and write ``NAME.yaml`` and ``NAME.schema.yaml`` for it.
 
     Parameters
     ----------
     path : path-like
-        A text or Parquet table, a folder of them, or a pattern.
+        A text or Parquet table, a folder of tables, or a glob pattern.
     target : str, optional
         The column to predict; see `daskfs.sources.judging.judge`.
     folder : path-like
-        Where the files are written; or the path of the pipeline file, which ends in .yaml.
+        Folder of the files, or path of the pipeline file, ending in .yaml.
     force : bool
-        Whether files that exist are replaced.
+        Whether to replace existing files.
 
     Raises
     ------
     ConfigError
         The files exist.
     SourceError, SchemaError
-        The table cannot be read, or nothing can be predicted.
+        The table cannot be read, or it has no possible target.
     """
     look = look_at(path, target)
     folder = Path(folder)
@@ -118,17 +118,17 @@ def draft(
 
 
 class Families(NamedTuple):
-    """Family ids that several samples have."""
+    """Families: ids shared by several samples."""
 
     n_families: int
     n_samples: int
     largest: int
     are_kept: bool
-    """Whether the largest is a small enough share of the samples for a family."""
+    """Whether the largest group is small enough to be a family."""
 
     @classmethod
     def of(cls, source: GenotypeSource) -> Families | None:
-        """Return those of some files; None where all ids differ, or stand for none."""
+        """Return the families of a source; None if all ids differ or are missing."""
         if FAMILIES not in source.label_names:
             return None
         ids = source.samples[FAMILIES].astype(str)
@@ -141,33 +141,33 @@ class Families(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What a person should know."""
+        """Summary for the user."""
         if not self.are_kept:
-            why = f"{self.largest:,} samples have one, and the split takes them for unrelated"
-            return f"family ids: {why}; add groups: {FAMILIES} to the split where they are relatives"
+            why = f"{self.largest:,} samples share one, so the split treats samples as unrelated"
+            return f"family ids: {why}; add groups: {FAMILIES} to the split if they are relatives"
         found = f"{self.n_families:,} families of {self.n_samples:,} samples, the largest of {self.largest:,}"
-        return f"{found}: each is on one side of the split (groups: {FAMILIES})"
+        return f"{found}: the split keeps each family together (groups: {FAMILIES})"
 
     @property
     def split_line(self) -> str:
-        """The split in a pipeline file."""
+        """Line of the split in a pipeline file."""
         groups = f", groups: {FAMILIES}" if self.are_kept else ""
-        said = f"families are on one side; leave out groups: {FAMILIES} if not" if groups else self.in_words
+        said = f"families are kept together; else remove groups: {FAMILIES}" if groups else self.in_words
         return f"split: {{test: 0.2, by: random, random_state: 0{groups}}}  # {said}"
 
 
 @dataclass
 class GenotypeDraft:
-    """A pipeline of genotypes that was written, and what it says."""
+    """A pipeline for genotypes that was written, and its contents."""
 
     pipeline: Path
     source: GenotypeSource
     covariates: list[str]
-    """Features that are always selected."""
+    """Names of features that are always selected."""
     families: Families | None = None
 
     def to_text(self) -> str:
-        """Return what a person should know before a run."""
+        """Return a summary for the user."""
         return "\n".join([*self._facts(), f"wrote {self.pipeline}"])
 
     def _facts(self) -> list[str]:
@@ -176,7 +176,7 @@ class GenotypeDraft:
         what = "numbers" if classes is None else " and ".join(classes)
         lines = [
             f"{self.source.place}: {n_features - len(self.covariates):,} variants",
-            f"target: {self.source.target_names[0]!r} ({what}), known of {n_samples:,} samples",
+            f"target: {self.source.target_names[0]!r} ({what}), known for {n_samples:,} samples",
         ]
         lines += [f"covariates, always selected: {', '.join(self.covariates)}"] if self.covariates else []
         lines += [] if self.families is None else [self.families.in_words]
@@ -198,7 +198,7 @@ class GenotypeDraft:
 
 
 def are_genotypes(path: PathLike) -> bool:
-    """Tell whether `draft_genotypes` is for a file."""
+    """Return whether a file contains genotypes, for `draft_genotypes`."""
     return issubclass(find_source(kind_of(path)), GenotypeSource)
 
 
@@ -211,27 +211,27 @@ def draft_genotypes(
     covariates: str | None = None,
     force: bool = False,
 ) -> GenotypeDraft:
-    """Look at the names in files of genotypes; write ``NAME.yaml`` for them.
+    """Read the names in genotype files, and write ``NAME.yaml`` for them.
 
     Parameters
     ----------
     path : path-like
-        A .bed file, a pattern of several, or a folder of VCF Zarr.
+        A .bed file, a glob pattern of several, or a VCF Zarr folder.
     target : str, optional
-        Which of the phenotypes.
+        The phenotype to predict.
     folder : path-like
-        Where the file is written; or its path, which ends in .yaml.
+        Folder of the file, or its path, ending in .yaml.
     phenotypes : path-like, optional
         Table of phenotypes.
     covariates : str, optional
-        Table of covariates; or columns of the phenotypes, with commas between them.
+        Table of covariates, or comma-separated columns of the phenotypes.
     force : bool
-        Whether a file that exists is replaced.
+        Whether to replace an existing file.
 
     Raises
     ------
     ConfigError
-        The file exists, or there is no such column.
+        The file exists, or a column does not exist.
     SourceError
         The genotypes or tables cannot be read.
     """
@@ -263,11 +263,11 @@ def draft_genotypes(
         f"#   daskfs plan {file}    daskfs run {file}",
         "version: 1",
         f"name: {name}",
-        "# a missing dosage becomes its variant's mean; drop leaves its sample out",
+        "# missing dosages are replaced by the mean of the variant; drop leaves the sample out",
         f"source: {dump_line({'kind': kind, **wanted})}",
-        "store: none  # the files are read where they lie",
+        "store: none  # the files are read directly",
         "split: {test: 0.2, by: random, random_state: 0}" if families is None else families.split_line,
-        "# n_features_to_select counts the covariates, and is a first guess",
+        "# n_features_to_select includes the covariates; adjust it",
         f"select: {dump_line(select)}",
         "",
     ]
@@ -276,7 +276,7 @@ def draft_genotypes(
 
 
 def relative_to(path: str, file: Path) -> str:
-    """Return the path of something as a pipeline file names it."""
+    """Return a path relative to the pipeline file `file`; URLs are unchanged."""
     place = location(path)
     if not isinstance(place, Path):
         return path
@@ -285,7 +285,7 @@ def relative_to(path: str, file: Path) -> str:
 
 
 def copy_of_bundled(name: str, folder: str | os.PathLike[str] = ".", *, force: bool = False) -> list[Path]:
-    """Write a pipeline that comes along with daskfs, and the table schema that it names, to a folder.
+    """Write a bundled pipeline, and the table schema that it names, to a folder.
 
     Raises
     ------
@@ -298,11 +298,11 @@ def copy_of_bundled(name: str, folder: str | os.PathLike[str] = ".", *, force: b
 
 
 def _write(texts: dict[Path, str], force: bool) -> None:
-    """Write files, none before it is known that none is replaced that should not be."""
+    """Write files. Without `force`, write none if one of them exists."""
     for file in texts:
         if file.exists() and not force:
             raise ConfigError(
-                "a file of this name exists", str(file), "write elsewhere (--output), or --force replaces it"
+                "the file already exists", str(file), "choose another folder (--output), or replace it (--force)"
             )
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -311,15 +311,14 @@ def _write(texts: dict[Path, str], force: bool) -> None:
 
 
 def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[str, dict[str, Any], list[str]]:
-    """Return a name for a file, its source as a pipeline file has it, and what was decided, in lines.
+    """Return a name for a file, its `source` section of a pipeline, and lines that explain the decisions.
 
-    The schema of a table is written to the folder; one that stands there, which somebody may have changed, is taken as
-    it is.
+    The schema of a table is written to the folder. An existing schema there, which the user may have edited, is used.
 
     Raises
     ------
     SourceError, SchemaError
-        The table cannot be read, or nothing can be predicted.
+        The table cannot be read, or it has no possible target.
     """
     kind = kind_of(path)
     files = expand_paths(path, getattr(find_source(kind), "endings", ()))
@@ -334,7 +333,7 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
     if kind not in TABLES:
         return name, {"kind": kind, "path": getattr(path, "address", str(path))} | named, said
     schema = folder / f"{name}.schema.yaml"
-    said = [f"{schema}: taken as it stands"]
+    said = [f"{schema}: using the existing schema"]
     if not schema.exists():
         look = look_at(path, target)
         folder.mkdir(parents=True, exist_ok=True)
@@ -342,13 +341,13 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
             temporary.write_text(schema_text(name, look), encoding="utf-8")
         left_out = [one.name for one in look.judgement.columns if one.entry.get("role") in ("ignore", "id")]
         without = f"; left out: {', '.join(left_out)}" if left_out else ""
-        said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; {schema} says why"]
+        said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; see {schema} for reasons"]
         said += [f"{LOOK_AT}{text}" for text in look.judgement.suspicions]
     return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 
 def _name_of(files: list[Path], path: Location) -> str:
-    """Return a name for a run: that of the file without its endings, or of the folder."""
+    """Return a name for a run: the name of the file without its extensions, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
     plain = re.sub(
         r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst|bed|vcz))+$", "", own, flags=re.IGNORECASE
@@ -357,19 +356,19 @@ def _name_of(files: list[Path], path: Location) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as the name of a run."""
+    """Convert a text to a valid name of a run."""
     return re.sub(r"[^\w-]+", "-", text).strip("-")[: LONGEST_NAME_NBYTES // 4] or "table"
 
 
 def schema_text(name: str, look: Look) -> str:
-    """Return the table schema, with what each column was taken for and why."""
+    """Return the table schema as YAML, with a comment for each column on why its type was inferred."""
     judgement = look.judgement
     seen = "" if look.is_whole else f", from its first {judgement.n_rows:,} rows"
     lines = [
         editor_line("table"),
-        f"# Table schema of {look.files[0].name}, as daskfs init took it{seen}.",
-        "# Change what is wrong: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Look at",
-        "# look_at, which reports repeat, and delete what is settled.",
+        f"# Table schema of {look.files[0].name}, inferred by daskfs init{seen}.",
+        "# Correct errors: role (feature, target, weight, id, split, ignore), dtype, encoding, missing. Check the",
+        "# warnings in look_at, which reports repeat, and delete those that are resolved.",
         "version: 1",
         f"name: {name}",
     ]
@@ -381,7 +380,7 @@ def schema_text(name: str, look: Look) -> str:
     lines.append("columns:")
     for one in judgement.columns:
         lines += _entry(one)
-    lines.append("other_columns: error  # a column that this file does not name")
+    lines.append("other_columns: error  # columns that are not listed here")
     return "\n".join(lines) + "\n"
 
 
@@ -403,14 +402,14 @@ def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
     source = relative_to(str(path), drafted.pipeline)
     n_features = judgement.n_features
     dates = [one.name for one in judgement.columns if one.entry.get("dtype") in ("date", "datetime")]
-    by_order = f"  # rows in the order of time ({dates[0]}) are better split by: order" if dates else ""
+    by_order = f"  # if the rows are sorted by time ({dates[0]}), use by: order" if dates else ""
     if look.n_rows >= max(_ENOUGH_ROWS, _TALL * n_features):
         select = "{method: message}"
-        why = f"# many rows for each of the {n_features} columns: subsets of the rows vote; another: method: fgm"
+        why = f"# many rows for each of the {n_features} columns, so subsets of the rows vote; alternative: method: fgm"
     else:
         wanted = max(1, min(20, n_features))
         select = f"{{method: fgm, n_features_to_select: {wanted}}}"
-        why = f"# {look.n_rows:,} rows and {n_features} columns; n_features_to_select is a first guess"
+        why = f"# {look.n_rows:,} rows and {n_features} columns; adjust n_features_to_select"
     return "\n".join(
         [
             editor_line("pipeline"),

@@ -1,4 +1,4 @@
-"""Predictions of test rows, block by block where the work runs. Imported by workers, hence light."""
+"""Predictions of test rows in blocks, on workers or locally. Workers import this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.run import Run
 
 BLOCK_NBYTES = 8 * 2**20
-"""Of a block of rows, selected columns only: it and its copy in double precision stay small."""
+"""Size of a block of rows of the selected columns, so that it and its double-precision copy stay small."""
 ENTRY_NBYTES = 40
-"""Of an entry of a sparse store, and of its place among the selected columns."""
+"""Memory per entry of a sparse store, including its position among the selected columns."""
 
 
 class PredictedRows(NamedTuple):
@@ -24,17 +24,17 @@ class PredictedRows(NamedTuple):
 
     name: str
     rows: Rows
-    """Of what is sent."""
+    """Rows of the matrix that is sent to the task."""
 
 
 def linear_predictor(predictor: LinearPredictor, run: Run) -> np.ndarray:
-    """Return the linear predictor of every row of a run's matrix; only the columns that it takes are read.
+    """Return the linear predictor of every row of a run's matrix. Only the columns it needs are read.
 
-    The blocks, and so the bits, depend on the matrix alone.
+    The blocks depend only on the matrix, so the result is bit-identical for any cluster.
 
     Returns
     -------
-    ndarray of shape (n_samples,), with more than two classes (n_samples, n_classes)
+    ndarray of shape (n_samples,), or (n_samples, n_classes) with more than two classes
     """
     found = np.full((run.matrix.shape[0], *np.shape(predictor.intercept)), predictor.intercept, dtype=np.float64)
     bounds = _bounds(run.matrix, len(predictor.columns))
@@ -46,7 +46,7 @@ def linear_predictor(predictor: LinearPredictor, run: Run) -> np.ndarray:
 
 
 def _bounds(matrix: Matrix, n_columns: int) -> list[int]:
-    """Return the first rows of the blocks, and the end."""
+    """Return the bounds of the blocks of rows."""
     n_samples, counts = matrix.shape[0], matrix.entry_counts(slice(None))
     if counts is None:
         row_nbytes = n_columns * matrix.dtype.itemsize

@@ -1,7 +1,7 @@
-"""What a report tells beside a selection, computed while the data is at hand: see `daskfs.evidence`.
+"""Compute the evidence of a report (`daskfs.evidence`) while a run has access to the data.
 
-All from what a run holds anyway (targets and predictions of the test rows), from the store's statistics where they are
-small, and from a sample: the first test rows of the first selected columns, 4 MiB at most.
+It uses what a run holds anyway (targets and predictions of the test rows), the store's statistics if they are small,
+and a sample: the first test rows of the first selected columns, at most 4 MiB.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ from daskfs.store.feature_store import FeatureStore
 from daskfs.version import __version__
 
 MOST_DESCRIBED = 10_000
-"""Selected features that are described one by one."""
+"""Maximum number of selected features that are described individually."""
 SAMPLE_ROWS, SAMPLE_COLUMNS = 2_000, 256
 MOST_NEAR_MISSES, NEAR_FEATURES = 20, 256
-"""Columns of near misses, and the features that are looked at for them."""
+"""Maximum number of near misses (one per column), and number of features examined for them."""
 MOST_CLASSES = 30
-"""Of a confusion matrix."""
+"""Maximum number of classes of a confusion matrix."""
 N_BINS = 10
 MOST_DRAWN, PIECE_ROWS = 100_000, 1 << 20
-"""Test rows that figures are drawn of, and training rows that are read at once."""
+"""Maximum number of test rows used in figures, and number of training rows read at a time."""
 N_STEPS = 12
 COMMAND = "daskfs run pipeline.yaml --set output=again"
 
 ALIKE, STANDS_IN, IS_TARGET = 0.99, 0.7, 0.999
-"""Correlations: of selected columns that say the same, of a stand-in, of a column that is the target in other words."""
+"""Minimum correlations of near duplicates, of a replacement for a feature, and of a copy of the target."""
 IN_A_BUNDLE = 0.9
-SEEN_TOGETHER, MOST_SEEN_TOGETHER = 1_000, 4_096
-"""Training rows, and at most so many columns, of which it is asked what they explain together."""
+SIGNAL_ROWS, MOST_SIGNAL_COLUMNS = 1_000, 4_096
+"""Number of training rows, and maximum number of columns, for testing whether all columns explain more together."""
 OF_THE_ERROR = 0.3
-"""Share of the squared errors that one row makes, from which on it is named."""
+"""Minimum share of the squared error for which a single row is reported."""
 FEW_ROWS = 50
 
 
 class Predicted(NamedTuple):
-    """The test rows with what is predicted for them."""
+    """The test rows and their predictions."""
 
     y: np.ndarray
     weight: np.ndarray | None
@@ -86,11 +86,11 @@ class Predicted(NamedTuple):
     classes: np.ndarray | None = None
     """Labels of a classifier, ascending."""
     probability: np.ndarray | None = None
-    """Of each class, where the loss has any."""
+    """Probability of each class, if the loss has probabilities."""
 
     @classmethod
     def by(cls, selector: BaseSelector, y: np.ndarray, predictor: np.ndarray, weight: np.ndarray | None) -> Predicted:
-        """Return what a selector makes of the linear predictor of rows."""
+        """Return the predictions of a selector from the linear predictor of rows."""
         own = find_loss(selector.loss_)
         loss = find_loss("multinomial") if predictor.ndim > 1 else own
         classes = selector.classes_ if own.is_classifier else None
@@ -98,17 +98,17 @@ class Predicted(NamedTuple):
         return cls(y, weight, predictor, selector.response(predictor), loss, classes, probability)
 
     def has(self, metric: str) -> bool:
-        """Tell whether there is what a metric of predictions measures."""
+        """Return whether a metric of predictions can be computed."""
         return metric in PREDICTION_METRICS and (metric not in METRICS_OF_PROBABILITIES or self.probability is not None)
 
     def of(self, metric: str) -> Any:
-        """Return what a metric measures."""
+        """Return the predictions that a metric takes: probabilities, scores or values."""
         if metric in METRICS_OF_PROBABILITIES:
             return self.probability
         return self.predictor if metric in METRICS_OF_SCORES else self.prediction
 
     def some(self, n_rows: int) -> Predicted:
-        """Return rows at equal distances, about so many at most."""
+        """Return at most about `n_rows` equally spaced rows."""
         at = slice(None, None, -(-len(self.y) // n_rows) or 1)
         weight = None if self.weight is None else self.weight[at]
         probability = None if self.probability is None else self.probability[at]
@@ -125,15 +125,15 @@ class Predicted(NamedTuple):
         return metric_of(name, self.y, self.of(name), self.weight, self.classes)
 
     def drawn(self, name: str) -> np.ndarray:
-        """Return a metric of rows drawn again and again: see `daskfs.metrics.bootstrap_values`."""
+        """Return bootstrap values of a metric: see `daskfs.metrics.bootstrap_values`."""
         return bootstrap_values(name, self.y, self.of(name), self.weight, classes=self.classes)
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:
-        """Return those of some metrics that there are."""
+        """Return the metrics that can be computed, by name."""
         return {name: self.metric(name) for name in names if self.has(name)}
 
     def baseline(self, metric: str, value: float) -> float:
-        """Return the metric of whoever predicts one value for each row; NaN of probabilities, of which it has none."""
+        """Return the metric of a constant prediction; NaN for metrics of probabilities."""
         if metric in METRICS_OF_PROBABILITIES:
             return float("nan")
         given = np.broadcast_to(0.0 if metric in METRICS_OF_SCORES else value, len(self.y))
@@ -148,20 +148,20 @@ def evidence_of_stream(
     tested: Predicted | None,
     baseline: float,
 ) -> EvidenceRecord:
-    """Return what a report tells of what was learnt from rows that no store keeps: what needs them again is left out.
+    """Return the evidence of a model trained on a stream, without the parts that need to read rows again.
 
     Parameters
     ----------
     source : SparseSource
     split : str
-        How test rows were chosen, in words.
+        Description of how the test rows were chosen.
     selector : BaseSelector
     result : SelectionResult
-        With metrics.
+        Result with metrics.
     tested : Predicted, optional
-        The test rows, where there are any.
+        The test rows, if any.
     baseline : float
-        What the baseline predicts for each of them.
+        Prediction of the baseline for each test row.
     """
     document, classes = source.describe(), source.target_classes
     table = result.table.head(MOST_DESCRIBED)
@@ -171,7 +171,7 @@ def evidence_of_stream(
     record = None
     if tested is not None:
         record = record_of_test(tested, baseline, result.metrics, classes)
-        warnings += doubts_of_test(tested, record, result.metrics)
+        warnings += warnings_on_test(tested, record, result.metrics)
     return EvidenceRecord(
         data=DataRecord(
             source=without_folder(str(document.get("description") or source.kind)),
@@ -208,37 +208,37 @@ def evidence_of(
     suspicions: Sequence[str] = (),
     classes: list[str] | None = None,
 ) -> EvidenceRecord:
-    """Return what a report tells of a selection on the rows of a store.
+    """Return the evidence of a selection on the rows of a store.
 
     Parameters
     ----------
     store, train, test : Matrix
-        All rows, and those of the split.
+        All rows, the training rows and the test rows.
     split : str
-        How it was made, in words.
+        Description of the split.
     selector : BaseSelector
-        Fitted to `train`.
+        Selector fitted to `train`.
     result : SelectionResult
-        With metrics.
+        Result with metrics.
     tested, refitted : Predicted, optional
-        Where there are test rows with a target; and by the refit that the pipeline asked for.
+        The test rows with a target, predicted by the selector and by the common refit of the pipeline.
     suspicions : sequence of str
-        What people were told to look at before the run.
+        Warnings of the source, given before the run.
     classes : list of str, optional
-        What the numbers of classes stand for, where `store` does not say it.
+        Labels of the class codes, if `store` does not have them.
     """
     sample = _Sample(store, train if test is None else test, selector, result)
     data = _data_of(store, split, classes)
     warnings = [*suspicions, *(str(note) for note in result.notes if isinstance(note, Suspicion))]
     warnings += [*_polygenic(train, selector)]
-    warnings += [*sample.doubts(data.target, data.classes is not None or selector_classifies(selector))]
+    warnings += [*sample.warnings(data.target, data.classes is not None or selector_classifies(selector))]
     record = None
     if tested is not None and len(tested.y):
         record = record_of_test(
             tested, _baseline(train, tested), result.metrics, data.classes, sample.by_size(tested), refitted
         )
         rows = None if test is None else test.source_row
-        warnings += [*doubts_of_test(tested, record, result.metrics, rows)]
+        warnings += [*warnings_on_test(tested, record, result.metrics, rows)]
     return EvidenceRecord(
         data=data,
         features=sample.features(),
@@ -253,26 +253,26 @@ def evidence_of(
 
 
 def examine(selector: BaseSelector, train: Any, test: Any = None) -> SelectionResult:
-    """Return the result of a fitted selector with all that reports and plots tell of a run beside it.
+    """Return the result of a fitted selector with the evidence that reports and plots show.
 
     Parameters
     ----------
     selector : fitted selector
-        Its ``result_`` becomes the one that is returned.
+        Its ``result_`` is replaced by the returned result.
     train : store, or tuple (X, y) or (X, y, sample_weight)
-        What it was fitted to.
+        The training data.
     test : store, or tuple (X, y) or (X, y, sample_weight), optional
-        Rows that the fit has not seen, for metrics, their intervals, calibration, residuals.
+        Held-out rows, for metrics with intervals, calibration and residuals.
 
     Returns
     -------
     SelectionResult
-        ``save(folder)`` keeps it, and ``daskfs report folder`` writes its page.
+        ``save(folder)`` saves it, and ``daskfs report folder`` then writes its report.
 
     Raises
     ------
     DataError
-        Other columns than those of the fit, or values that are not finite.
+        The columns differ from those of the fit, or values are not finite.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def examine(selector: BaseSelector, train: Any, test: Any = None) -> SelectionRe
             labels = getattr(selector, "classes_", None)
             X, y, weight = (*given, None)[:3]
             matrix, numbered = opened.enter_context(selector._opened(X, y, weight, labels, is_first=False))
-            if numbered is not None:  # the matrix has the labels' numbers
+            if numbered is not None:  # the target of the matrix holds codes instead of labels
                 fitted.classes_ = np.arange(len(numbered), dtype=np.float64)
             return matrix
 
@@ -316,7 +316,7 @@ def examine(selector: BaseSelector, train: Any, test: Any = None) -> SelectionRe
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what a result depends on."""
+    """Return the versions of Python and of the packages on which a result depends."""
     from importlib.metadata import version
 
     packages = ("numpy", "numba", "dask", "zarr")
@@ -324,13 +324,13 @@ def versions() -> dict[str, str]:
 
 
 def class_labels(selector: BaseSelector, classes: list[str] | None) -> list[str]:
-    """Return the labels of several classes that each have coefficients; none of two."""
+    """Return the labels of more than two classes, which each have coefficients; an empty list for two classes."""
     several = selector.coef_.ndim > 1 and selector_classifies(selector)
     return [_label(float(code), classes) for code in selector.classes_] if several else []
 
 
 def selector_classifies(selector: BaseSelector) -> bool:
-    """Whether a fitted selector predicts labels."""
+    """Return whether a fitted selector predicts labels."""
     return getattr(selector, "classes_", None) is not None
 
 
@@ -355,7 +355,7 @@ def _data_of(store: Matrix, split: str, classes: list[str] | None) -> DataRecord
 
 
 def without_folder(source: str) -> str:
-    """Return what a report, which is shown to others, says of a source: a file's name, and not where people keep it.
+    """Return the description of a source without its folder, since reports are shown to others.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def without_folder(source: str) -> str:
 
 
 class _Sample:
-    """Some rows of the selected columns and of near misses."""
+    """A sample of rows of the selected columns and of near misses."""
 
     def __init__(self, store: Matrix, matrix: Matrix, selector: BaseSelector, result: SelectionResult) -> None:
         self.store, self.matrix, self.selector, self.result = store, matrix, selector, result
@@ -379,9 +379,9 @@ class _Sample:
         self.y = matrix.read_target(slice(0, len(self.X)))
 
     def _nearest(self) -> tuple[np.ndarray, list[str], Counter[str]]:
-        """Return the columns that are not selected, with the highest scores: of each column of the table the best.
+        """Return the unselected features with the highest scores, the best of each column of the table.
 
-        With the table's columns, and how many features of each have high scores.
+        Also return their columns, and the number of features with high scores by column.
         """
         scores = self.result.scores
         if scores is None or self.is_made or len(scores) != self.matrix.shape[1]:
@@ -392,7 +392,7 @@ class _Sample:
         return best[first], [of[k] for k in first], Counter(of)
 
     def _read(self, columns: np.ndarray) -> np.ndarray:
-        """Return the sampled rows of some columns, in the order in which they are given."""
+        """Return the sampled rows of some columns, in the given order."""
         n_rows = min(SAMPLE_ROWS, self.matrix.shape[0])
         if not len(columns):
             return np.empty((n_rows, 0))
@@ -402,7 +402,7 @@ class _Sample:
         return X
 
     def features(self) -> list[FeatureRecord]:
-        """Return what is known of each selected feature."""
+        """Return the record of each selected feature."""
         table, store = self.result.table.head(MOST_DESCRIBED), self.store
         of_classes = coefficients_by_class(self.selector, len(table))
         if self.is_made:
@@ -423,7 +423,7 @@ class _Sample:
         ]
 
     def near_misses(self) -> list[NearMiss]:
-        """Return the features with the highest scores that are not selected, with what stands in for them."""
+        """Return the near misses, each with the selected feature that can replace it."""
         found, scores, correlation = [], self.result.scores, _correlations(self.near_X, self.X)
         for k, j in enumerate(self._near):
             assert scores is not None
@@ -435,7 +435,7 @@ class _Sample:
         return found
 
     def bundles(self) -> list[list[str]]:
-        """Return selected features and near misses that say nearly the same, by the most important of each bundle."""
+        """Return groups of highly correlated selected features and near misses, the most important group first."""
         X = np.column_stack([self.X, self.near_X])
         names = [*self.names, *(str(self.matrix.names[int(j)]) for j in self._near)]
         alike, taken, found = _correlations(X, X) >= IN_A_BUNDLE, set[int](), []
@@ -446,13 +446,16 @@ class _Sample:
                 found.append([names[j] for j in sorted(own, key=lambda j: (j != k, j))])
         return found
 
-    def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
-        """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
+    def warnings(self, target: str, are_classes: bool) -> Iterable[str]:
+        """Yield warnings about the selected columns: possible copies of the target, and near duplicates."""
         from daskfs.sources.judging import named_like, told_by_order
 
         for name in self.names if target else ():
             if named_like(name, target):
-                yield f"{name!r} has a name like the target's ({target!r}): is it known before the target is?"
+                yield (
+                    f"possible leak: the name {name!r} resembles the target's ({target!r}): is this column known when "
+                    "predictions are made?"
+                )
         if len(self.X) < 20:
             return
         if self.y is not None and self.y.ndim == 1 and len(np.unique(self.y)) > 1:
@@ -463,16 +466,16 @@ class _Sample:
                 if are_classes and not is_skewed:
                     told[k] = told_by_order(self.X[:, k], codes)
                 if told[k] >= IS_TARGET:
-                    how = "tells the class of nearly every row" if are_classes else f"has correlation {told[k]:.4f}"
-                    yield f"possible leak: {name!r} by itself {how}: is it a copy of the target, or known after it?"
+                    how = "predicts the class of nearly every row" if are_classes else f"has correlation {told[k]:.4f}"
+                    yield (f"possible leak: {name!r} alone {how}: is it a copy of the target, or only known after it?")
         correlation = np.triu(_correlations(self.X, self.X), 1)
         pairs = np.argwhere(correlation >= ALIKE)[:5]
         if len(pairs):
             listed = ", ".join(f"{self.names[i]!r} and {self.names[j]!r}" for i, j in pairs)
-            yield f"selected features that say nearly the same (correlation above {ALIKE}): {listed}"
+            yield f"selected features that are nearly identical (correlation above {ALIKE}): {listed}"
 
     def by_size(self, tested: Predicted) -> tuple[str, list[int], list[float]]:
-        """Return a metric of the first features of the model, those after them held at their means."""
+        """Return a metric by number of first features of the model, with the others fixed at their means."""
         n_rows, n_columns = self.X.shape
         coef = self.selector.coef_
         metric = tested.loss.default_metrics[0] if tested.loss.is_classifier else "r2"
@@ -495,21 +498,21 @@ class _Sample:
 
 
 def _polygenic(train: Matrix, selector: BaseSelector) -> Iterable[str]:
-    """Yield that many features carry signal together which were not selected, where little is to be read to see it."""
+    """Yield a warning if many unselected features carry signal together; only tested if little has to be read."""
     n_samples, n_features = train.shape
     n_selected = len(selector.selected_)
-    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SEEN_TOGETHER or n_samples < SEEN_TOGETHER:
+    if selector.made_ is not None or not 4 * n_selected < n_features <= MOST_SIGNAL_COLUMNS or n_samples < SIGNAL_ROWS:
         return
     columns, is_classifier = np.sort(selector.selected_).astype(np.int64), selector_classifies(selector)
-    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SEEN_TOGETHER)
+    found = signal_beyond(Run(train, "evaluate"), columns, is_classifier, 0, n_rows=SIGNAL_ROWS)
     if found.is_polygenic:
         yield str(found)
 
 
 def coefficients_by_class(selector: BaseSelector, n_features: int) -> list[list[float | None] | None]:
-    """Return the coefficients of the first selected features for each class; None for each where there are not several.
+    """Return the coefficients of the first selected features by class; None for each without several classes.
 
-    Of more than 30 classes there are none either: nobody reads so wide a table.
+    With more than 30 classes the result is None too, since the table would be too wide.
     """
     coef = selector.coef_.T
     if coef.ndim == 1 or coef.shape[1] > MOST_CLASSES:
@@ -521,7 +524,7 @@ def coefficients_by_class(selector: BaseSelector, n_features: int) -> list[list[
 
 
 def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
-    """Return the table's columns that some features were encoded from: their own names where there was no table."""
+    """Return the columns of the table from which features were encoded; the features' own names without a table."""
     if not isinstance(store, FeatureStore):
         of = store.table_columns
         return names if of is None else [str(of[int(j)]) for j in index]
@@ -534,7 +537,7 @@ def columns_of(store: Matrix, index: np.ndarray, names: list[str]) -> list[str]:
 
 
 def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Return the absolute correlations of the columns of X with those of Z; 0 of what is constant."""
+    """Return the absolute correlations of the columns of X with those of Z; 0 for constant columns."""
 
     def unit(A: np.ndarray) -> np.ndarray:
         A = A - A.mean(axis=0)
@@ -545,13 +548,13 @@ def _correlations(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
 
 
 class Constant:
-    """The prediction that is the same for every row, from targets that come piece by piece: the mean, or a class."""
+    """The constant prediction (the mean, or the most frequent class) from targets given in pieces."""
 
     def __init__(self, *, is_class: bool) -> None:
         self.is_class, self._total, self._n, self._rows = is_class, 0.0, Counter[float](), 0.0
 
     def update(self, y: np.ndarray, weight: np.ndarray | None) -> None:
-        """Take some more rows."""
+        """Add rows."""
         w = np.ones(len(y)) if weight is None else weight
         if self.is_class:
             labels, codes = np.unique(y, return_inverse=True)
@@ -560,12 +563,12 @@ class Constant:
 
     @property
     def value(self) -> float:
-        """The mean, or the most frequent label."""
+        """The mean or the most frequent label."""
         return max(self._n, key=lambda label: self._n[label]) if self.is_class else self._total / self._rows
 
 
 def _baseline(train: Matrix, tested: Predicted) -> float:
-    """Return the mean, or the most frequent label, of the training rows, which are read piece by piece."""
+    """Return the mean or the most frequent label of the training rows, which are read in pieces."""
     constant = Constant(is_class=tested.loss.is_classifier)
     for start in range(0, train.shape[0], PIECE_ROWS):
         rows = slice(start, min(start + PIECE_ROWS, train.shape[0]))
@@ -583,21 +586,21 @@ def record_of_test(
     by_size: tuple[str, list[int], list[float]] = ("", [], []),
     refitted: Predicted | None = None,
 ) -> QualityRecord:
-    """Return how the predictions of the test rows turned out.
+    """Return the quality of the predictions on the test rows.
 
     Parameters
     ----------
     tested : Predicted
     baseline : float
-        What it predicts for every row.
+        Prediction of the baseline for every row.
     metrics : mapping of str to float
-        Those that are wanted; of them `PREDICTION_METRICS` are looked at.
+        The requested metrics; only `PREDICTION_METRICS` are used.
     classes : list of str, optional
-        Texts that the target's codes stand for.
+        Labels of the target's codes.
     by_size : (str, list of int, list of float)
-        A metric, numbers of features and its values.
+        A metric, numbers of features and the values of the metric.
     refitted : Predicted, optional
-        The same rows by the refit, whose metrics begin with ``refit_``.
+        The same rows predicted by the refit; its metrics begin with ``refit_``.
     """
     y, weight = tested.y, tested.weight
     known = [name for name, value in metrics.items() if tested.has(name) and np.isfinite(value)]
@@ -670,7 +673,7 @@ def _label(code: float, classes: list[str] | None) -> str:
 
 
 def _calibration(tested: Predicted) -> list[CalibrationBin]:
-    """Return the mean of the target beside the mean prediction, of tenths of the rows by rising prediction."""
+    """Return mean target and mean prediction for each tenth of the rows, sorted by prediction."""
     y, predicted = tested.y, tested.prediction
     if tested.loss.is_classifier:
         if tested.predictor.ndim > 1 or not tested.loss.has_probabilities:
@@ -691,10 +694,10 @@ def _calibration(tested: Predicted) -> list[CalibrationBin]:
     return found
 
 
-def doubts_of_test(
+def warnings_on_test(
     tested: Predicted, record: QualityRecord, metrics: Mapping[str, float], source_row: Any = None
 ) -> Iterable[str]:
-    """Yield what is suspicious about the predictions: too good, no better than a constant, made by one row.
+    """Yield warnings about the predictions: too good, no better than a constant, or dominated by one row.
 
     Parameters
     ----------
@@ -702,20 +705,20 @@ def doubts_of_test(
     record : QualityRecord
     metrics : mapping of str to float
     source_row : function, optional
-        Returns the row of the source of a test row.
+        Returns the source row of a test row.
     """
     n_rows = record.n_rows
     if n_rows < FEW_ROWS:
-        yield f"only {n_rows} test rows: how good the predictions are is known roughly at most"
+        yield f"only {n_rows} test rows, so the metrics are imprecise"
     name = "accuracy" if tested.loss.is_classifier else "r2"
     value = tested.metric(name)
     if n_rows >= FEW_ROWS and value >= 0.9999:
         how = f"the predictions are perfect or nearly so ({name} {value:.4f})"
-        yield f"possible leak: {how}: is a feature known only after the target?"
+        yield f"possible leak: {how}: is a feature only known after the target?"
     baseline = PREDICTION_METRICS[name](tested.y, np.broadcast_to(_constant(tested), n_rows), tested.weight)
     low = bootstrap_interval(name, tested.y, tested.prediction, tested.weight)[0] if n_rows > 1 else np.nan
     if low <= (baseline if np.isfinite(baseline) else 0.0):
-        yield f"no better than always predicting {record.baseline}, as far as these {n_rows:,} test rows tell"
+        yield f"not significantly better than always predicting {record.baseline}, on {n_rows:,} test rows"
     if not tested.loss.is_classifier and n_rows >= 20:
         squares = (tested.y - tested.prediction) ** 2 * (1.0 if tested.weight is None else tested.weight)
         worst = int(np.argmax(squares))
@@ -723,7 +726,7 @@ def doubts_of_test(
         if share >= OF_THE_ERROR:
             at = worst if source_row is None else source_row(worst)
             found = f"target {digits(tested.y[worst])}, predicted {digits(tested.prediction[worst])}"
-            yield f"one row makes {share:.0%} of the squared error of the test rows: row {at} of the source ({found})"
+            yield f"one row causes {share:.0%} of the squared error on the test rows: row {at} of the source ({found})"
 
 
 def _constant(tested: Predicted) -> float:

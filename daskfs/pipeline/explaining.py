@@ -1,4 +1,4 @@
-"""What people ask of a method before they run it, and of an error after: what it does, its parameters; what to do."""
+"""Explanations of methods (algorithm and parameters) and of error topics, for ``daskfs explain``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = {"``": "", "`": ""}
 
 
 def all_methods() -> list[dict[str, str]]:
-    """Return name, class and a sentence for each method.
+    """Return name, class and summary of each method.
 
     Examples
     --------
@@ -30,17 +30,17 @@ def all_methods() -> list[dict[str, str]]:
 
 
 def explanation(name: str) -> dict[str, Any]:
-    """Return what there is to know of a method (summary, algorithm, parameters) or of a topic of errors.
+    """Return the explanation of a method (summary, algorithm, parameters) or of an error topic.
 
     Raises
     ------
     ConfigError
-        There is no such method or topic; the nearest name is said.
+        The method or topic does not exist. The message suggests the most similar name.
     """
     if name in TOPICS:
         return {"name": name, "title": TOPICS[name].title, "text": inspect.cleandoc(TOPICS[name].text)}
     if name not in METHODS and (near := did_you_mean(name, [*METHODS, *TOPICS])):
-        raise ConfigError(f"expected a method, or a topic that an error names, found {name!r}{near}", "explain")
+        raise ConfigError(f"expected a method or an error topic, found {name!r}{near}", "explain")
     cls = find_method(name)
     return {
         "name": name,
@@ -62,7 +62,7 @@ def explanation(name: str) -> dict[str, Any]:
 
 
 def methods_text() -> str:
-    """Return all methods in lines, selectors first."""
+    """Return a text with one line for each method, selectors first."""
     found = all_methods()
     width = max(len(one["name"]) for one in found)
     lines = []
@@ -76,7 +76,7 @@ def methods_text() -> str:
 
 
 def explanation_text(name: str) -> str:
-    """Return the explanation of a method, or of a topic of errors, for a terminal."""
+    """Return the explanation of a method or error topic as text for a terminal."""
     found = explanation(name)
     if "title" in found:
         return f"{found['title']}\n\n{found['text']}"
@@ -107,7 +107,7 @@ def _summary(cls: type) -> str:
 
 
 def _said(text: str) -> str:
-    """Return a docstring's paragraph in one line, without its marks."""
+    """Return a paragraph of a docstring on one line, without markup."""
     for mark, plain in _PLAIN.items():
         text = text.replace(mark, plain)
     return " ".join(text.split())

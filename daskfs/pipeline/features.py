@@ -1,6 +1,6 @@
-"""`features` of a pipeline file: columns that are selected together, or features that a map makes of them.
+"""The `features` section of a pipeline file: groups of columns, or a feature map.
 
-It stands for a parameter of every selection, `feature_groups` or `feature_map`, said once.
+It sets the parameter `feature_groups` or `feature_map` of every selection.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ GROUPS = "groups"
 
 
 class Features(Section):
-    """What is selected from, where it is not each column alone."""
+    """Features to select from, if these are not single columns."""
 
     map: str
 
     @property
     @abstractmethod
     def parameter(self) -> tuple[str, Any]:
-        """The parameter of a selection that it stands for, and its value."""
+        """The parameter of a selection that this section sets, and its value."""
 
 
 class GroupedFeatures(Features):
@@ -36,11 +36,11 @@ class GroupedFeatures(Features):
     map: Literal["groups"]
     by: Literal["schema"] | list[Any] | dict[str, Any] | None = Field(
         default=None,
-        description="schema, the default: the columns of the table that was ingested; or a label for each column, a "
-        "list of groups, or a mapping of names to groups, or to mappings: a tree",
+        description="schema (the default): one group per column of the ingested table; or a label for each column, a "
+        "list of groups, a mapping of names to groups, or a nested mapping (a tree)",
     )
     file: Annotated[str | None, PATH] = Field(
-        default=None, description="table in CSV with the features' names in its column `name`"
+        default=None, description="CSV table with the feature names in its column `name`"
     )
     column: str | None = Field(default=None, description="column of the file that names the groups")
 
@@ -60,7 +60,7 @@ class GroupedFeatures(Features):
 
 
 class MappedFeatures(Features):
-    """Features that a map makes of the columns."""
+    """Features that a map computes from the columns."""
 
     @property
     def parameter(self) -> tuple[str, Any]:
@@ -70,7 +70,7 @@ class MappedFeatures(Features):
 
 @cache
 def section_of_features(name: str) -> type[Features]:
-    """Return the model of a map's section: the parameters that it declares."""
+    """Return the model of a map's section, with the parameters that the map declares."""
     if name == GROUPS:
         return GroupedFeatures
     fields: dict[str, Any] = {"map": (Literal[name], ...)}  # type: ignore[valid-type]

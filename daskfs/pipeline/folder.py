@@ -1,7 +1,7 @@
-"""The folder of a run: written as ``<name>.unfinished`` by one process at a time, renamed when whole.
+"""The folder of a run: written as ``<name>.unfinished`` by one process at a time, and renamed when finished.
 
-While the run lasts, a checkpoint inside it keeps what was computed, small arrays with one file per piece, so that an
-interrupted run continues where it stopped.
+During the run it contains a checkpoint of computed results, small arrays in one file each, so that an interrupted run
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from daskfs.version import __version__
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"
 PIPELINE = "pipeline.yaml"
-"""The pipeline, resolved: with this file alone a run can be resumed, or run again."""
+"""File of the resolved pipeline, which suffices to resume or repeat the run."""
 STATUS = "status.json"
-"""While the run lasts: how it goes."""
+"""File of the state of a run in progress."""
 _SETTINGS = "settings.json"
 FILES = (
     "checkpoint", "dask.html", "history.parquet", "metrics.json", "model.json", "model.npz", "pipeline.yaml",
     "report.html", "result.json", "run.log", "running.json", "scores.parquet", "selected.csv", "status.json",
 )  # fmt: skip
-"""What may stand in a run's folder beside the folders of several selections."""
+"""Entries of a run folder, in addition to the folders of several selections."""
 LONGEST_NAME_NBYTES = 100
-"""Of a run or of a selection: files of it have longer names, and a file system takes 255 bytes."""
+"""Maximum length of the name of a run or label, leaving room for suffixes: file systems allow 255 bytes."""
 _MAX_SETTINGS_NBYTES = 1 << 24
 _DIGEST_NBYTES = 32
 _OF_AN_ARRAY_NBYTES = 512  # its header, and its place in the archive
@@ -49,12 +49,12 @@ _SIGNS_OF_A_RUN = ("result.json", PIPELINE)
 
 
 def check_name(name: str, what: str) -> str:
-    """Return the name of a run or the label of a selection, which becomes a folder of its own.
+    """Check the name of a run or the label of a selection, which becomes the name of a folder, and return it.
 
     Raises
     ------
     ValueError
-        It is a place elsewhere, hidden, too long, or the name of something else in a run's folder.
+        It is too long, begins or ends with a dot, or is the name of another entry of a run folder.
     """
     nbytes = len(name.encode("utf-8", "surrogatepass"))
     if nbytes > LONGEST_NAME_NBYTES:
@@ -62,34 +62,34 @@ def check_name(name: str, what: str) -> str:
             f"expected a {what} of at most {LONGEST_NAME_NBYTES} bytes, found {nbytes} ({name[:20]}...); shorten it"
         )
     if name.startswith(".") or name.endswith("."):
-        raise ValueError(f"a {what} becomes a folder and has no dot at its ends, found {name!r}; drop the dot")
+        raise ValueError(f"expected a {what} that does not begin or end with a dot, found {name!r}; remove the dot")
     if what == "label" and folded(name) in FILES:
-        raise ValueError(f"{name!r} is a part of every run's folder; choose another label")
+        raise ValueError(f"{name!r} is the name of another file of a run folder; choose another label")
     if what == "name" and name.endswith((UNFINISHED, REPLACED)):
-        raise ValueError(f"{name!r} ends as folders of runs that are not finished do; choose another name")
+        raise ValueError(f"{name!r} ends like the folder of an unfinished run; choose another name")
     return name
 
 
 def folded(name: str) -> str:
-    """Return a name as a file system may have it that knows no capitals, and letters in one form only."""
+    """Return a name in the form in which a case-insensitive, Unicode-normalising file system compares it."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 class RunFolder:
-    """A run's folder while it is being written.
+    """A run folder while it is being written.
 
     Parameters
     ----------
     output : Path
         Path of the finished run.
     resumed : bool
-        Continue an interrupted run.
+        Whether to continue an interrupted run.
     force : bool
-        Replace a finished run at `output`.
+        Whether to replace a finished run at `output`.
     kept_in : Path, optional
-        Where the checkpoint's folder is made; by default inside the run's folder.
+        Parent folder of the checkpoint; default: the run folder.
     max_nbytes : int, optional
-        Of the checkpoint's arrays.
+        Maximum total size of the checkpoint's arrays.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class RunFolder:
 
     @classmethod
     def start(cls, output: Path, *, force: bool = False, **kept: Any) -> RunFolder:
-        """Begin a run; what exists at `output` is not touched before the run is finished. `kept`: see the class.
+        """Begin a run. Existing files at `output` are not changed until the run is finished. For `kept` see the class.
 
         Raises
         ------
         RunError
-            A finished run, an interrupted run or something else exists at `output`; or another process runs there.
+            A finished run, an interrupted run or another file exists at `output`, or another process uses the folder.
         """
         folder = cls(output, resumed=False, force=force, **kept)
         check_output(output, force=force)
@@ -135,7 +135,7 @@ class RunFolder:
         Raises
         ------
         RunError
-            There is none, or another process runs there.
+            There is no interrupted run, or another process uses the folder.
         """
         folder = cls(output, resumed=True, force=False, **kept)
         if not folder.path.is_dir():
@@ -147,7 +147,7 @@ class RunFolder:
         return folder
 
     def finish(self) -> Path:
-        """Remove what only an interrupted run needs, and give the folder its name."""
+        """Remove the files that only an interrupted run needs, and rename the folder to its final name."""
         with interrupts.held():
             self.checkpoint.remove()
             for name in (_LOCK, STATUS):
@@ -163,12 +163,12 @@ class RunFolder:
         return self.output
 
     def let_go(self, *, keep: bool) -> bool:
-        """Leave an unfinished run, to be resumed where something was computed and `keep` is true.
+        """Release an unfinished run. Keep the folder for resuming if `keep` is true and something was computed.
 
         Returns
         -------
         bool
-            True where there is something to resume.
+            Whether the run can be resumed.
         """
         (self.path / _LOCK).unlink(missing_ok=True)
         if self.resumed or (keep and not self.checkpoint.is_empty):
@@ -184,24 +184,24 @@ class RunFolder:
         except FileExistsError:
             raise RunError("another process is running in this folder", str(self.path), "wait for it") from None
         except OSError as fault:
-            problem = f"cannot create the run's folder: {fault.strerror}"
+            problem = f"cannot create the run folder: {fault.strerror}"
             raise RunError(problem, str(self.path), "choose another output") from None
 
 
 def resume_command(output: Path) -> str:
-    """Return the command that goes on with an interrupted run, as messages have it."""
+    """Return the command that continues an interrupted run, for messages."""
     return f"`daskfs run --resume {shlex.quote(str(output))}`"
 
 
 def pipeline_of(resume: Path | None) -> Path:
-    """Return the pipeline file that an interrupted run was started with.
+    """Return the pipeline file of an interrupted run.
 
     Raises
     ------
     ConfigError
-        No folder was named.
+        No folder was given.
     RunError
-        There is no such file in it.
+        The folder has no pipeline file, or the file lacks secrets.
     """
     if resume is None:
         raise ConfigError("expected a pipeline file, found none", "PIPELINE.yaml", "`daskfs init FILE` writes one")
@@ -210,15 +210,15 @@ def pipeline_of(resume: Path | None) -> Path:
     path = output.with_name(output.name + UNFINISHED) / PIPELINE
     if not path.is_file():
         done = "the run is finished" if (output / "result.json").exists() else "there is no interrupted run"
-        raise RunError(f"nothing to resume: {done}", str(output), "name the folder of a run that was interrupted")
+        raise RunError(f"nothing to resume: {done}", str(output), "pass the folder of an interrupted run")
     if "***" in path.read_text(encoding="utf-8"):
-        problem = "a password or a signed address stood in the pipeline file, and is not kept"
-        raise RunError(problem, str(path), "name the file too: `daskfs run PIPELINE.yaml --resume RUN_DIR`")
+        problem = "the pipeline file contained a password or a signed URL, which is not saved"
+        raise RunError(problem, str(path), "pass the file too: `daskfs run PIPELINE.yaml --resume RUN_DIR`")
     return path
 
 
 def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
-    """Check that a run may write to `output`; nothing is changed, except that a dead process's lock is removed.
+    """Check that a run may write to `output`. Nothing is changed, except that the lock of a dead process is removed.
 
     Raises
     ------
@@ -230,7 +230,7 @@ def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
         is_run = output.is_dir() and any((output / sign).exists() for sign in _SIGNS_OF_A_RUN)
         if not is_run:
             raise RunError(
-                "expected a run's folder or nothing at this path, found something else", str(output), "move it away"
+                "expected a run folder or nothing at this path, found something else", str(output), "move it away"
             )
         if not force:
             remedy = "choose another output, or add --force to replace it"
@@ -246,14 +246,16 @@ def check_output(output: Path, *, force: bool, resume: bool = False) -> None:
 
 
 def _check_lock(unfinished: Path) -> None:
-    """Refuse where a live process holds the folder; remove the lock of a dead one."""
+    """Refuse a folder that a live process holds; remove the lock of a dead process."""
     lock = unfinished / _LOCK
     try:
         owner = LockOwner.of(lock)
     except FileNotFoundError:
         return
     if owner is None:
-        raise RunError("expected a lock of daskfs, found what cannot be read", str(lock), "remove it, if nobody runs")
+        raise RunError(
+            "expected a lock file of daskfs, found an unreadable file", str(lock), "remove it if no process runs here"
+        )
     if not owner.is_here:
         remedy = f"wait for it, or remove {lock} if it is dead"
         raise RunError(f"process {owner.pid} on {owner.host} may be running in this folder", str(unfinished), remedy)
@@ -264,14 +266,14 @@ def _check_lock(unfinished: Path) -> None:
 
 
 class Room:
-    """How much a checkpoint may hold. Once it is full nothing more is kept: what is there belongs together."""
+    """Size limit of a checkpoint. Once it is full nothing more is saved, so that its contents stay consistent."""
 
     def __init__(self, folder: Path, max_nbytes: int | None = None) -> None:
         self.folder, self.max_nbytes, self.is_full = folder, max_nbytes, False
         self._taken: dict[Path, int] | None = None
 
     def takes(self, path: Path, nbytes: int) -> bool:
-        """Tell whether a file of so many bytes has room, in place of the one of this name, and count it."""
+        """Return whether there is room for a file of `nbytes`, which may replace one of the same name, and count it."""
         if self.max_nbytes is None:
             return True
         if self._taken is None:
@@ -286,20 +288,20 @@ class Room:
 class Checkpoint:
     """Named sets of arrays in a folder, each in an .npz file that ends with a digest.
 
-    Each is written whole or not at all, whatever kills the process. The digest is of all bytes before it, of the name,
-    and of what the checkpoint is bound to (`claim`): a file that is damaged, was written for another name, with other
-    settings, by another version or by hand, counts as not there.
+    Files are written atomically, even if the process is killed. The digest covers all bytes before it, the name, and
+    the settings to which the checkpoint is bound (`claim`). A file that is damaged, or was written for another name,
+    with other settings, by another version or by hand, is ignored.
 
     Parameters
     ----------
     folder : Path
-        Made when the first arrays are saved.
+        Created when the first arrays are saved.
     binding : str
-        What `claim` made of the settings.
+        Digest of the settings, computed by `claim`.
     label : str
-        Of a `part`.
+        Label of a `part`.
     room : Room, optional
-        Which the parts share; by default as much as there is.
+        Size limit, shared by all parts; default: unlimited.
     """
 
     def __init__(self, folder: Path, binding: str = "", label: str = "", room: Room | None = None) -> None:
@@ -307,7 +309,7 @@ class Checkpoint:
 
     @property
     def is_empty(self) -> bool:
-        """True while nothing has been computed."""
+        """Whether nothing has been saved yet."""
         return not any(self.folder.rglob("*.npz"))
 
     def part(self, label: str) -> Checkpoint:
@@ -315,16 +317,16 @@ class Checkpoint:
         return Checkpoint(self.folder / label, self.binding, label, self.room)
 
     def remove(self) -> None:
-        """Remove all that is kept."""
+        """Remove the checkpoint."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def save(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep some arrays under a name, where there is room.
+        """Save arrays under a name if there is room.
 
         Raises
         ------
         RunError
-            They cannot be written, because the disk is full for example.
+            They cannot be written, for example because the disk is full.
         """
         named: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
         nbytes = _DIGEST_NBYTES + sum(_OF_AN_ARRAY_NBYTES + array.nbytes for array in named.values())
@@ -333,13 +335,13 @@ class Checkpoint:
         with _kept(self.folder / f"{name}.npz") as path, path.open("w+b") as file:
             np.savez(file, **named)
             with zipfile.ZipFile(file, "a") as archive:
-                archive.comment = bytes(_DIGEST_NBYTES)  # stands last: room for the digest
+                archive.comment = bytes(_DIGEST_NBYTES)  # at the end of the file: room for the digest
             digest = self._digest(name, file)
             file.seek(-_DIGEST_NBYTES, os.SEEK_END)
             file.write(digest)
 
     def load(self, name: str) -> dict[str, np.ndarray] | None:
-        """Return the arrays kept under a name; None where there are none that were written there."""
+        """Return the arrays saved under a name; None if there are none or they are invalid."""
         try:
             with open_plain(self.folder / f"{name}.npz") as file:
                 digest = self._digest(name, file)
@@ -352,7 +354,7 @@ class Checkpoint:
             return None
 
     def _digest(self, name: str, file: BinaryIO) -> bytes:
-        """Return the digest that belongs at the end of a file, and leave it there."""
+        """Return the digest that belongs at the end of a file, and leave the file positioned there."""
         file.flush()
         digest = hashlib.sha256(json.dumps([self.binding, self.label, name]).encode())
         left = os.fstat(file.fileno()).st_size - _DIGEST_NBYTES
@@ -366,17 +368,18 @@ class Checkpoint:
         return digest.digest()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """Bind the checkpoint to what its arrays depend on, or check that it is bound to the same.
+        """Bind the checkpoint to the settings that its arrays depend on, or check that it is bound to them.
 
         Parameters
         ----------
         settings : mapping
-            As JSON can hold it.
+            JSON-serialisable settings.
 
         Raises
         ------
         RunError
-            It was made with other settings, which the message names, by another version of daskfs, or cannot be read.
+            The checkpoint was made with other settings, which the message names, or by another version of daskfs, or
+            cannot be read.
         """
         path = self.folder / _SETTINGS
         wanted = json.loads(json.dumps({**settings, "daskfs": {"version": __version__, "sources": stamp_of_all()}}))
@@ -395,9 +398,9 @@ class Checkpoint:
         if found.get("daskfs") != wanted["daskfs"]:
             by = found["daskfs"].get("version") if isinstance(found.get("daskfs"), dict) else None
             raise RunError(
-                f"the interrupted run was made by another daskfs ({_shown(by)}), whose results need not be this one's",
+                f"the interrupted run was made by another daskfs ({_shown(by)}), whose results may differ",
                 str(self.folder.parent),
-                "resume it with the daskfs it was started with, or add --force to start again",
+                "resume it with that version of daskfs, or add --force to start again",
             )
         if found != wanted:
             key, before, now = _first_difference(found, wanted)
@@ -410,7 +413,7 @@ class Checkpoint:
 
 @contextmanager
 def _kept(path: Path) -> Iterator[Path]:
-    """Give a temporary name for a file of a checkpoint."""
+    """Write a file of a checkpoint atomically; convert an OSError to a RunError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as temporary:

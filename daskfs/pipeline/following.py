@@ -1,4 +1,4 @@
-"""Runs that go on elsewhere, as their folders tell: how far they are, that they have ended, or that nobody is there."""
+"""Follow runs of other processes through the files in their folders: progress, outcome, or death of the process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from daskfs.watching.state import State
 from daskfs.watching.words import shown_seconds
 
 SILENT_AFTER_S = 300.0
-"""A run that has said nothing for so long is told of."""
+"""Seconds without a heartbeat after which a run is reported as silent."""
 POLL_S = 1.0
 ENDING_S = 10.0
-"""How long a run may be seen nowhere, which gets its name."""
+"""Seconds for which a run may be invisible while its folder is renamed."""
 _MAX_STATUS_NBYTES, _MAX_RESULT_NBYTES = 1 << 20, 1 << 30
 _NAMES_SHOWN = 8
 
@@ -29,21 +29,21 @@ Kind = Literal["running", "silent", "gone", "stopped", "finished", "nowhere"]
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run's folder tells of it at one moment."""
+    """State of a run at one moment, from its folder."""
 
     folder: Path
-    """As the finished run has it."""
+    """Path of the folder when the run is finished."""
     kind: Kind
     document: dict[str, Any]
-    """What the run wrote; empty where there is nothing."""
+    """Content of the status file; empty if there is none."""
     state: State | None = None
     message: str = ""
     exit_code: int | None = None
-    """Of the run; None while it goes on."""
+    """Exit code of the run; None while it is running."""
     silent_s: float = 0.0
 
     def to_text(self) -> str:
-        """Return a few lines for whoever looks."""
+        """Return a few lines of text for the user."""
         lines = [f"{self.folder}: {self.message}"]
         state = self.state
         if state is not None and self.kind in ("running", "silent"):
@@ -61,18 +61,18 @@ class Seen:
         return "\n".join(lines)
 
     def to_document(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return a JSON-serialisable document."""
         known = {"run": str(self.folder), "kind": self.kind, "message": self.message, "exit_code": self.exit_code}
         return known | {"silent_s": self.silent_s, "status": self.document}
 
 
 def look(folder: Path, now: float) -> Seen:
-    """Return what a run's folder tells.
+    """Return the state of a run from its folder.
 
     Parameters
     ----------
     folder : Path
-        Of the run; with or without the ending of one that is not finished.
+        Run folder, with or without the suffix of an unfinished run.
     now : float
         Seconds since the epoch.
     """
@@ -83,9 +83,9 @@ def look(folder: Path, now: float) -> Seen:
         if (folder / "result.json").exists():
             return Seen(folder, "finished", {}, None, f"finished; {folder / 'report.html'}", 0)
         if unfinished.is_dir():
-            message = f"not finished, and silent: if nobody runs it, continue it with {resume_command(folder)}"
+            message = f"unfinished, no heartbeat: if no process runs it, continue it with {resume_command(folder)}"
             return Seen(folder, "nowhere", {}, None, message)
-        return Seen(folder, "nowhere", {}, None, "there is no run")
+        return Seen(folder, "nowhere", {}, None, "no run found")
     document, state, owner = status
     silent_s = max(0.0, now - float(document["heartbeat"]))
     where = f"on {owner.host}, process {owner.pid}"
@@ -94,43 +94,43 @@ def look(folder: Path, now: float) -> Seen:
         message = f"stopped: {document.get('message')}; {remedy}"
         return Seen(folder, "stopped", document, state, message, int(document.get("exit_code", 1)), silent_s)
     if owner.is_here and not owner.is_alive:
-        message = f"no heartbeat for {shown_seconds(silent_s)}: {where}, which is gone; {remedy}"
+        message = f"no heartbeat for {shown_seconds(silent_s)}: {where}, which has ended; {remedy}"
         return Seen(folder, "gone", document, state, message, 1, silent_s)
     if silent_s > SILENT_AFTER_S:
         message = f"no heartbeat for {shown_seconds(silent_s)}: {where}"
         if owner.is_here:
-            message += ", which is there and says nothing (stopped, or out of memory or disk?)"
+            message += ", which exists but does not respond (stopped, or out of memory or disk?)"
         else:
-            message += f"; look there whether it still runs, and if not {remedy}"
+            message += f"; check there whether it still runs, and if not {remedy}"
         return Seen(folder, "silent", document, state, message, None, silent_s)
     message = f"running for {shown_seconds(now - float(document['started']))} {where}"
     return Seen(folder, "running", document, state, message, None, silent_s)
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """Return the runs that a path means: itself, or those in it that are going on.
+    """Return the run at a path, or the unfinished runs in the folder.
 
     Raises
     ------
     RunError
-        There is none.
+        There is no run.
     """
     plain = folder.with_name(folder.name.removesuffix(UNFINISHED)) if folder.name else folder
     if (plain / "result.json").exists() or plain.with_name(plain.name + UNFINISHED).is_dir():
         return [plain]
     found = sorted(folder.glob(f"*{UNFINISHED}/{STATUS}")) if folder.is_dir() else []
     if not found:
-        problem = "expected a run's folder, or one with runs that go on, found neither"
-        raise RunError(problem, str(folder), "give the `output` of the pipeline, or the folder above it")
+        problem = "expected a run folder, or a folder with unfinished runs, found neither"
+        raise RunError(problem, str(folder), "pass the `output` of the pipeline, or its parent folder")
     return [path.parent.with_name(path.parent.name.removesuffix(UNFINISHED)) for path in found]
 
 
 def follow(
     folders: list[Path], now: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[list[Seen]]:
-    """Yield what runs tell, again and again, until all have ended.
+    """Yield the states of runs repeatedly until all have ended.
 
-    A run that is seen nowhere for a while, where it was seen before, has ended and left nothing.
+    A run whose folder has disappeared for a while has ended without leaving files.
     """
     was_seen = dict.fromkeys(folders, now())
     while True:
@@ -140,7 +140,7 @@ def follow(
             if one.kind != "nowhere":
                 was_seen[folder] = now()
             elif now() - was_seen[folder] > ENDING_S:
-                message = "it has ended and left nothing; whoever started it was told why"
+                message = "the run has ended without leaving files; the reason was printed where it was started"
                 one = Seen(one.folder, "nowhere", {}, None, message, 1)
             seen.append(one)
         yield seen
@@ -150,7 +150,7 @@ def follow(
 
 
 def _status_of(path: Path) -> tuple[dict[str, Any], State, LockOwner] | None:
-    """Return what a run wrote, None where that is not there or no status."""
+    """Read a status file; return None if it is missing or invalid."""
     try:
         document = read_document(path, _MAX_STATUS_NBYTES)
         owner = LockOwner(int(document["pid"]), str(document["host"]), float(document["process_started"]))
@@ -163,6 +163,6 @@ def _status_of(path: Path) -> tuple[dict[str, Any], State, LockOwner] | None:
 
 
 def json_line(seen: list[Seen]) -> str:
-    """Return a line of JSON: of one run an object, of several a list of them."""
+    """Return a line of JSON: an object for one run, a list of objects for several."""
     documents = [one.to_document() for one in seen]
     return json.dumps(documents[0] if len(documents) == 1 else documents)

@@ -1,7 +1,7 @@
-"""What a pipeline will cost: bytes read, passes, tasks, bytes on disk, peak memory per process; no data are read.
+"""Plan of a pipeline: bytes read, passes, tasks, bytes on disk and peak memory per process, without reading data.
 
-First what headers, metadata and the head of a text file tell (`DataFacts`), and what they forbid; then the plan, made
-of sizes alone.
+First `DataFacts` are collected from headers, metadata and the head of text files, and the pipeline is checked against
+them. Then the plan is made from sizes alone.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.config import Cluster, Pipeline, Split
 from daskfs.pipeline.rereading import (
     ENOUGH,
-    MOST_MORE,
-    TOLD_FROM,
-    TOLD_NBYTES,
+    MAX_MEMORY_FACTOR,
+    REPORTED_FROM,
+    REPORTED_NBYTES,
     Rereading,
     least_memory,
     other_tiles,
@@ -52,27 +52,27 @@ from daskfs.store.sparse.layout import BLOCK_ROWS
 
 MIB = 2**20
 MOST_MIB = 2**30
-"""A limit beyond which none is looked for: a pebibyte."""
+"""Largest memory limit that is tried: one pebibyte."""
 
 REHEARSAL_NBYTES = 1024 * MIB
-"""The two processes that compile the kernels together, see `daskfs.pipeline.compile_ahead`; 450 MiB each measured."""
+"""The two processes together that compile the kernels, see `daskfs.pipeline.compile_ahead`; measured: 450 MiB each."""
 BASE_CLIENT_NBYTES = 384 * MIB
 """The client process before any data: Python with NumPy, SciPy, numba, pandas, PyArrow, Zarr, scikit-learn, Dask and
-Matplotlib; 367 to 393 MiB measured at the end of runs over 442 rows, as all here by
-``benchmarks/process_memory.py``, which writes what it measured of each constant on a page."""
+Matplotlib. Measured: 367 to 393 MiB at the end of runs on 442 rows. All constants here are measured by
+``benchmarks/process_memory.py``, which writes a page with the measurements."""
 BASE_SCHEDULER_NBYTES = 40 * MIB
-"""Dask's scheduler and its dashboard in the client process, where we start the cluster; 34 to 43 MiB measured."""
+"""Dask's scheduler and dashboard in the client process, if we start the cluster; measured: 34 to 43 MiB."""
 BASE_WORKER_NBYTES = 184 * MIB
-"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; 178 to 187 MiB
-measured."""
+"""A worker process before any data: Dask (62 MiB), numba (55), the compiled kernels (45), this library; measured: 178
+to 187 MiB."""
 BASE_EXTERNAL_NBYTES = 40 * MIB
-"""What a worker takes more that others have started: a dashboard of its own; 37 to 39 MiB measured."""
+"""Additional memory of a worker that we did not start locally: its own dashboard; measured: 37 to 39 MiB."""
 HELD_NBYTES = {"client": 16 * MIB, "worker": 12 * MIB}
-"""The margin: what Python, the allocator and Dask hold between tasks, which differs from run to run, more so where a
-machine is busy; at most 9 MiB above the other terms were measured."""
+"""Margin for memory that Python, the allocator and Dask hold between tasks. It varies between runs, more on a busy
+machine; measured: at most 9 MiB above the other terms."""
 WORKER_ROW_NBYTES = 3 * 8
-"""Per row to train on, in a worker, where they are some rows of a store: their numbers (int64), and while a column of
-all of them is read their places in the tiles and what the allocator holds; 8 and 16 bytes measured
+"""Per training row in a worker, if these are a subset of the store's rows: the row numbers (int64), and while a column
+is read their positions in the tiles and allocator overhead; measured: 8 and 16 bytes
 (``benchmarks/process_memory.py --rows``)."""
 CLIENT_ROW_NBYTES = 64
 """Per row, in the client process: target, weight, order of the source, the split and its sorting (int64 each)."""
@@ -81,24 +81,24 @@ EVALUATE_NBYTES = 32 * MIB
 REFIT_NBYTES = 3 * 8 * BLOCK_VALUES
 """Blocks of training rows, selected columns only, and their copies in double precision."""
 REFIT_COLUMNS = 1000
-"""At most so many columns are planned to be refitted where the method decides how many it selects."""
+"""Planned maximum number of refitted columns if the method chooses the number of features."""
 READER_NBYTES = 64 * MIB
-"""Text or columns that a source has read and not yet encoded."""
+"""Text or columns that a source has read but not yet encoded."""
 BASE_READER_NBYTES = 96 * MIB
-"""Arrow (49 MiB measured), pandas where it asks for it (29), and what they hold: in workers that have read a source."""
+"""Memory of workers that have read a source: Arrow (measured: 49 MiB), pandas if Arrow imports it (29), and buffers."""
 WORTH_WORKERS_NBYTES = 512 * MIB
-"""A store from which on the processes of a cluster of its own make it sooner than they start and load Arrow."""
-N_TOLD = 3
-"""Terms that the refusal of a plan names, the largest."""
+"""Minimum size of a store for which starting local processes, which must load Arrow, speeds up ingest."""
+N_SHOWN_TERMS = 3
+"""Number of the largest terms that a refused plan names."""
 INGEST_SHARE = 2
-"""Ingest holds the rows it is cutting into tiles and the permuted copy of them, never more than its limit."""
+"""Ingest holds the rows being cut into tiles and a permuted copy of them, but never more than its limit."""
 SPARSE_INGEST_NBYTES = 1024 * MIB
-"""Ingest of entries takes what it may, to sort more of them at once; so much is enough of small stores."""
+"""Ingest of sparse entries uses all memory allowed, to sort more entries at once; this is enough for small stores."""
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is known of the data before they are read.
+    """Facts about the data before they are read.
 
     Parameters
     ----------
@@ -107,15 +107,15 @@ class DataFacts:
         dtype of the store.
     tile_shape : tuple of int
     n_train : int
-        Number of training rows, where the split determines it without labels; else all rows.
+        Number of training rows if the split determines it without labels; else the number of all rows.
     is_estimate : bool
-        True where the shape is estimated from the head of a text table.
+        Whether the shape is estimated from the head of a text table.
     store_stands : bool
-        True where the store exists already, so that nothing is ingested.
+        Whether the store already exists, so that nothing is ingested.
     store_nbytes : int
         Bytes on disk, before compression.
     target : TargetKind
-        Numbers or classes; of a table that is not read yet, as its first rows have it.
+        Numbers or classes; for a table that is not read yet, inferred from its first rows.
     """
 
     n_samples: int
@@ -128,40 +128,40 @@ class DataFacts:
     store_nbytes: int
     target: TargetKind = PLAIN_NUMBERS
     n_stored: int | None = None
-    """Rows in whose tiles those to train on lie, where they are more."""
+    """Number of rows in the tiles that contain the training rows, if larger than `n_train`."""
     has_statistics: bool = False
-    """Whether the store has the columns' statistics over exactly the rows to train on, which weigh the same."""
+    """Whether the store has column statistics over exactly the training rows, with equal weights."""
     has_parts: bool = False
-    """Whether processes can read parts of the source apart."""
+    """Whether several processes can read parts of the source."""
 
     n_entries: int | None = None
-    """Of all rows of a sparse store, or an estimate; None where all values are stored."""
+    """Number of entries (or an estimate) of all rows of a sparse store; None for a dense store."""
     held_nbytes: int = 0
-    """Names and the like that the client process holds, of a source while it is read, of a store from then on."""
+    """Memory of names and similar in the client process, of the source during ingest and of the store afterwards."""
     is_in_place: bool = False
-    """Whether the files of the source are read, and there is no store."""
+    """Whether the files of the source are read directly, without a store."""
     crowding: Crowding | None = None
-    """How unevenly they lie, where the store stands."""
+    """How unevenly the entries of an existing store are distributed."""
 
     names: Names | None = field(default=None, compare=False)
-    """Of the columns, where a store stands."""
+    """Names of the columns of an existing store."""
     table_columns: np.ndarray | None = field(default=None, compare=False)
-    """Of each column the table's that it was encoded from, where a store stands that says it."""
+    """The table's column from which each column was encoded, if an existing store has them."""
 
     are_some_rows: bool = False
-    """Whether the rows to train on are some of those there are: their numbers are sent to the workers."""
+    """Whether the training rows are a subset of the rows, so that their numbers are sent to the workers."""
 
     ahead_nbytes: int = 0
-    """Held of requests that are on their way, by what reads or writes a store that lies in an object store."""
+    """Memory for requests in flight of each reader or writer of a store in an object store."""
 
     @property
     def ahead(self) -> Budget:
-        """The term of these, where there is any."""
-        return Budget({"requests on their way": self.ahead_nbytes} if self.ahead_nbytes else {})
+        """Budget of the requests in flight; empty if there are none."""
+        return Budget({"requests in flight": self.ahead_nbytes} if self.ahead_nbytes else {})
 
     @property
     def n_trained(self) -> int | None:
-        """Entries of the rows to train on."""
+        """Number of entries of the training rows."""
         return None if self.n_entries is None else -(-self.n_entries * self.n_train // max(1, self.n_samples))
 
     @property
@@ -173,7 +173,7 @@ class DataFacts:
 
 
 def open_source(pipeline: Pipeline) -> Source | None:
-    """Return the pipeline's source, its header checked; None where it has none.
+    """Return the pipeline's source with a checked header; None if it has no source.
 
     Raises
     ------
@@ -190,18 +190,18 @@ def open_source(pipeline: Pipeline) -> Source | None:
 
 
 def check_pipeline(pipeline: Pipeline) -> Source | None:
-    """Check what can be checked without computing: the source's or store's header against the pipeline.
+    """Check the pipeline against the header of its source or store, without computing.
 
     Raises
     ------
     DaskfsError
-        With place and remedy.
+        The pipeline does not fit the data.
     """
     wanted = set(pipeline.evaluate.metrics or ())
     knows_truth = pipeline.source is not None and find_source(pipeline.source.kind).knows_true_features
     if wanted & {*SELECTION_METRICS} and not knows_truth:
-        problem = "selection_recall and selection_precision need a source that knows its true features"
-        raise ConfigError(problem, "evaluate.metrics", "use a synthetic source, or drop them")
+        problem = "selection_recall and selection_precision need a source with known true features"
+        raise ConfigError(problem, "evaluate.metrics", "use a synthetic source, or remove them")
     for selection in pipeline.selections.values():
         selection.make_selector(1 << 62).check_parameters()
     source = open_source(pipeline)
@@ -232,26 +232,26 @@ def check_sizes(pipeline: Pipeline, n_features: int) -> None:
             if isinstance(asked, int) and asked > n_features:
                 up_to = "up to " if key == "max_features" else ""
                 raise ConfigError(
-                    f"asks for {up_to}{asked:,} features, but there are {n_features:,}",
+                    f"requests {up_to}{asked:,} features, but there are {n_features:,}",
                     f"select.{key} ({label})",
-                    f"ask for at most {n_features:,}",
+                    f"request at most {n_features:,}",
                 )
 
 
 def _check_included(pipeline: Pipeline, names: Names, may_come: Callable[[int | str], bool] = lambda _: False) -> None:
-    """Refuse to always include columns that are not there; of those that `may_come` it is open."""
+    """Refuse unknown columns in `always_include`, except those for which `may_come` is true."""
     for label, selection in pipeline.selections.items():
         asked = [one for one in getattr(selection, "always_include", None) or () if not may_come(one)]
         columns_of(asked, len(names), names, f"select.always_include ({label})")
 
 
 def _check_included_of(pipeline: Pipeline, source: Source) -> None:
-    """Refuse the same of a source, as far as its columns are known before it is read."""
+    """Refuse columns in `always_include` that the source does not have, as far as its columns are known."""
     if all(getattr(one, "always_include", None) is None for one in pipeline.selections.values()):
         return
     estimated = source.estimate_columns()
     names = source.feature_names if estimated is None else estimated[0]
-    if names:  # sparse sources have none before they are read
+    if names:  # sparse sources have no names before they are read
         known = Names(len(names), np.array(names, dtype=object))
         _check_included(pipeline, known, lambda one: estimated is not None and source.may_have(one))
 
@@ -263,12 +263,12 @@ def _check_split(split: Split | None, label_names: Any, where: str) -> None:
         f"split.by: no column {split.by!r} with role split or id"
         f"{did_you_mean(split.by, [*label_names, 'random', 'order'])}; there are: {', '.join(label_names) or 'none'}",
         where,
-        "give it such a role in the table schema, or split by random or order",
+        "set this role in the table schema, or split by random or order",
     )
 
 
 def _check_groups(pipeline: Pipeline, label_names: Any) -> None:
-    """Refuse groups of rows by columns that are not there."""
+    """Refuse groups of rows by columns that do not exist."""
     about = {"stability": pipeline.stability, "split_inference": pipeline.split_inference, "split": pipeline.split}
     asked = {f"{section}.groups": getattr(found, "groups", None) for section, found in about.items()}
     for label, selection in pipeline.selections.items():
@@ -281,26 +281,26 @@ def _check_groups(pipeline: Pipeline, label_names: Any) -> None:
                 f"no column {name!r} with role split or id{did_you_mean(name, label_names)}; "
                 f"there are: {', '.join(label_names) or 'none'}",
                 where,
-                "give it such a role in the table schema, or leave groups out",
+                "set this role in the table schema, or leave groups out",
             )
 
 
 def _check_target(target_names: Any, where: str) -> None:
     if len(target_names) == 0:
-        raise ConfigError("expected a target, found none", where, "name the target in the schema or as source.target")
+        raise ConfigError("expected a target, found none", where, "set the target in the schema or as source.target")
     if len(target_names) > 1:
         names = ", ".join(str(name) for name in target_names)
-        raise ConfigError(f"expected one target, found {names}", where, "name one as source.target")
+        raise ConfigError(f"expected one target, found {names}", where, "choose one with source.target")
 
 
 def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
-    """Return what is known of a pipeline's data before they are read.
+    """Return the facts about a pipeline's data before they are read.
 
     Parameters
     ----------
     pipeline : Pipeline
     source : Source, optional
-        The pipeline's source, where it is open already.
+        The pipeline's source, if it is already open.
 
     Raises
     ------
@@ -315,7 +315,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
     n_samples, n_features = source.estimate_shape()
     if n_samples is None:
         problem = "the number of rows cannot be determined without reading the data"
-        raise ConfigError(problem, "source", "ingest it first")
+        raise ConfigError(problem, "source", "ingest the source first")
     wanted = pipeline.stored
     if pipeline.is_in_place:
         return facts_in_place(pipeline, source, (n_samples, n_features))
@@ -361,7 +361,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
 
 
 def _columns_for_groups(pipeline: Pipeline, source: Source) -> tuple[Names | None, np.ndarray | None]:
-    """Return names and table's columns of the features, as far as a table's first rows tell the groups asked for."""
+    """Return the names and table columns of the features, if the first rows of the table show the requested groups."""
     groups = [getattr(one, "feature_groups", None) for one in pipeline.selections.values()]
     groups = [one for one in groups if one is not None]
     found = source.estimate_columns() if groups else None
@@ -372,13 +372,13 @@ def _columns_for_groups(pipeline: Pipeline, source: Source) -> tuple[Names | Non
     try:
         for one in groups:
             FeatureGroups.given(one, len(names), *columns)
-    except DataError:  # a category that comes later in the table may have been meant
+    except DataError:  # the groups may name a category that occurs later in the table
         return None, None
     return columns
 
 
 def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -> DataFacts:
-    """Return what is known of a source whose files are read in place of a store."""
+    """Return the facts about a source whose files are read directly, without a store."""
     how = source.in_place
     assert how is not None
     return DataFacts(
@@ -398,7 +398,7 @@ def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -
 
 
 def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = False) -> DataFacts:
-    """Return what is known of a store; `is_new` where this run has made it, so that its plan begins with the ingest."""
+    """Return the facts about a store. With `is_new` this run has made it, so that the plan includes the ingest."""
     n_samples, n_features = store.shape
     layout = choose_layout(n_samples, n_features, store.dtype, tile_shape=store.tile_shape)
     has_groups = any(getattr(one, "feature_groups", None) is not None for one in pipeline.selections.values())
@@ -433,12 +433,12 @@ def _ahead_nbytes(pipeline: Pipeline) -> int:
 
 
 def _sparse_nbytes(n_samples: int, n_features: int, n_entries: int, dtype: str) -> int:
-    """Return the bytes of a sparse store, before compression: entries, statistics and what belongs to the rows."""
+    """Return the bytes of a sparse store before compression: entries, statistics and row data."""
     return n_entries * (2 + np.dtype(dtype).itemsize) + 32 * n_features + 20 * n_samples
 
 
 def kind_of_stored(store: FeatureStore) -> TargetKind:
-    """Return what the target of a store is taken for; its header knows, but of stores that older versions made."""
+    """Return the kind of a store's target, from its header or, for stores of older versions, from its values."""
     if store.target_classes is not None:
         return TargetKind(len(store.target_classes), is_declared=True)
     n_values = store.source.get("n_target_values")
@@ -446,12 +446,12 @@ def kind_of_stored(store: FeatureStore) -> TargetKind:
 
 
 def check_losses(pipeline: Pipeline, target: TargetKind) -> dict[str, str]:
-    """Return the loss of each selection, by label, with such a target.
+    """Return the loss of each selection for a kind of target, by label.
 
     Raises
     ------
     ConfigError
-        A method that does not take it, or metrics that say nothing of it.
+        A method does not support the target, or no metric applies to it.
     """
     losses = {}
     for label, selection in pipeline.selections.items():
@@ -461,7 +461,7 @@ def check_losses(pipeline: Pipeline, target: TargetKind) -> dict[str, str]:
             raise ConfigError(fault.problem, f"select.loss ({label})", fault.remedy) from None
         loss = LOSSES.get(losses[label])
         if loss is not None and not pipeline.evaluate.metrics_of(loss):
-            problem = f"none of them measures {label} (loss {loss.name}, as the target calls for)"
+            problem = f"none applies to {label} (loss {loss.name}, determined by the target)"
             raise ConfigError(problem, "evaluate.metrics", f"add {' or '.join(loss.default_metrics)}")
     return losses
 
@@ -469,35 +469,35 @@ def check_losses(pipeline: Pipeline, target: TargetKind) -> dict[str, str]:
 def _n_train(split: Split | None, n_samples: int) -> int:
     if split is None or split.by not in ("random", "order"):
         return n_samples
-    return n_samples - math.ceil(float(split.test) * n_samples)  # type: ignore[arg-type]  # a share: see Split
+    return n_samples - math.ceil(float(split.test) * n_samples)  # type: ignore[arg-type]  # a proportion: see Split
 
 
 def _n_stored(split: Split | None, n_samples: int, is_shuffled: bool) -> int:
-    """Return the rows in whose tiles the training rows lie: all, unless they are the first of the store."""
+    """Return the number of rows in tiles with training rows: all rows, unless training rows are the store's first."""
     is_first = split is not None and split.by == "order" and not is_shuffled
     return _n_train(split, n_samples) if is_first else n_samples
 
 
 class ProcessLimits(NamedTuple):
-    """Where the work runs, and the peak resident bytes allowed there to each process."""
+    """Kind of cluster, and the limit of the peak resident memory of each process."""
 
     kind: str
-    """As `cluster.kind` of a pipeline."""
+    """`cluster.kind` of a pipeline."""
     n_workers: int
     client: int
     worker: int | None = None
-    """None where no work is done in other processes."""
+    """None if there are no worker processes."""
     n_threads: int = 1
-    """Threads of each worker process."""
+    """Number of threads of each worker process."""
 
     @property
     def by_process(self) -> dict[str, int]:
-        """The limits by process: client and, where there are any, worker."""
+        """The limits by process: client and, if there are workers, worker."""
         return {"client": self.client} | ({} if self.worker is None else {"worker": self.worker})
 
     @property
     def n_tasks_in_process(self) -> int:
-        """Tasks that share the memory of a process: one for each thread."""
+        """Number of tasks that share the memory of a process, one per thread."""
         return self.n_workers if self.kind == "threads" else self.n_threads
 
     @property
@@ -511,12 +511,12 @@ class ProcessLimits(NamedTuple):
         return self.by_process[self.of_tasks]
 
     def available_nbytes(self, data: DataFacts) -> int:
-        """Return the bytes one task may take, in addition to the process it runs in.
+        """Return the bytes that one task may use, in addition to the base of its process.
 
         Raises
         ------
         PlanError
-            The limit is below what the process itself takes.
+            The limit is below the base of the process.
         """
         client = self.base_of_client(data.n_samples, data.held_nbytes)
         taken = client if self.worker is None else self.base_of_worker(data)
@@ -532,37 +532,37 @@ class ProcessLimits(NamedTuple):
         return available
 
     def predicts_on_workers(self, data: DataFacts) -> bool:
-        """Tell whether workers have room for blocks of test rows; else the client process predicts them."""
+        """Return whether workers have memory for blocks of test rows; else the client process predicts them."""
         if self.worker is None:
             return False
         task_nbytes = self.n_tasks_in_process * _predicting(data).nbytes
         return self.base_of_worker(data).nbytes + task_nbytes <= self.worker
 
     def ingests_on_workers(self, data: DataFacts) -> bool:
-        """Tell whether the store is made by processes that read parts of the source, each within its limit."""
+        """Return whether worker processes make the store by reading parts of the source, each within its limit."""
         return not data.store_stands and self.worker is not None and not self.why_in_client(data)
 
     def why_in_client(self, data: DataFacts) -> str:
-        """Return why the client process makes the store itself, in words; "" where it need not."""
+        """Return the reason why the client process makes the store itself; "" if workers make it."""
         if self.worker is None:
             return "there are no worker processes"
         if not data.has_parts:
-            return "the source has no parts that can be read apart"
+            return "the source cannot be read in parts"
         if self.ends_after_ingest and data.store_nbytes < WORTH_WORKERS_NBYTES:
-            return f"it is done sooner than processes of its own start: below {shown_nbytes(WORTH_WORKERS_NBYTES)}"
+            return f"starting processes takes longer for a store below {shown_nbytes(WORTH_WORKERS_NBYTES)}"
         if not self._left_to_ingest(self.base_of_worker(), self.worker):
-            return "the workers' memory limit has no room for it"
+            return "the workers' memory limit is too small for it"
         return ""
 
     @property
     def ends_after_ingest(self) -> bool:
-        """Whether processes that make the store end with it: selections need not leave room for what they loaded."""
+        """Whether the processes that make the store end afterwards, so that selections do not share their memory."""
         return self.kind == "local"
 
     def ingest_nbytes(self, data: DataFacts) -> int:
-        """Return the bytes that ingest may take in a process, in addition to what that takes anyway."""
+        """Return the bytes that ingest may use in a process, in addition to the base of the process."""
         left = self._left_to_ingest(self.base_of_client(data.n_samples, data.held_nbytes), self.client)
-        if self.ingests_on_workers(data):  # the client reads what they cannot
+        if self.ingests_on_workers(data):  # the client reads parts that workers cannot read
             left = min(left, self._left_to_ingest(self.base_of_worker(), self.worker or 0) // self.n_threads)
         if data.n_entries is not None:
             left = min(left, max(SPARSE_INGEST_NBYTES, INGEST_SHARE * data.store_nbytes))
@@ -572,7 +572,7 @@ class ProcessLimits(NamedTuple):
         return limit - base.nbytes - READER_NBYTES if limit - base.nbytes - READER_NBYTES >= 16 * MIB else 0
 
     def base_of_client(self, n_samples: int, held_nbytes: int = 0) -> Budget:
-        """Return what the client process takes whatever it does."""
+        """Return the base memory of the client process."""
         base = Budget().add("the process", BASE_CLIENT_NBYTES).add("held between tasks", HELD_NBYTES["client"])
         if self.kind in ("threads", "local", *JOB_QUEUES):
             base.add("scheduler and dashboard", BASE_SCHEDULER_NBYTES)
@@ -581,19 +581,19 @@ class ProcessLimits(NamedTuple):
         return base.add("target, weights and order of the rows", CLIENT_ROW_NBYTES * n_samples)
 
     def base_of_worker(self, data: DataFacts | None = None) -> Budget:
-        """Return what a worker process takes whatever it does; with `data`, after it has read parts of a source."""
+        """Return the base memory of a worker process; with `data`, after it may have read parts of the source."""
         base = Budget().add("the process", BASE_WORKER_NBYTES).add("held between tasks", HELD_NBYTES["worker"])
         if self.kind != "local":
             base.add("its dashboard", BASE_EXTERNAL_NBYTES)
         if data is not None and self.ingests_on_workers(data) and not self.ends_after_ingest:
-            base.add("what has read the source", BASE_READER_NBYTES)
+            base.add("libraries that read the source", BASE_READER_NBYTES)
         if data is not None and data.are_some_rows:
-            base.add("numbers of the rows", WORKER_ROW_NBYTES * data.n_train)
+            base.add("row numbers", WORKER_ROW_NBYTES * data.n_train)
         return base
 
 
 def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
-    """Return the limits that a pipeline sets; `n_workers` of a running cluster, where they are known."""
+    """Return the limits that a pipeline sets; `n_workers` is that of a running cluster, if known."""
     return ProcessLimits(
         cluster.kind, n_workers or cluster.n_workers, **cluster.limits_nbytes, n_threads=cluster.threads_of_worker
     )
@@ -601,7 +601,7 @@ def limits_of(cluster: Cluster, n_workers: int | None = None) -> ProcessLimits:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step of a run: bytes read, passes over the training rows, tasks, and the peak memory of each process."""
+    """A planned step: bytes read, passes over the training rows, tasks, and the peak memory of each process."""
 
     name: str
     read_nbytes: int
@@ -612,21 +612,21 @@ class PlannedStep:
     worker: Budget
     text: str
     in_client: str = ""
-    """What of it the client process does itself though there are workers, and why."""
+    """The part that the client process does itself although there are workers, and the reason."""
     work: Work | None = None
 
     @property
     def client_nbytes(self) -> int:
-        """Peak of the client process."""
+        """Peak memory of the client process."""
         return self.client.nbytes
 
     @property
     def worker_nbytes(self) -> int:
-        """Peak of a worker process; 0 where there is none."""
+        """Peak memory of a worker process; 0 without workers."""
         return self.worker.nbytes
 
     def to_document(self) -> dict[str, Any]:
-        """Return the step as JSON can hold it."""
+        """Return the step as a JSON-serialisable mapping."""
         document = asdict(self)
         del document["work"]
         for process in ("client", "worker"):
@@ -637,7 +637,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run costs.
+    """The plan of a run.
 
     Parameters
     ----------
@@ -647,7 +647,7 @@ class Plan:
     available_nbytes : int
         Bytes for one task: the `memory_limit` of each selector.
     is_fetched_anew : bool
-        Whether each pass fetches the store over the network, nothing of it being kept on this machine.
+        Whether each pass fetches the store over the network again, because there is no local cache.
     rereadings : tuple of Rereading
     groups_cut : tuple of str
     """
@@ -658,9 +658,9 @@ class Plan:
     available_nbytes: int
     is_fetched_anew: bool = False
     rereadings: tuple[Rereading, ...] = ()
-    """Steps that decode much of the store again and again."""
+    """Steps that decode much of the store repeatedly."""
     groups_cut: tuple[str, ...] = ()
-    """What does not keep the split's groups of rows whole, in words."""
+    """Messages about parts that do not keep the split's groups of rows together."""
 
     @property
     def promised_nbytes(self) -> dict[str, int]:
@@ -671,7 +671,7 @@ class Plan:
         return promised
 
     def to_document(self) -> dict[str, Any]:
-        """Return the plan as JSON can hold it."""
+        """Return the plan as a JSON-serialisable mapping."""
         data = self.data
         facts = asdict(replace(data, names=None, table_columns=None))
         del facts["names"], facts["table_columns"]
@@ -687,14 +687,14 @@ class Plan:
         }
 
     def to_text(self) -> str:
-        """Return the plan for a reader."""
+        """Return the plan as text."""
         data, limits = self.data, self.limits
         about = "about " if data.is_estimate else ""
         state = "exists already" if data.store_stands else "will be made"
         lines = [
             f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
             f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
-            f"store    none: {shown_nbytes(data.store_nbytes)} are read where they lie"
+            f"store    none: {shown_nbytes(data.store_nbytes)} are read directly from the source's files"
             if data.is_in_place
             else f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
         ]
@@ -724,7 +724,7 @@ class Plan:
         return "\n".join(lines)
 
     def _terms(self) -> list[str]:
-        """Return what the peaks are made of, by process, the largest first."""
+        """Return the terms of the peak memory of each process, the largest first."""
         lines = []
         for process in self.promised_nbytes:
             step = max(self.steps, key=lambda step: getattr(step, process).nbytes)
@@ -735,14 +735,14 @@ class Plan:
 
 
 def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
-    """Return how many jobs a pipeline asks a batch system for, and their script; nothing where it asks for none.
+    """Return the number of jobs that a pipeline submits to a batch system, and their script; empty without jobs.
 
-    The script is as it will be submitted, but with ``${NAME}`` as written and without what is secret: logs keep it.
+    The script is the one submitted, but with ``${NAME}`` as written and without secrets, because it is logged.
 
     Raises
     ------
     ConfigError
-        With `to_run`, where dask-jobqueue is not installed.
+        dask-jobqueue is not installed, and `to_run` is true.
     """
     if pipeline.cluster.kind not in JOB_QUEUES:
         return {}
@@ -756,7 +756,7 @@ def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
 
 
 def text_of_jobs(jobs: Mapping[str, Any]) -> str:
-    """Return what `jobs_of` returns for a reader."""
+    """Return the outcome of `jobs_of` as text."""
     if not jobs:
         return ""
     script = jobs["job_script"]
@@ -771,12 +771,12 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
     pipeline : Pipeline
     facts : DataFacts
     n_workers : int, optional
-        Number of workers of a running cluster; `cluster.n_workers` by default.
+        Number of workers of a running cluster; default: `cluster.n_workers`.
 
     Raises
     ------
     PlanError
-        A process would exceed its memory limit; with limits that are enough, for they were planned with.
+        A process would exceed its memory limit. The message names sufficient limits, which were found by planning.
     """
     check_losses(pipeline, facts.target)
     try:
@@ -797,7 +797,7 @@ def plan_pipeline(pipeline: Pipeline, facts: DataFacts, n_workers: int | None = 
 
 
 def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Plan:
-    """Plan with these limits: the tasks get what the client's part of a selection leaves of their process."""
+    """Plan with these limits. Tasks get the memory of their process that the client's part of a selection leaves."""
     n_threads = 1 if limits.kind == "none" else limits.n_workers * limits.n_threads
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
@@ -813,7 +813,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
             except PlanError as fault:
                 if fault.needed_nbytes is None:
                     raise
-                problem = f"{fault.problem}, which is what {shown_nbytes(limits.for_tasks)} leave to a task"
+                problem = f"{fault.problem}, the part of {shown_nbytes(limits.for_tasks)} that is left for a task"
                 raise PlanError(problem, "cluster.memory_limit", alternative=fault.alternative) from None
         steps = [_select_step(label, plan, facts, limits) for label, plan in plans.items()]
         excess = max(getattr(step, limits.of_tasks).nbytes for step in steps) - limits.for_tasks
@@ -825,17 +825,17 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
 
 
 def _groups_cut(pipeline: Pipeline, plan: Plan) -> Iterator[str]:
-    """Yield what does not keep the groups of rows whole that the split does."""
+    """Yield messages about selections that do not keep the split's groups of rows together."""
     if pipeline.split is None or pipeline.split.groups is None:
         return
     for label, selection in pipeline.selections.items():
         words = selection.make_selector(plan.available_nbytes).groups_are_cut_by
         if words:
-            yield f"{label}: {words} do not keep groups of {pipeline.split.groups!r} whole"
+            yield f"{label}: {words} do not keep groups of {pipeline.split.groups!r} together"
 
 
 def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterator[Rereading]:
-    """Yield the steps that decode much again and again, with what would end it."""
+    """Yield the steps that decode much data repeatedly, with settings that avoid it."""
     facts = plan.data
     if facts.n_entries is not None or facts.is_in_place:
         return
@@ -853,7 +853,7 @@ def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterat
 
     for step in plan.steps:
         found, limit = times(step, facts), plan.limits.for_tasks // MIB
-        if (found - 1.0) * step.n_passes * facts.n_train * facts.row_nbytes < TOLD_NBYTES:
+        if (found - 1.0) * step.n_passes * facts.n_train * facts.row_nbytes < REPORTED_NBYTES:
             continue
 
         def with_memory(n_mib: int, name: str = step.name) -> float:
@@ -861,8 +861,8 @@ def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterat
 
         tiles = other_tiles(facts.tile_shape, facts.n_samples, facts.n_features)
         others = {one: planned_again(step.name, replace(facts, tile_shape=one), pipeline.cluster) for one in tiles}
-        least = min(with_memory(MOST_MORE * limit), *others.values())
-        if found < TOLD_FROM * least:
+        least = min(with_memory(MAX_MEMORY_FACTOR * limit), *others.values())
+        if found < REPORTED_FROM * least:
             continue
         n_mib = least_memory(limit, lambda n: with_memory(n) < ENOUGH * least)  # noqa: B023
         shape = next((one for one, again in others.items() if again < ENOUGH * least), None)
@@ -874,7 +874,7 @@ def _rereadings(pipeline: Pipeline, plan: Plan, n_workers: int | None) -> Iterat
 def _least_limits(
     pipeline: Pipeline, facts: DataFacts, n_workers: int | None, fault: PlanError | None
 ) -> dict[str, str]:
-    """Return limits with which the pipeline is accepted, no more than 1 MiB above the least, by their keys."""
+    """Return sufficient limits by key, each at most 1 MiB above the smallest."""
     found: dict[str, str] = {}
     cluster = pipeline.cluster
 
@@ -907,7 +907,7 @@ def _least_limits(
 
 
 def _n_refitted(pipeline: Pipeline, facts: DataFacts) -> int:
-    """Return how many columns the pipeline's own refit has to hold; 0 without one."""
+    """Return the number of columns of the pipeline's common refit; 0 without a refit."""
     if pipeline.refit.by == "method":
         return 0
     asked = (getattr(one, key_of_n_features(one.method), None) for one in pipeline.selections.values())
@@ -921,7 +921,7 @@ def make_plan(
     available: int | None = None,
     n_refitted: int = 0,
 ) -> Plan:
-    """Put the costs of all steps together and compare them with the limits.
+    """Combine the costs of all steps and compare them with the limits.
 
     Parameters
     ----------
@@ -930,14 +930,14 @@ def make_plan(
         One for each selection, by label.
     limits : ProcessLimits
     available : int, optional
-        What the selections were planned with; by default all that the process leaves.
+        Bytes per task with which the selections were planned; default: all that the base of the process leaves.
     n_refitted : int
-        Columns of the refit that the pipeline asks for; 0: there is none.
+        Number of columns of the pipeline's common refit; 0 without a refit.
 
     Raises
     ------
     PlanError
-        A process would exceed its limit; with what it would take.
+        A process would exceed its limit. The message says how much memory it needs.
     """
     steps = [] if data.store_stands else [_ingest_step(data, limits)]
     steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
@@ -954,7 +954,7 @@ def make_plan(
             told = _largest(getattr(step, process))
             fewer = "select fewer features, or train on fewer rows" if step.name in selector_plans else ""
             raise PlanError(
-                f"the {process} would take {shown_nbytes(nbytes)} in {step.name} ({told}), but the memory "
+                f"the {process} would need {shown_nbytes(nbytes)} in {step.name} ({told}), but the memory "
                 f"limit is {shown_nbytes(limit)}",
                 f"cluster.{key}",
                 f"allow at least {_enough(nbytes)}" + (f", or {fewer}" if fewer else ""),
@@ -974,7 +974,7 @@ def _ingest_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
     in_client = limits.why_in_client(data)
     if limits.ingests_on_workers(data):
         worker, n_tasks = limits.base_of_worker() + taken, limits.n_workers
-        whose = "processes of its own" if limits.ends_after_ingest else "the workers"
+        whose = "separate processes" if limits.ends_after_ingest else "the workers"
         text, in_client = f"parts read, rows permuted, tiles written by {whose}", ""
     return PlannedStep("ingest", data.store_nbytes, 1, n_tasks, data.store_nbytes, client, worker, text, in_client)
 
@@ -990,7 +990,7 @@ def _select_step(label: str, plan: Any, data: DataFacts, limits: ProcessLimits) 
 
 
 def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: ProcessLimits) -> PlannedStep:
-    """Plan the refit: the columns are kept up to half of what a task may take, and else read by tasks at each step."""
+    """Plan the refit: columns stay in memory up to half of a task's memory, else tasks read them at each step."""
     nbytes = data.n_train * n_columns * np.dtype(data.dtype).itemsize
     kept = min(nbytes, limits.available_nbytes(data) // 2, DEFAULT_BLOCK_NBYTES)
     client = (
@@ -1004,7 +1004,7 @@ def _refit_step(n_columns: int, n_selections: int, data: DataFacts, limits: Proc
     else:
         worker = limits.base_of_worker(data) + task
     text = f"selected columns only, at most {n_columns:,} of them"
-    in_client = "" if kept < nbytes else "the selected columns, which it can hold"
+    in_client = "" if kept < nbytes else "the fit on the selected columns, which fit in its memory"
     return PlannedStep("refit", n_selections * nbytes, n_selections, n_selections, 0, client, worker, text, in_client)
 
 
@@ -1020,25 +1020,25 @@ def _evaluate_step(data: DataFacts, limits: ProcessLimits) -> PlannedStep:
         client.include(task.times(limits.n_tasks_in_process))
     else:
         client.include(task)
-        in_client = "the prediction of test rows, for which the workers' memory limit has no room"
+        in_client = "the prediction of test rows, for which the workers' memory limit is too small"
     read_nbytes = n_test * data.row_nbytes
     return PlannedStep("evaluate", read_nbytes, 1, 1, 0, client, worker, "selected columns only", in_client=in_client)
 
 
 def _predicting(data: DataFacts) -> Budget:
-    """Return what a task takes that predicts test rows."""
+    """Return the memory of a task that predicts test rows."""
     task = Budget().add("blocks of test rows", EVALUATE_NBYTES).include(data.ahead)
-    return task if data.n_entries is None else task.add("which columns are selected", 4 * data.n_features)
+    return task if data.n_entries is None else task.add("index of selected columns", 4 * data.n_features)
 
 
 def _largest(budget: Budget) -> str:
-    """Return the largest terms of a budget, for a reader."""
-    terms = sorted(budget.terms.items(), key=lambda term: -term[1])[:N_TOLD]
+    """Return the largest terms of a budget as text."""
+    terms = sorted(budget.terms.items(), key=lambda term: -term[1])[:N_SHOWN_TERMS]
     return ", ".join(f"{name} {shown_nbytes(size)}" for name, size in terms if size)
 
 
 def shown_nbytes(nbytes: int) -> str:
-    """Return a size for a reader.
+    """Format a size in bytes.
 
     Examples
     --------
@@ -1054,7 +1054,7 @@ def shown_nbytes(nbytes: int) -> str:
 
 
 def _enough(nbytes: int) -> str:
-    """Return a size that is not below `nbytes`, as a pipeline takes it."""
+    """Return the size in a pipeline's notation, rounded up to MiB."""
     return f"{-(-nbytes // MIB)}MiB"
 
 

@@ -1,4 +1,4 @@
-"""Who looks at a pipeline's run beside the one who started it: its log, and a file that others read while it lasts."""
+"""The log of a run, and its status file, through which other processes follow the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 class RunLog(Viewer):
-    """The log of a run: lines with the time of day, one a minute at least."""
+    """Log of a run: lines with date and time, at least one per minute."""
 
     every_s = LINE_EVERY_S
 
@@ -33,34 +33,34 @@ class RunLog(Viewer):
         self._log = log
 
     def began(self, state: State) -> None:
-        """Write down what begins."""
+        """Log the start of a step."""
         if state.step is not None:
             self.noted(f"{state.step.name}: {state.step.total:,} to do")
 
     def ended(self, state: State) -> None:
-        """Write down how long it took."""
+        """Log the duration of a step."""
         if state.step is not None:
             self.noted(f"{state.step.name}: done in {state.step_seconds:.2f} s")
 
     def beat(self, state: State) -> None:
-        """Write down what goes on."""
+        """Log the progress."""
         memory = state.memory_line()
-        with suppress(OSError):  # the disk may be full for a while: the run finds that out itself
+        with suppress(OSError):  # a full disk is reported by the run itself
             self.noted(state.to_line() + (f"; memory: {memory}" if memory else ""))
 
     def noted(self, text: str) -> None:
-        """Write a line."""
+        """Log a line of text."""
         print(f"{datetime.now().astimezone().isoformat(timespec='seconds')}  {text}", file=self._log, flush=True)
 
 
 class StatusFile(Viewer):
-    """The state of a run as a small file, always whole, for its owner alone: the dashboard's address is in it.
+    """Status file of a run, written atomically. Only its owner can read it, as it contains the dashboard's address.
 
     Parameters
     ----------
     path : Path
     now : callable
-        Seconds since the epoch.
+        Function that returns the seconds since the epoch.
     """
 
     every_s = STATUS_EVERY_S
@@ -70,11 +70,11 @@ class StatusFile(Viewer):
         self._owner, self._started = LockOwner.this_process(), now()
 
     def beat(self, state: State) -> None:
-        """Write it anew."""
+        """Write the current state."""
         self._write({"outcome": "running"}, state)
 
     def end(self, state: State, fault: BaseException) -> None:
-        """Write how the run was ended before its end."""
+        """Write the error that stopped the run."""
         message = str(fault) or type(fault).__name__
         code = INTERRUPTED if isinstance(fault, KeyboardInterrupt) else getattr(fault, "exit_code", 1)
         if not isinstance(fault, DaskfsError):
@@ -82,7 +82,7 @@ class StatusFile(Viewer):
         self._write({"outcome": "stopped", "message": message, "exit_code": code}, state)
 
     def _write(self, outcome: dict[str, Any], state: State) -> None:
-        """Replace the file; it is not waited for until it is on disk, for all that can be lost is a sign of life."""
+        """Replace the file. It is not flushed to disk, since only a heartbeat can be lost."""
         known = {"daskfs": __version__, "pid": self._owner.pid, "host": self._owner.host}
         known |= {"process_started": self._owner.started, "started": self._started, "heartbeat": self._now()}
         draft = self._path.with_name(f".{self._path.name}.tmp")
@@ -95,15 +95,17 @@ class StatusFile(Viewer):
 
 @contextmanager
 def watched(folder: Path, name: str, progress: Progress | None) -> Iterator[Watch]:
-    """Have a run watched by its log, a resumed run's at its end, and its status file; the log's last line says its end.
+    """Write the log and the status file of a run during the block.
+
+    The log of a resumed run is appended to. If the run stops with an error, the last line of the log says so.
 
     Parameters
     ----------
     folder : Path
-        Of the run while it is being written.
+        The unfinished run folder.
     name : str
     progress : Progress, optional
-        Who else is told of the steps.
+        Further receiver of progress.
     """
     watch, status = watch_of(progress), StatusFile(folder / STATUS)
     watch.name = name

@@ -1,4 +1,4 @@
-"""Which steps decode a store more often than once a pass, and what would end it: found by planning again."""
+"""Steps that decode the tiles of a store more than once per pass, and settings that avoid it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import NamedTuple
 
 from daskfs.selectors.shared.work import Grid, Work
 
-TOLD_FROM, ENOUGH = 2.0, 1.5
-"""Times as much as could be that is decoded: from which it is said, and below which a remedy is one."""
-TOLD_NBYTES = 4 << 30
-"""Bytes decoded again, below which nobody need care."""
-MOST_MORE = 16
-"""Times as much memory that one might have."""
+REPORTED_FROM, ENOUGH = 2.0, 1.5
+"""Ratio of decoding to the minimum: from `REPORTED_FROM` it is reported, below `ENOUGH` a remedy is sufficient."""
+REPORTED_NBYTES = 4 << 30
+"""Bytes decoded again, below which nothing is reported."""
+MAX_MEMORY_FACTOR = 16
+"""Maximum factor by which a remedy may raise the memory limit."""
 LEAST_COLUMNS = 16
-"""Of a tile."""
+"""Minimum number of columns of a tile."""
 
 
 class Rereading(NamedTuple):
-    """A step that decodes tiles again and again."""
+    """A step that decodes tiles repeatedly."""
 
     step: str
     times: float
-    """That each tile is decoded in a pass, on average, with what is read once more of the selected columns."""
+    """Average number of times that a tile is decoded per pass, including repeated reads of selected columns."""
     least: float
-    """Times that there would be at least."""
+    """Minimum of `times` that is possible."""
     remedies: list[str]
-    """Settings of the pipeline with which it is about that."""
+    """Settings of the pipeline that nearly reach the minimum."""
 
     def to_text(self) -> str:
-        """Return it for a reader."""
+        """Return a message for the user."""
         remedies = " or ".join(self.remedies)
         return (
-            f"{self.step}: each tile is decoded {self.times:,.3g} times a pass; {remedies} makes it {self.least:,.3g}"
+            f"{self.step}: each tile is decoded {self.times:,.3g} times per pass; {remedies} reduces this to "
+            f"{self.least:,.3g}"
         )
 
 
 def times_decoded(work: Work | None, n_passes: int, grid: Grid) -> float:
-    """Return how often a tile is decoded in a pass, on average; 0 where nobody counts it."""
+    """Return the average number of times that a tile is decoded per pass; 0 if unknown."""
     if work is None or not n_passes:
         return 0.0
     n_values = work.by_tasks.get("values read", 0.0) + work.in_client.get("values read", 0.0)
@@ -45,11 +46,11 @@ def times_decoded(work: Work | None, n_passes: int, grid: Grid) -> float:
 
 
 def least_memory(limit: int, is_enough: Callable[[int], bool]) -> int | None:
-    """Return a limit above this one that is enough, in MiB, to an eighth of it; None where none up to 16 times is."""
+    """Return a sufficient limit above `limit`, in MiB, within 1/8 of the smallest; None if 16 times is not enough."""
     refused, n_mib = limit, 2 * limit
     while not is_enough(n_mib):
         refused, n_mib = n_mib, 2 * n_mib
-        if n_mib > MOST_MORE * limit:
+        if n_mib > MAX_MEMORY_FACTOR * limit:
             return None
     while n_mib - refused > max(1, refused // 8):
         middle = (n_mib + refused) // 2
@@ -58,7 +59,7 @@ def least_memory(limit: int, is_enough: Callable[[int], bool]) -> int | None:
 
 
 def other_tiles(tile_shape: tuple[int, int], n_samples: int, n_features: int) -> Iterator[tuple[int, int]]:
-    """Yield shapes of tiles of as many values, narrower ones and then lower ones.
+    """Yield tile shapes with the same number of values: first narrower tiles, then tiles of fewer rows.
 
     >>> list(other_tiles((64, 64), 10_000, 200))
     [(128, 32), (256, 16), (32, 128), (20, 200)]

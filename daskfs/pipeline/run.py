@@ -1,4 +1,4 @@
-"""The run: source -> store -> split -> select and refit -> evaluate -> report, in a folder made whole or not at all."""
+"""Run a pipeline: source -> store -> split -> select and refit -> evaluate -> report, written atomically."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RunOutcome:
     results: dict[str, SelectionResult]
 
     def to_document(self) -> dict[str, Any]:
-        """Return what JSON can hold; everything stands in the files that it names."""
+        """Return a JSON-serialisable summary that names the files with the details."""
         model = self.folder / "model.json"
         return {
             "run": str(self.folder),
@@ -112,16 +112,16 @@ def run_pipeline(
     ----------
     pipeline : Pipeline
     resume : bool
-        Continue the interrupted run of `pipeline.output`; it ends with the same result.
+        Continue the interrupted run at `pipeline.output`. The result is that of an uninterrupted run.
     force : bool
-        Replace a run that exists at `pipeline.output`, once the new one is finished; and the pipeline's store, where it
-        was made from another source or with other settings.
+        Replace an existing run at `pipeline.output` when the new one is finished. Also replace the pipeline's store if
+        it was made from another source or with other settings.
     progress : Progress, optional
-        What shows it.
+        Receiver of progress.
     stream : SparseSource, optional
-        With ``store: none`` what is learnt from, in place of the pipeline's source: what comes through a pipe.
+        With ``store: none``, a source that replaces the pipeline's source, such as standard input.
     model : Mission, optional
-        With it the model that goes on: `daskfs.pipeline.stream_run.load_model`.
+        With `stream`, the model to train further: `daskfs.pipeline.stream_run.load_model`.
 
     Returns
     -------
@@ -130,9 +130,10 @@ def run_pipeline(
     Raises
     ------
     DaskfsError
-        A user error. Nothing unfinished is left, except that a run that lost its workers or its disk can be resumed.
+        A user error. No unfinished files are left, except those of a run that lost its workers or disk and can be
+        resumed.
     KeyboardInterrupt
-        With a note on how to resume, where something was computed.
+        With a note on how to resume, if something was computed.
     """
     if not resume:
         check_output(pipeline.output_path, force=force)
@@ -151,7 +152,7 @@ def _in_folder(
     progress: Progress | None,
     comes_once: bool,
 ) -> RunOutcome:
-    """Write a run's folder, which gets its name when it is whole."""
+    """Write a run folder, which is renamed to its final name when it is finished."""
     output = pipeline.output_path
     folder: RunFolder | None = None
     try:
@@ -165,7 +166,7 @@ def _in_folder(
             if not resume:
                 _write_pipeline(folder, pipeline)
             results = write(folder, steps)
-            if resume:  # with what may be changed: the cluster, the report
+            if resume:  # some settings may differ from the interrupted run, such as the cluster
                 _write_pipeline(folder, pipeline)
         with interrupts.concluding():
             folder.finish()
@@ -188,13 +189,13 @@ def _write_pipeline(folder: RunFolder, pipeline: Pipeline) -> None:
 
 @contextmanager
 def _other_store_aside(pipeline: Pipeline) -> Iterator[None]:
-    """Set a store aside that cannot be reused, or lacks its encoder, until the run has made its own."""
+    """Move a store that cannot be reused, or lacks its encoder, out of the way until the run has made a new one."""
     path, aside = pipeline.store_path, False
     source = open_source(pipeline) if pipeline.has_stored and isinstance(path, Path) else None
     if source is not None:
         try:
-            stands = make_store(pipeline, source, 2**30, Silent())  # opens it
-            aside = stands.encoder is None  # made before it was kept: its runs would leave no model
+            stands = make_store(pipeline, source, 2**30, Silent())  # opens the existing store
+            aside = stands.encoder is None  # made by an older version; runs on it would write no model
         except (StoreExistsError, CorruptStoreError):
             aside = True
     with set_aside(replaceable(path)) if aside else nullcontext():
@@ -202,26 +203,26 @@ def _other_store_aside(pipeline: Pipeline) -> Iterator[None]:
 
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
-"""What the rows of a run come from."""
+"""Source of the rows of a run."""
 Write = Callable[[RunFolder, Watch], dict[str, SelectionResult]]
-"""Computes everything, writes every file of a run's folder and returns the results by label."""
+"""Function that computes everything, writes all files of a run folder and returns the results by label."""
 
 
 def _of_store(pipeline: Pipeline) -> Write:
-    """Check a pipeline and plan it; return what runs it."""
+    """Check and plan a pipeline; return the function that runs it."""
     source = check_pipeline(pipeline)
     plan = plan_pipeline(pipeline, facts_of(pipeline, source))
     return lambda folder, steps: _Run(pipeline, folder, plan, source, steps).write()
 
 
 def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelector | None, resume: bool) -> Write:
-    """Check a pipeline without a store; return what runs it."""
+    """Check a pipeline without a store; return the function that runs it."""
     if stream is None:
         source = check_stream(pipeline)
         return lambda folder, steps: StreamRun(pipeline, source, folder, steps).write()
     if resume:
-        problem = "the lines of a pipe have passed: a run of them cannot be resumed"
-        remedy = "pass more lines to the model that an interrupted run leaves behind, with --model"
+        problem = "a run on standard input cannot be resumed, because its lines cannot be read again"
+        remedy = "train the model that the interrupted run saved on more lines, with --model"
         raise RunError(problem, str(pipeline.output_path), remedy)
     check_selections(pipeline)
     return lambda folder, steps: StreamRun(pipeline, stream, folder, steps, model, comes_once=True).write()
@@ -229,18 +230,18 @@ def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelec
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Raise an error of one line where the run's folder cannot be written."""
+    """Convert an OSError to a RunError if the run folder cannot be written."""
     try:
         yield
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
-        problem = f"the run's folder cannot be written: {os.strerror(fault.errno).lower()}"
+        problem = f"the run folder cannot be written: {os.strerror(fault.errno).lower()}"
         raise RunError(problem, str(fault.filename or folder), "free disk space, or choose another output") from fault
 
 
 class _Run:
-    """One run while it lasts."""
+    """A run on a store or on genotype files."""
 
     def __init__(self, pipeline: Pipeline, folder: RunFolder, plan: Plan, source: Source | None, steps: Watch) -> None:
         self.pipeline = pipeline
@@ -253,7 +254,7 @@ class _Run:
         self.models: dict[str, Model] = {}
 
     def write(self) -> dict[str, SelectionResult]:
-        """Compute everything, write every file and return the results by label."""
+        """Compute everything, write all files and return the results by label."""
         pipeline, path = self.pipeline, self.folder.path
         if pipeline.cluster.kind == "address":
             check_scheduler(**pipeline.cluster_arguments)
@@ -280,7 +281,7 @@ class _Run:
 
     @contextmanager
     def _cluster(self, kind: str) -> Iterator[Workers]:
-        """Open the place where the work runs, and show the run on its dashboard."""
+        """Open the cluster, and show the run on its dashboard."""
         opened = open_cluster(**self.pipeline.cluster_arguments | {"kind": kind}, tell=self._tell)
         with opened as workers, on_dashboard(workers, self.steps):
             yield workers
@@ -290,12 +291,12 @@ class _Run:
         self.steps.tell(line)
 
     def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
-        """Plan again where the sizes, or the number of workers, turn out other than planned with."""
+        """Plan again if the sizes or the number of workers differ from those planned."""
         if (facts, n_workers) != (self.plan.data, self.plan.limits.n_workers):
             self.plan = plan_pipeline(self.pipeline, facts, n_workers)
 
     def _compile(self, selections: Iterable[Mapping[str, Any]], dtype: str) -> None:
-        """Have the kernels compiled in other processes: the compiler would take this one over its memory limit."""
+        """Compile the kernels in other processes, because the compiler's memory could exceed this process's limit."""
         compile_ahead(selections, dtype, self.steps)
 
     def _warm_up(self, store: Stored) -> None:
@@ -310,7 +311,7 @@ class _Run:
         self._compile(selections, str(store.dtype))
 
     def _in_place(self) -> GenotypeMatrix:
-        """Return the source's files as a matrix, once what they lack is counted."""
+        """Return the source's files as a matrix, after counting their missing values."""
         assert self.source is not None
         self._compile([{"text": "bed"}], "float32")
         since = time.perf_counter()
@@ -324,12 +325,12 @@ class _Run:
         return matrix
 
     def _store(self, workers: Workers | None) -> FeatureStore:
-        """Make or open the store, whose sizes were estimates where its source is text.
+        """Make or open the store, and plan again with its sizes, which were estimates for text sources.
 
         Parameters
         ----------
         workers : Workers, optional
-            That make it, where the plan has it so and they are not processes that end with it.
+            Workers that make the store, if planned. Without them, local processes are started if the plan uses workers.
         """
         since = time.perf_counter()
         facts, limits = self.plan.data, self.plan.limits
@@ -392,20 +393,20 @@ class _Run:
         return result
 
     def _encoder_of(self, store: Stored) -> dict[str, Any] | None:
-        """Return how the rows of the store became features; None of a store that was made before that was kept."""
+        """Return the encoder of the store's rows; None for a store of an older version without one."""
         if isinstance(store, FeatureStore):
             return store.encoder
         assert self.source is not None
         return self.source.encoder
 
     def _own_notes(self) -> list[str]:
-        notes = ["resumed: the times are those of the last part of the run"] if self.folder.resumed else []
+        notes = ["resumed: times are of the last part of the run only"] if self.folder.resumed else []
         if self.folder.checkpoint.room.is_full:
-            notes.append(f"the checkpoint was full at {self.pipeline.checkpoint.max_size}: not all was kept")
+            notes.append(f"the checkpoint reached its maximum of {self.pipeline.checkpoint.max_size}; it is incomplete")
         return notes
 
     def _tested(self, selector: BaseSelector, testing: Run) -> Predicted | None:
-        """Return the test rows with what is predicted for them; None without a target."""
+        """Return the test rows with their predictions; None without a target."""
         y, weight = testing.matrix.read_target(), testing.matrix.read_weight()
         if y is None:
             return None
@@ -424,7 +425,7 @@ class _Run:
     def _write_results(self, results: dict[str, SelectionResult], workers: Workers) -> None:
         path, several = self.folder.path, len(results) > 1
         self.steps.start("report", 1)
-        # The page shows the peak memory, and drawing its figures takes part in it: they are drawn first.
+        # Draw the figures before the peak memory is measured, so that it includes them.
         figures = {label: draw_figures(one) for label, one in results.items()}
         measured = workers.peak_memory()
         measured |= {name: max(nbytes, measured.get(name, 0)) for name, nbytes in self.ingest_memory.items()}
@@ -456,7 +457,7 @@ def make_store(
     progress: Progress,
     client: Client | None = None,
 ) -> FeatureStore:
-    """Ingest the source, or open the store that was made from it before."""
+    """Ingest the source, or open the existing store that was made from it."""
     path = pipeline.store_path
     if source is None:
         return open_store(path)
@@ -483,7 +484,7 @@ def make_store(
 
 
 def _true_features(store: Stored) -> list[int]:
-    """Return the columns that a synthetic source says its target depends on."""
+    """Return the true features of a synthetic source."""
     assert isinstance(store, FeatureStore)
     return [int(j) for j in store.source["support"]]
 
@@ -493,9 +494,9 @@ def _named_loss(selection: dict[str, Any], loss: str) -> dict[str, Any]:
 
 
 def _settings(pipeline: Pipeline, store: Stored) -> dict[str, Any]:
-    """Return what the arrays of a checkpoint depend on."""
+    """Return the settings on which the arrays of a checkpoint depend."""
     document = pipeline.to_document()
     chosen = pipeline.model_dump(mode="json", include={"split", "select"})
-    if any(chosen[name] != document[name] for name in chosen):  # of what came from ${NAME}, only a digest is kept
+    if any(chosen[name] != document[name] for name in chosen):  # values from ${NAME} are saved only as a digest
         document["select"] = [document["select"], hashlib.sha256(json.dumps(chosen).encode()).hexdigest()]
     return {"store": {"digest": store.digest}, "split": document["split"], "select": document["select"]}

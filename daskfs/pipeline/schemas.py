@@ -1,4 +1,4 @@
-"""The JSON Schemas of what daskfs reads and writes, made from the code.
+"""JSON Schemas of the documents that daskfs reads and writes, generated from the code.
 
 ``python -m daskfs.pipeline.schemas`` writes the copies in ``data_schemas/``; a test compares them with the code.
 """
@@ -25,7 +25,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, tuple[type, str]] = {
     "pipeline": (Pipeline, "A pipeline file of daskfs"),
     "result": (ResultRecord, "result.json in the folder of a run of daskfs"),
-    "model": (ModelRecord, "model.json in the folder of a run of daskfs: what is applied to other rows"),
+    "model": (ModelRecord, "model.json in the folder of a run of daskfs: the model that predicts new rows"),
     "table": (TableSchema, "A table schema: what the columns of a table mean"),
     "store": (StoreHeader, 'The attribute "daskfs" of the Zarr group that is a feature store'),
 }
@@ -41,7 +41,7 @@ def json_schema(name: str) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        There is no such document.
+        The document does not exist.
     """
     if name not in DOCUMENTS:
         known = ", ".join(DOCUMENTS)

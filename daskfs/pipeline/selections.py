@@ -1,6 +1,6 @@
-"""The entries of `select` in a pipeline file: a section for each method, made from the parameters that it declares.
+"""The entries of `select` in a pipeline file: a section for each method, generated from its declared parameters.
 
-The section of a method is made, and its class loaded, when a file names it; the JSON Schema has all of them.
+The class of a method is imported, and its section made, when a file names the method. The JSON Schema has all sections.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from daskfs.pipeline.folder import check_name
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 
 
-class About(Section):
-    """A selector about every selection: what it declares, but the selector inside."""
+class MetaSection(Section):
+    """Section of a meta-estimator, which wraps every selection: its parameters except the nested selector."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     selector: ClassVar[Any]
-    """Its class."""
+    """The class of the meta-estimator."""
 
     def around(self, inside: Any, memory_limit: int) -> Any:
-        """Return the selector about another one."""
+        """Return the meta-estimator around a selector."""
         return self.selector(selector=inside, **self.model_dump(), memory_limit=memory_limit)
 
 
@@ -56,21 +56,21 @@ class Selection(Section):
         default=None, pattern=r"^[\w.=+-]+$", description="name of this selection in the report"
     )
 
-    _about: About | None = PrivateAttr(default=None)
-    """What this selection is given to."""
+    _meta: MetaSection | None = PrivateAttr(default=None)
+    """Meta-estimator that wraps this selection."""
 
     @property
     def loss_record(self) -> Loss | None:
-        """The loss, a parameter of most methods; None where the target is to say which."""
+        """The loss, a parameter of most methods; None if the target determines it."""
         return LOSSES.get(getattr(self, "loss", self.selector.loss))
 
     def loss_for(self, kind: TargetKind) -> str:
-        """Return the loss with such a target: the one that is named, or the one that it calls for.
+        """Return the loss for a kind of target: the named loss, or the one that the target determines.
 
         Raises
         ------
         ConfigError
-            The method does not take such a target, or not with this loss.
+            The method does not support such a target, or not with this loss.
         """
         named: str = getattr(self, "loss", self.selector.loss)
         parameter = parameters_of(self.selector).get("loss")
@@ -79,9 +79,9 @@ class Selection(Section):
         return parameter.kinds[0].of(self.method, named, kind)
 
     def make_selector(self, memory_limit: int) -> Any:
-        """Return the selector, which may take so many bytes for one task."""
+        """Return the selector, with a memory limit in bytes for one task."""
         made = self.selector(**self.model_dump(exclude={"method", "label"}), memory_limit=memory_limit)
-        return made if self._about is None else self._about.around(made, memory_limit)
+        return made if self._meta is None else self._meta.around(made, memory_limit)
 
     @model_validator(mode="before")
     @classmethod
@@ -91,12 +91,12 @@ class Selection(Section):
 
 @cache
 def section_of(method: str) -> type[Selection]:
-    """Return the model of a method's entry: its parameters with their types, default values and meanings.
+    """Return the model of a method's entry: its parameters with types, default values and descriptions.
 
     Raises
     ------
     ConfigError
-        There is no such method.
+        The method does not exist.
     """
     selector: type[Parameters] = find_method(method)
     fields: dict[str, Any] = {"method": (Literal[method], ...)}  # type: ignore[valid-type]
@@ -115,8 +115,8 @@ def section_of(method: str) -> type[Selection]:
 
 
 @cache
-def section_about(name: str) -> type[About]:
-    """Return the model of a section of a selector about selectors: the parameters that it declares."""
+def section_of_meta(name: str) -> type[MetaSection]:
+    """Return the model of a meta-estimator's section, with its declared parameters."""
     cls = load(MODEL_SELECTION[name])
     fields: dict[str, Any] = {
         parameter.name: described_field(parameter)
@@ -124,26 +124,26 @@ def section_about(name: str) -> type[About]:
         if parameter.in_yaml is not None
     }
     doc = f"{_first_sentence(cls.__doc__ or '')} (`{cls.__module__}.{cls.__name__}`)"
-    model = create_model(f"{cls.__name__}Section", __base__=About, __doc__=doc, **fields)
+    model = create_model(f"{cls.__name__}Section", __base__=MetaSection, __doc__=doc, **fields)
     model.selector = cls
     return model
 
 
 def described_field(parameter: Parameter) -> tuple[Any, Any]:
-    """Return type and field of a parameter, for a model."""
+    """Return the type and the pydantic field of a parameter."""
     meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
     return _with_tags(parameter), meaning
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of a docstring's paragraph, in one line."""
+    """Return the first sentence of a paragraph, on one line."""
     paragraph = " ".join(text.partition("\n\n")[0].split())
     end = paragraph.find(". ")
     return paragraph[: end + 1] if end >= 0 else paragraph
 
 
 def _with_tags(parameter: Parameter) -> Any:
-    """Return a parameter's type; where it is one of several, an error is of the one that was meant."""
+    """Return the type of a parameter. For several types, tags make pydantic report errors only of the intended one."""
     if isinstance(parameter.kinds[0], LossOf):
         return Annotated[parameter.in_yaml, BeforeValidator(_known_loss(parameter.kinds[0]))]
     types = [kind.in_yaml for kind in parameter.kinds if kind.in_yaml is not None]
@@ -167,7 +167,7 @@ def _tag_of_value(value: Any) -> str:
 
 
 def _known_loss(kind: LossOf) -> Any:
-    """Return a check which says of a loss that only other methods take why this one does not."""
+    """Return a validator that explains why this method does not support a loss of other methods."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str) and value in LOSSES:
@@ -180,9 +180,9 @@ def _known_loss(kind: LossOf) -> Any:
     return check
 
 
-StabilitySection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("stability", section_about)]
-KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("knockoffs", section_about)]
-InferenceSection: TypeAlias = Annotated[SerializeAsAny[About], ByPlace("split_inference", section_about)]
+StabilitySection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("stability", section_of_meta)]
+KnockoffsSection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("knockoffs", section_of_meta)]
+InferenceSection: TypeAlias = Annotated[SerializeAsAny[MetaSection], ByPlace("split_inference", section_of_meta)]
 AnySelection: TypeAlias = Annotated[Selection, ByTag("method", METHODS, section_of)]
 
 

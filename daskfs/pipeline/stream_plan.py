@@ -1,4 +1,4 @@
-"""What a run without a store may ask for, and what it will hold: checked before anything is learnt."""
+"""Checks and memory plan of a run without a store, made before learning starts."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from daskfs.sources.sparse.base import SparseSource
 
 
 def check_stream(pipeline: Pipeline) -> SparseSource:
-    """Check a pipeline without a store; return its source, its header checked.
+    """Check a pipeline without a store; return its source with a checked header.
 
     Raises
     ------
     ConfigError
-        What needs a store.
+        The pipeline needs a store.
     """
     check_selections(pipeline)
     source = open_source(pipeline)
     if source is None:
-        raise ConfigError("expected a source, found none", "source", "add it: there is no store")
+        raise ConfigError("expected a source because there is no store, found none", "source", "add it")
     if not isinstance(source, SparseSource):
-        problem = f"a {source.kind} source cannot be learnt from without a store"
-        raise ConfigError(problem, "store", "leave `store: none` out, or take a sparse source (libsvm, vw)")
+        problem = f"a {source.kind} source needs a store"
+        raise ConfigError(problem, "store", "remove `store: none`, or use a sparse source (libsvm, vw)")
     split = pipeline.split
     if split is not None and split.by != "random" and split.by not in source.label_names:
         problem = f"rows of a stream cannot be split by {split.by!r}"
         raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
     if split is not None and split.groups is not None:
-        problem = "rows of a stream are split as they pass by, each by itself"
-        raise ConfigError(problem, "split.groups", "leave it out, or leave `store: none` out")
+        problem = "rows of a stream are split one at a time, so groups cannot be kept together"
+        raise ConfigError(problem, "split.groups", "leave it out, or remove `store: none`")
     return source
 
 
@@ -38,24 +38,24 @@ def check_selections(pipeline: Pipeline) -> None:
     """Refuse methods, refits and clusters that need a store."""
     for label, selection in pipeline.selections.items():
         if not hasattr(selection.selector, "fit_source"):
-            problem = f"{selection.method} reads its rows more than once, and needs a store"
-            raise ConfigError(problem, f"select ({label})", "take method: mission, or leave `store: none` out")
+            problem = f"{selection.method} reads rows more than once and needs a store"
+            raise ConfigError(problem, f"select ({label})", "use method: mission, or remove `store: none`")
         n_replicas = getattr(selection, "n_replicas", 1)
         if n_replicas > 1 and pipeline.split is not None:
-            problem = "models that learn side by side from parts of a source take all of its rows"
+            problem = "n_replicas above 1 trains on all rows of the source and does not support a split"
             raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
         if n_replicas == 1 and pipeline.cluster.kind != "none":
-            problem = f"one model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
+            problem = f"a single model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
             raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
     if pipeline.refit.by != "method":
-        raise ConfigError("there is no refit without a store", "refit.by", "leave it out")
+        raise ConfigError("a refit needs a store", "refit.by", "leave it out")
     if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
-        problem = "selection_recall and selection_precision need a source that knows its true features"
-        raise ConfigError(problem, "evaluate.metrics", "drop them")
+        problem = "selection_recall and selection_precision need a source with known true features"
+        raise ConfigError(problem, "evaluate.metrics", "remove them")
 
 
 def plan_of_stream(pipeline: Pipeline) -> str:
-    """Return in words what a run without a store will hold."""
+    """Return the memory plan of a run without a store as text."""
     source = check_stream(pipeline)
     n_samples, _ = source.estimate_shape()
     available, base = available_nbytes(pipeline), limits_of(pipeline.cluster).base_of_client(0)
@@ -71,6 +71,6 @@ def plan_of_stream(pipeline: Pipeline) -> str:
 
 
 def available_nbytes(pipeline: Pipeline) -> int:
-    """Return what this process leaves to a model."""
+    """Return the bytes that this process has available for a model."""
     limits = limits_of(pipeline.cluster)
     return max(limits.client - limits.base_of_client(0).nbytes, 1)

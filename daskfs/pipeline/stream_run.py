@@ -1,9 +1,9 @@
-"""A run without a store (``store: none``): MISSION learns from a sparse source as it is read, once.
+"""A run without a store (``store: none``): MISSION learns from a sparse source while reading it once.
 
-An interrupted run of files goes on behind the rows that it had learnt from. Of a pipe, whose lines have passed, it
-leaves the model, which takes more lines.
+An interrupted run on files continues after the rows from which it has learned. On standard input, which cannot be read
+again, it saves the model, which can be trained on more lines.
 
-Rows for testing are left out, and read in a second pass: which they are follows from the number of a row alone.
+Test rows are left out of training and read in a second pass. They are determined only by the row number.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.watching.watch import Watch
 
 MODEL = "model.npz"
-"""In a run's folder: what was learnt, with which `daskfs.Mission.load` goes on."""
+"""File of the trained model in a run folder; `daskfs.Mission.load` loads it for further training."""
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def load_model(path: Path) -> tuple[Any, dict[str, Any]]:
-    """Return a model that goes on, and its entry of a pipeline: it keeps its parameters.
+    """Load a model for further training; return it and a `select` entry with its parameters.
 
     Raises
     ------
     RunError
-        No such file, or no model.
+        The file does not exist or is not a model.
     """
     model = find_method("mission").load(path)
     found = model.get_params(deep=False)
@@ -55,7 +55,7 @@ def load_model(path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 class StreamRun:
-    """One run without a store while it lasts.
+    """A run without a store.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class StreamRun:
     folder : RunFolder
     steps : Watch
     before : Mission, optional
-        What goes on.
+        Model to train further.
     comes_once : bool
-        The source cannot be read again.
+        Whether the source cannot be read again.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class StreamRun:
         self.models: list[Model] = []
 
     def write(self) -> dict[str, SelectionResult]:
-        """Compute everything, write every file and return the results by label."""
+        """Compute everything, write all files and return the results by label."""
         path, results = self.path, {}
         several = len(self.pipeline.selections) > 1
         if not self.comes_once:
@@ -138,13 +138,13 @@ class StreamRun:
         return result
 
     def _settings(self) -> dict[str, Any]:
-        """Return what an interrupted run must find again: the files as they were, the split, the selections."""
+        """Return the settings that must be unchanged on resume: the source's files, the split and the selections."""
         document = self.pipeline.to_document()
         files = self.source.stamps()
         return {"source": document["source"], "files": files, "split": document["split"], "select": document["select"]}
 
     def _learn_once(self, selector: Any) -> None:
-        """Learn from what comes once; leave the model where there is an interrupt."""
+        """Learn from a source that can be read only once; save the model on an interrupt."""
         model = self.checkpoint.folder / MODEL
         try:
             learn = selector.fit_source if self.before is None else selector.partial_fit
@@ -154,7 +154,7 @@ class StreamRun:
                 if selector.can_go_on:
                     model.parent.mkdir(parents=True, exist_ok=True)
                     selector.save(model)
-                    fault.add_note(f"what was learnt is in {model}; go on from it with --model {model} --force")
+                    fault.add_note(f"the model so far is in {model}; continue with --model {model} --force")
             raise
 
     def _tell(self, line: str) -> None:
@@ -162,7 +162,7 @@ class StreamRun:
         self.steps.tell(line)
 
     def _tested(self, selector: Any, holdout: Holdout) -> tuple[Predicted, float]:
-        """Return the rows that were left out, read in a second pass, and the baseline that the others give."""
+        """Read the test rows in a second pass; return them, and the baseline of the training rows."""
         self.steps.say("evaluate: reading the test rows")
         constant = Constant(is_class=find_loss(selector.loss_).is_classifier)
 
@@ -174,18 +174,18 @@ class StreamRun:
 
         y, weight, predictor = selector.predictors_of(self.source, keep=is_test)
         if not len(y):
-            raise ConfigError("no row is left for testing", "split.test", "raise it, or write `split: null`")
+            raise ConfigError("there are no test rows", "split.test", "raise it, or write `split: null`")
         return Predicted.by(selector, y, predictor, weight), constant.value
 
 
 class Holdout:
-    """Which rows of a source are for testing: a share, by a hash of their numbers, or those with values of a column."""
+    """Test rows of a source: a fraction chosen by a hash of the row number, or rows with given values of a column."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
 
     def is_test(self, block: SparseBlock) -> np.ndarray:
-        """Return which rows of a block are for testing, bool of shape (n_rows,)."""
+        """Return which rows of a block are test rows, bool of shape (n_rows,)."""
         if self.split.by != "random":
             values = self.split.test if isinstance(self.split.test, list) else [self.split.test]
             return np.isin(np.asarray(block.labels[self.split.by], dtype=str), [str(value) for value in values])
@@ -198,5 +198,5 @@ class Holdout:
         return share < float(self.split.test) * 2.0**53  # type: ignore[arg-type]
 
     def is_kept(self, block: SparseBlock) -> np.ndarray:
-        """Return which rows are learnt from."""
+        """Return which rows of a block are training rows."""
         return ~self.is_test(block)

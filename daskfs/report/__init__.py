@@ -1,1 +1,1 @@
-"""Reports: one HTML page per run, or for several runs side by side, that works offline."""
+"""Reports: one HTML page for a run, or for a comparison of several runs, which works offline."""

@@ -1,4 +1,4 @@
-"""Several results side by side: metrics, what they have in common, metrics against the number of features, ranks."""
+"""Comparison of several results: metrics, differences, overlaps, metrics by number of features, ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from daskfs.report.size_curves import lines_by_size
 from daskfs.result import SelectionResult
 
 MOST_RANKED = 20_000
-"""Features of a result that are looked for in others."""
+"""Maximum number of features of a result that are compared with others."""
 N_ROWS = 500
 
 
 def comparison(results: Mapping[str, SelectionResult]) -> Html:
-    """Show the results beside each other."""
+    """Show a comparison of the results."""
     parts = [_side_by_side(results), _differences(results), _overlap(results), *_by_size(results), _ranks(results)]
     return Html("".join(parts))
 
@@ -39,7 +39,7 @@ def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
         rows.append(cells)
     told = "In brackets: the 95 % interval. " if any(_interval(r, m) for r in results.values() for m in metrics) else ""
     if len({result.store_digest for result in results.values()}) > 1:
-        told += "These runs are of different data: their metrics are not comparable."
+        told += "These runs are on different data, so their metrics are not comparable."
     seconds = range(len(head) - len(steps), len(head))
     listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True, less=seconds)
     return section("Side by side", paragraph(told, "muted") if told else "", listed)
@@ -59,30 +59,30 @@ def _metric(result: SelectionResult, name: str) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a result is from the best of the same test rows by a metric."""
+    """Difference of a result from the best one on the same test rows, in a metric."""
 
     metric: str
     label: str
     best: str
-    """Label of the best."""
+    """Label of the best result."""
     difference: float
-    """Of the metric, from that of the best."""
+    """The metric minus that of the best result."""
     low: float
     high: float
-    """Its interval: 95 % for all pairs of results together."""
+    """Interval of the difference, 95 % for all pairs of results simultaneously."""
 
     @property
     def is_noise(self) -> bool:
-        """Whether the interval holds no difference at all."""
+        """Whether the interval contains zero."""
         return self.low <= 0.0 <= self.high
 
 
 def differences(results: Mapping[str, SelectionResult]) -> list[Difference]:
-    """Return by each metric how far the results are from the best, beyond what chance gives.
+    """Return the differences of results from the best one by each metric, with intervals.
 
-    The paired bootstrap over the test rows: both results of the same rows drawn. Intervals are normal, and Bonferroni's
-    for all pairs, so that it does not matter that the best was looked for. Results of other test rows than the first
-    have no line.
+    Intervals are from the paired bootstrap over the test rows: both results use the same bootstrap samples. They are
+    normal intervals with Bonferroni's correction for all pairs, which accounts for choosing the best result. Results on
+    other test rows than the first are left out.
     """
     tests = {label: result.evidence.test for label, result in results.items() if result.evidence is not None}
     known = {label: test for label, test in tests.items() if test is not None and test.rows and test.drawn}
@@ -111,7 +111,7 @@ def _numbers(values: Sequence[float | None]) -> np.ndarray:
 
 
 def sentences(found: Sequence[Difference]) -> list[str]:
-    """Say of each metric which results differ significantly from the best."""
+    """Return a sentence for each metric, on which results differ significantly from the best."""
     said = []
     for metric in dict.fromkeys(one.metric for one in found):
         lines = [one for one in found if one.metric == metric]
@@ -144,7 +144,7 @@ def _differences(results: Mapping[str, SelectionResult]) -> Html:
 
 
 def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, float]]:
-    """Return the Jaccard index of the selected features of each pair of results, by name of the features."""
+    """Return the Jaccard index of the names of selected features for each pair of results."""
     names = {label: {str(name) for name in result.table["name"][:MOST_RANKED]} for label, result in results.items()}
     return {one: {other: jaccard(names[one], names[other]) for other in names} for one in names}
 
@@ -160,7 +160,7 @@ def _overlap(results: Mapping[str, SelectionResult]) -> Html:
 
 
 def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:
-    """Show each metric against the number of features, where a method was run for several numbers of them."""
+    """Show each metric against the number of features, if a method was run for several numbers."""
     lines = lines_by_size(results)
     metrics = dict.fromkeys(name for line in lines.values() for result in line for name in result.metrics)
     parts = []

@@ -1,4 +1,4 @@
-"""What was selected: features by the column of the table that they come from, groups, parents, classes, near misses."""
+"""Selected features of a report: by source column, groups, columns of products, effects by class, near misses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TITLE = "Selected features"
 INTERVAL = "95 % interval"
 N_ROWS = 10_000
 N_OF_TABLE = 500
-"""Lines of the further tables."""
+"""Maximum number of rows of the further tables."""
 N_OF_CLASS = 20
 ANNOTATIONS = ("chromosome", "position", "effect_allele", "other_allele", "allele_frequency")
-"""Columns of a table that stay where there is little room: by them readers know a variant."""
+"""Columns that are shown on small screens too, because they identify a variant."""
 NUMBERS = (*TABLE_COLUMNS, "lower", "upper")
-"""Columns of a table that may be NaN; others are empty where there is nothing."""
+"""Columns in which missing values are NaN; in others they are empty."""
 
 SCORE_KINDS = {
     "inclusion frequency": "Proportion of the subsets whose model contains the feature. ",
@@ -34,16 +34,16 @@ SCORE_KINDS = {
 
 
 class _Line(NamedTuple):
-    """A selected feature as the table shows it."""
+    """A row of the table: a selected feature."""
 
     row: dict[str, Any]
     column: str
     effect: float
-    """Change of the prediction per standard deviation of the feature; NaN where that is not known."""
+    """Change of the prediction per standard deviation of the feature; NaN if unknown."""
 
 
 def selected(result: SelectionResult) -> Html:
-    """Show the selected features, all that come from one column of the source in one line that opens."""
+    """Show the selected features. Features from the same source column share a row that expands."""
     if result.table.empty and result.method == "feature_hashing":
         return section(TITLE, paragraph("No feature is listed: predictions use hash buckets, which features share."))
     if result.table.empty:
@@ -101,7 +101,7 @@ def _row(
     has_signs: bool,
     has_intervals: bool,
 ) -> list[Any]:
-    """Return the line of a column: of its one feature, or of all with the largest of them."""
+    """Return the row of a column: its only feature, or a summary of its features."""
     first, largest = lines[0].row, max((line.row["coef"] for line in lines), key=abs)
     if len(lines) == 1:
         name, effect = str(first["name"]), lines[0].effect
@@ -146,7 +146,7 @@ def _explained(result: SelectionResult, has_effects: bool, has_groups: bool) -> 
 
 
 def effects(drawn: Mapping[str, Figure]) -> Html:
-    """Draw what the features change, with intervals: per standard deviation, or per unit where that is not known."""
+    """Draw the effects of the features with intervals: per standard deviation, or per unit if that is unknown."""
     kind = "effects" if "effects" in drawn else "coefficients"
     return figure(drawn[kind]) if kind in drawn else Html("")
 
@@ -193,7 +193,7 @@ def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[Fe
 
 
 def groups(result: SelectionResult) -> Html:
-    """Show the groups whose columns were selected together, the strongest first."""
+    """Show the selected groups of columns, the strongest first."""
     if "group" not in result.table:
         return Html("")
     order = ["group_score", "rank"]
@@ -211,7 +211,7 @@ def _is_of_parents(name: str) -> bool:
 
 
 def parents(result: SelectionResult) -> Html:
-    """Show what each feature scores before any is selected, and what its columns do alone."""
+    """Show the score of each product before any feature is selected, and the scores of its columns alone."""
     if not result.has_parents or not len(result.table):
         return Html("")
     rows = []
@@ -223,19 +223,19 @@ def parents(result: SelectionResult) -> Html:
     width = max(map(len, rows))
     head = ["feature", "its score", *["column", "score alone", "rank alone"] * ((width - 2) // 3)]
     explained = (
-        "Scores before any feature is selected: squared correlations with the derivative of the loss. The product has "
-        "one score, and each of its columns has one as a feature by itself, with its rank among all columns."
+        "Scores before any feature is selected: squared correlations with the derivative of the loss, for the product "
+        "and for each of its columns alone, with the rank among all columns."
     )
     filled = [[*cells, *[""] * (width - len(cells))] for cells in rows]
     numbers = [k for k in range(1, width) if k % 3 != 2]
-    made_of = table(head, filled, numbers, name="What features are made of")
-    return section("What they are made of", paragraph(explained, "muted"), made_of)
+    made_of = table(head, filled, numbers, name="Columns of the products")
+    return section("Columns of the products", paragraph(explained, "muted"), made_of)
 
 
 def near_misses(result: SelectionResult) -> Html:
-    """Show what was nearly selected, a line for each column of the table, and which selected feature stands in for it.
+    """Show the near misses, one per column of the table, with the selected feature that can replace each.
 
-    Results that were saved before near misses knew their columns have a line for each feature.
+    Results saved by older versions have one row per feature.
     """
     found = [] if result.evidence is None else result.evidence.near_misses
     if not found:
@@ -246,7 +246,7 @@ def near_misses(result: SelectionResult) -> Html:
         rows.append([f"{one.name}{more}", Cell(shown(one.score), one.score), one.like or "", brief(one.correlation)])
     explained = (
         "Features that were not selected, by score; the highest for each column of the table. If a selected feature "
-        "has a correlation of 0.7 or more with one, it is shown: the data hardly decide between the two."
+        "has a correlation of 0.7 or more with one, it is shown: the data can hardly distinguish the two."
     )
     head = ["feature", result.score_kind, "similar selected feature", "correlation"]
     listed = table(head, rows, (1, 3), name="Near misses", is_sorted=True)
@@ -254,7 +254,7 @@ def near_misses(result: SelectionResult) -> Html:
 
 
 def bundles(result: SelectionResult) -> Html:
-    """List features that say nearly the same, each bundle in one line."""
+    """List groups of interchangeable features, one per row."""
     found = [] if result.evidence is None else result.evidence.bundles
     if not found:
         return Html("")
@@ -264,15 +264,15 @@ def bundles(result: SelectionResult) -> Html:
         for names in found
     ]
     explained = (
-        "Features with a correlation of 0.9 or more carry nearly the same information: read a bundle as one feature. "
-        "On other rows, another one of the bundle could be selected; selector.stand_ins(X, y) shows at what cost."
+        "Features with a correlation of 0.9 or more are interchangeable: interpret each bundle as one feature. On "
+        "other rows, another feature of the bundle could be selected; selector.stand_ins(X, y) shows at what cost."
     )
-    listed = table(["feature", "nearly the same as", "selected"], rows, (2,), name="Bundles")
+    listed = table(["feature", "interchangeable with", "selected"], rows, (2,), name="Bundles")
     return section("Bundles", paragraph(explained, "muted"), listed)
 
 
 def scores(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
-    """Draw the features with the greatest scores, selected or not; say so where all are the same."""
+    """Draw the highest scores of selected and unselected features; write a sentence if all scores are equal."""
     meaning = paragraph(SCORE_KINDS.get(result.score_kind, ""), "muted")
     if "scores" in drawn:
         return section(drawn["scores"].title, meaning, figure(drawn["scores"], level=None))

@@ -1,4 +1,4 @@
-"""A run, or several side by side, as one HTML page that needs nothing else: no network, no other file."""
+"""Report of a run, or comparison of several, as one HTML page that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def render_report(
     Parameters
     ----------
     title : str
-        Name of the pipeline, or of what is compared.
+        Title: the name of the pipeline or of the compared runs.
     results : mapping of str to SelectionResult
-        By label; several are first compared, then shown one after the other.
+        Results by label; several are first compared, then shown one at a time.
     figures : mapping, optional
-        Of each result, by label, as `draw_figures` returns them, where they are drawn already.
+        Figures of each result by label, as returned by `draw_figures`; drawn here by default.
 
     Returns
     -------
     str
-        HTML; every name that came from the data is escaped. Tables are whole without scripts, which sort and search.
+        HTML; every name from the data is escaped. Tables are complete without scripts, which only sort and search.
     """
     parts: list[str] = [f"<h1>{html_of(title)}</h1>"]
     several = len(results) > 1
@@ -68,7 +68,7 @@ def _of(result: SelectionResult, drawn: Mapping[str, Figure]) -> list[Html]:
         features.bundles(result),
         features.near_misses(result),
         features.scores(result, drawn),
-        section("How it went", history, section("Notes", items(result.notes), level=3) if result.notes else ""),
+        section("Fit", history, section("Notes", items(result.notes), level=3) if result.notes else ""),
         summary.cost(result),
         summary.again(result),
     ]

@@ -1,4 +1,4 @@
-"""HTML of a report: what is text is escaped here and nowhere else, and the page needs no network and no other file."""
+"""HTML of a report. All text is escaped here; the page needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from daskfs.cells import digits
 from daskfs.figures import Figure
 
 LONG = 1_000
-"""Lines from which on a table's columns have fixed widths: a browser need not look at all cells for them."""
+"""Number of rows above which a table has fixed column widths, so that the browser need not measure all cells."""
 SCRIPTS = ("dataTables.min.js", "report.js")
 
 
 class Html(str):
-    """What is HTML already; any other text is escaped where it is shown."""
+    """Text that is already HTML; any other text is escaped."""
 
     __slots__ = ()
 
@@ -44,13 +44,13 @@ class Cell(NamedTuple):
 
     text: Any
     order: float | None = None
-    """Number that the table sorts it by, where that is not what is shown."""
+    """Number by which the table is sorted, if it differs from the text."""
     share: float | None = None
-    """From 0 to 1: how dark its ground is."""
+    """Darkness of the background, from 0 to 1."""
 
 
 def shown(value: Any) -> str:
-    """Return a value as people read it: three significant digits of a number."""
+    """Format a value; numbers have three significant digits."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (float, np.floating)):
@@ -61,12 +61,12 @@ def shown(value: Any) -> str:
 
 
 def brief(value: float | None) -> str:
-    """Return a number as people read it; nothing where it is not defined."""
+    """Format a number; return an empty text if it is undefined."""
     return "" if value is None or not math.isfinite(value) else digits(value)
 
 
 def between(interval: Sequence[float] | None) -> str:
-    """Return an interval; nothing where there is none."""
+    """Format an interval; return an empty text without one."""
     known = interval is not None and all(map(math.isfinite, interval))
     return f"{digits(interval[0])} to {digits(interval[1])}" if interval is not None and known else ""
 
@@ -80,21 +80,21 @@ def table(
     is_sorted: bool = False,
     less: Sequence[int] = (),
 ) -> Html:
-    """Return a table that scrolls in itself where it is too wide.
+    """Return a table, which scrolls horizontally if it is too wide.
 
     Parameters
     ----------
     head : sequence
-        Names of the columns; empty: the first cell of each row is what it is called.
+        Names of the columns. If empty, the first cell of each row is its heading.
     rows : iterable of sequences
     numbers : sequence of int
-        Columns that are aligned to the right.
+        Columns that are right-aligned.
     name : str
-        What it is a table of, for those who hear it.
+        Name of the table for screen readers.
     is_sorted : bool
-        People can sort and search it.
+        Whether users can sort and search the table.
     less : sequence of int
-        Columns that small screens leave out.
+        Columns that are hidden on small screens.
     """
     kinds = [" ".join(["number"] * (k in numbers) + ["less"] * (k in less)) for k in range(len(head) or 2)]
     widest = next((k for k in range(len(head)) if is_sorted and k not in numbers), -1)
@@ -136,13 +136,13 @@ def paragraph(text: Any, kind: str = "") -> Html:
 
 
 def section(title: Any, *parts: str, level: int = 2) -> Html:
-    """Return a heading and what is below it; nothing where nothing is."""
+    """Return a heading and its content; empty if there is no content."""
     body = "".join(part for part in parts if part)
     return Html(f"<h{level}>{html_of(title)}</h{level}>{body}") if body else Html("")
 
 
 def figure(drawn: Figure, level: int | None = 3) -> Html:
-    """Return a figure with what it shows in words: written below it, and read out in its place."""
+    """Return a figure with its description as a caption and as text for screen readers."""
     text = escape(drawn.text)
     opened = drawn.svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1)
     title = "" if level is None else f"<h{level}>{escape(drawn.title)}</h{level}>"
@@ -150,12 +150,12 @@ def figure(drawn: Figure, level: int | None = 3) -> Html:
 
 
 def asset(name: str) -> str:
-    """Return the text of a file that pages have inlined."""
+    """Return the text of a file that is inlined in pages."""
     return (resources.files("daskfs.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _with_names_of_their_own(body: str) -> str:
-    """Number the regions of a page that have the same name, by which people who do not see them tell them apart."""
+def _with_unique_names(body: str) -> str:
+    """Number the regions of a page with equal names, so that screen readers can distinguish them."""
     seen: Counter[str] = Counter()
 
     def numbered(found: re.Match[str]) -> str:
@@ -172,8 +172,7 @@ def _with_names_of_their_own(body: str) -> str:
 def page(title: str, body: Sequence[str]) -> str:
     """Return a whole page.
 
-    Nothing is fetched and no script runs but the two that daskfs brings: the page's content security policy names
-    their digests.
+    The page's content security policy allows no requests, and only the two scripts of daskfs, by their digests.
     """
     scripts = [asset(name) for name in SCRIPTS]
     digests = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
@@ -191,7 +190,7 @@ def page(title: str, body: Sequence[str]) -> str:
             "</head>",
             "<body>",
             "<main>",
-            _with_names_of_their_own("\n".join(part for part in body if part)),
+            _with_unique_names("\n".join(part for part in body if part)),
             "</main>",
             *(f"<script>{script}</script>" for script in scripts),
             "</body>",

@@ -1,4 +1,4 @@
-"""How good the predictions of the test rows are: metrics with intervals beside a baseline, figures, classes."""
+"""Prediction quality on the test rows: metrics with intervals and a baseline, figures, confusion matrix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quality(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
 
 
 def _metrics(result: SelectionResult, test: QualityRecord | None) -> Html:
-    """List errors in units of the target first, then what was asked for."""
+    """List errors in units of the target first, then the requested metrics."""
     values = {**({} if test is None else test.errors), **result.metrics}
     rows = []
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""The reports of finished runs, read from disk: the page of one again, or several side by side."""
+"""Reports of finished runs, read from disk: the page of one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from daskfs.result import SelectionResult
 
 
 def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
-    """Return the results of a run by label: one, or those of its sub-folders where several were compared.
+    """Return the results of a run by label: one result, or those of the sub-folders of several selections.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise RunError("no such folder", str(folder), "name the folder of a finished run")
+        raise RunError("no such folder", str(folder), "pass the folder of a finished run")
     result = SelectionResult.load(folder)
     labels = [path.parent.name for path in folder.glob("*/result.json")]
     if not labels:
@@ -36,7 +36,7 @@ def load_run(folder: str | os.PathLike[str]) -> dict[str, SelectionResult]:
 
 
 def _order_of_selections(folder: Path) -> dict[str, int]:
-    """Return the place of each label in the pipeline, in which metrics.json lists them."""
+    """Return the position of each label in the pipeline, which is its order in metrics.json."""
     try:
         return {label: k for k, label in enumerate(json.loads((folder / "metrics.json").read_text(encoding="utf-8")))}
     except (OSError, ValueError):
@@ -49,21 +49,22 @@ def write_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write the HTML page of one run, or of several side by side.
+    """Write the HTML report of one run, or a comparison of several.
 
     Parameters
     ----------
     folders : sequence of path-like
         Folders of finished runs.
     path : path-like, optional
-        The page; ``report.html`` in the folder of one run, ``comparison.html`` beside the first of several.
+        Path of the page; default: ``report.html`` in the folder of one run, ``comparison.html`` beside the first of
+        several.
     title : str, optional
-        Title of the page; the names of the folders by default.
+        Title of the page; default: the names of the folders.
 
     Returns
     -------
     Path
-        The page.
+        Path of the page.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def write_report(
 
 
 def _results_of(folders: Sequence[str | os.PathLike[str]]) -> tuple[list[Path], dict[str, SelectionResult]]:
-    """Return the folders, whole, and all results in them by label."""
+    """Return the absolute paths of the folders, and all their results by label."""
     runs = [Path(os.path.normpath(Path(folder).absolute())) for folder in folders]
     results: dict[str, SelectionResult] = {}
     for run in runs:
@@ -89,8 +90,7 @@ def _results_of(folders: Sequence[str | os.PathLike[str]]) -> tuple[list[Path], 
 
 
 def report_as_json(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
-    """Return what the page of the runs shows, as JSON holds it: each result's record, what results have in common, and
-    by how much they differ.
+    """Return the contents of the report as a JSON-serialisable mapping: records, overlaps and differences of results.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ def report_as_json(folders: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page under a temporary name and rename it, so that no reader meets half of one."""
+    """Write a page atomically."""
     try:
         with written_whole(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
     except OSError as fault:
-        raise RunError(f"cannot write the report: {fault.strerror}", str(path), "choose another place") from None
+        raise RunError(f"cannot write the report: {fault.strerror}", str(path), "choose another path") from None
     return path

@@ -1,4 +1,4 @@
-"""Several selections by the number of features they were asked for: one line for each method and its settings."""
+"""Results by requested number of features: one line (curve) for each method and its settings."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ ASKED = "n_features_to_select"
 
 
 def lines_by_size(results: Mapping[str, SelectionResult]) -> dict[str, list[SelectionResult]]:
-    """Return the results of each line, by rising number of features.
+    """Return the results of each line, sorted by number of features.
 
     Parameters
     ----------
     results : mapping of str to SelectionResult
-        By label. Those that were not asked for a number of features are left out.
+        Results by label. Those without a requested number of features are left out.
 
     Returns
     -------
     dict of str to list of SelectionResult
-        By method, with the settings that distinguish its lines. Empty where no line has two sizes, or not all results
-        are from the same data.
+        Results by method and the settings that distinguish its lines. Empty if no line has two sizes, or if the
+        results are from different data.
 
     Notes
     -----
-    Words, booleans and None distinguish the lines of a method wherever they differ. Numbers do only where two
-    selections that agree in these were asked for the same number of features: otherwise they may follow from that
-    number, as a penalty does.
+    Lines of a method differ in every string, Boolean or None parameter that is not constant. A numeric parameter
+    distinguishes lines only if two selections that are equal in these have the same requested number of features;
+    otherwise it may be tuned to that number, as a penalty is.
     """
     lines: dict[str, list[SelectionResult]] = {}
     asked = [result for result in results.values() if result.parameters.get(ASKED) is not None]
@@ -47,7 +47,7 @@ def lines_by_size(results: Mapping[str, SelectionResult]) -> dict[str, list[Sele
 
 
 def _distinguishing(parameters: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the names of the parameters by which selections of one method fall into lines."""
+    """Return the names of the parameters that distinguish the lines of a method."""
     known = [name for name in dict.fromkeys(name for found in parameters for name in found) if name != ASKED]
     is_words = {name: not all(_is_number(found.get(name)) for found in parameters) for name in known}
     words = [name for name in known if is_words[name] and len({_shown(found.get(name)) for found in parameters}) > 1]

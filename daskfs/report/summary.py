@@ -1,4 +1,4 @@
-"""The beginning and the end of a page: two sentences, warnings, what was asked; what it took, how to do it again."""
+"""Beginning and end of a report: summary, warnings, data and settings; time and memory, how to reproduce the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N_NAMED, N_CLASSES = 3, 20
 
 
 def lead(result: SelectionResult) -> Html:
-    """Say what was found and how good it is, in two sentences."""
+    """Summarise the selection and its quality in two sentences."""
     return paragraph(f"{_found(result)} {_how_good(result)}", "lead")
 
 
@@ -22,8 +22,8 @@ def _found(result: SelectionResult) -> str:
     of = f"{result.n_features:,} features of {result.n_samples:,} rows"
     target = f" to predict {target_of(result)}" if target_of(result) else ""
     if not names:
-        what = "from hash buckets, which features share" if result.method == "feature_hashing" else "by a constant"
-        return f"Of {of}, none is listed{target}: rows are predicted {what}."
+        what = "from hash buckets shared by features" if result.method == "feature_hashing" else "a constant"
+        return f"Of {of}, none is listed{target}: the prediction is {what}."
     n_selected = len(result.table)
     return (
         f"Of {of}, {n_selected:,} {'was' if n_selected == 1 else 'were'} selected{target}: {_listed(names)} "
@@ -32,7 +32,7 @@ def _found(result: SelectionResult) -> str:
 
 
 def _first_columns(result: SelectionResult) -> list[str]:
-    """Return the columns of the table that the most important features were encoded from."""
+    """Return the table's columns from which the most important features were encoded."""
     names = [str(name) for name in result.table["name"].head(50)] if len(result.table) else []
     if result.evidence is not None and result.evidence.features:
         names = [one.column or name for one, name in zip(result.evidence.features, names, strict=False)]
@@ -75,7 +75,7 @@ def _how_good(result: SelectionResult) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it."""
+    """Format a proportion as a percentage."""
     return f"{share:.1%}"
 
 
@@ -84,12 +84,12 @@ def _between(interval: list[float] | None, say: Callable[[float], str] = digits)
 
 
 def target_of(result: SelectionResult) -> str:
-    """Return the name of the target; empty where it has none."""
+    """Return the name of the target; empty if it has none."""
     return "" if result.evidence is None else result.evidence.data.target
 
 
 def warnings(result: SelectionResult) -> Html:
-    """List what a reader should look at before anything else."""
+    """List the warnings."""
     if result.evidence is None:
         return Html("")
     found = result.evidence.warnings
@@ -129,7 +129,7 @@ def asked(result: SelectionResult) -> Html:
 
 
 def missing(result: SelectionResult) -> Html:
-    """Say what was missing, and by what it was replaced, column by column."""
+    """List the missing values by column, and their replacements."""
     found = [] if result.evidence is None else result.evidence.data.missing
     rows = []
     for one in sorted(found, key=lambda one: -one.n_missing):
@@ -156,11 +156,11 @@ def _refit(result: SelectionResult) -> str:
 
 
 def cost(result: SelectionResult) -> Html:
-    """Say what it took: seconds, memory, bytes."""
+    """Show the time, the memory and the bytes that tasks returned."""
     seconds = [[name, digits(value)] for name, value in result.time.items()]
     sent = [[name, f"{nbytes:,}"] for name, nbytes in result.communication.items()]
     return section(
-        "What it took",
+        "Time and memory",
         section("Time", table(["step", "seconds"], seconds, (1,), name="Time"), level=3) if seconds else "",
         section("Memory", _memory(result), level=3),
         section(
@@ -180,7 +180,7 @@ def _memory(result: SelectionResult) -> Html:
     rows += [[name, "", _mib(nbytes), ""] for name, nbytes in memory.get("held_nbytes", {}).items()]
     if not rows:
         return paragraph("Not measured.", "muted")
-    return table(["process", "promised MiB", "measured MiB", "limit MiB"], rows, (1, 2, 3), name="Memory")
+    return table(["process", "planned MiB", "measured MiB", "limit MiB"], rows, (1, 2, 3), name="Memory")
 
 
 def _mib(nbytes: int | None) -> str:
@@ -188,17 +188,17 @@ def _mib(nbytes: int | None) -> str:
 
 
 def again(result: SelectionResult) -> Html:
-    """Say how to do it again: command, versions, parameters."""
+    """Show how to reproduce the run: command, versions, parameters."""
     evidence, record = result.evidence, result.to_record(0)
     said = Html("")
     if evidence is not None and evidence.command:
         versions = ", ".join(f"{name} {version}" for name, version in evidence.versions.items())
         command = f"<code>{html_of(evidence.command)}</code>"
-        said = Html(f"<p>In the run's folder: {command}. It ran with {html_of(versions)}.</p>")
+        said = Html(f"<p>In the run folder: {command}. This run used {html_of(versions)}.</p>")
     parameters = [[name, shown(value)] for name, value in record.parameters.items()]
     listed = table(["parameter", "value"], parameters, name="Parameters") if parameters else ""
-    identity = [["data", result.store_digest or "none: they were not stored"]]
+    identity = [["data", result.store_digest or "none: the data were not stored"]]
     if evidence is not None and evidence.test is not None and evidence.test.rows:
         identity.append(["targets of the test rows", evidence.test.rows])
     digests = section("Identity (SHA-256)", table([], identity, name="Identity"), level=3)
-    return section("To do it again", said, listed, digests)
+    return section("Reproduce this run", said, listed, digests)

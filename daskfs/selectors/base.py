@@ -202,7 +202,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
             found = planned._planned(shape, Limits(left, n_threads))
         except PlanError as fault:
             raise fault.beside(ahead_nbytes) from None
-        ahead = Budget({"requests on their way": ahead_nbytes} if ahead_nbytes else {})
+        ahead = Budget({"requests in flight": ahead_nbytes} if ahead_nbytes else {})
         return replace(found, task=found.task + ahead)
 
     def _planned(self, shape: DataShape, limits: Limits) -> SelectorPlan:

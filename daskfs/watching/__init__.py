@@ -1,1 +1,1 @@
-"""What a run tells of itself while it lasts, and who shows it: a terminal, a log, a notebook."""
+"""Progress of a run, and its display on a terminal, in a log or in a notebook."""

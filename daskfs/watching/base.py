@@ -1,8 +1,8 @@
-"""What a run tells whoever watches: steps and how far they are, and by the way what was found so far.
+"""Interfaces through which a run reports its progress and the features selected so far.
 
-`Progress` is all that somebody must have who wants to hear of steps. `Watched` hears more: which part of a step is
-going on, what was done before the run was resumed, the objective and the features selected so far. `told` makes one of
-the other, so that nobody else asks who is listening.
+`Progress` is the minimum: the start, progress and end of steps. `Watched` also receives parts of steps, work done
+before the run was resumed, the objective and the selected features. `told` converts a `Progress` to a `Watched`, so
+that other code need not distinguish them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Protocol, runtime_checkable
 
 
 class Progress(Protocol):
-    """Told how a long step goes on."""
+    """Receiver of the progress of steps."""
 
     def start(self, name: str, total: int) -> None:
-        """Begin a step of `total` parts (an estimate, where a source does not know its rows)."""
+        """Begin a step of `total` parts (an estimate if a source does not know its number of rows)."""
 
     def advance(self, k: int = 1) -> None:
-        """Say that `k` more parts are done."""
+        """Report that `k` more parts are done."""
 
     def finish(self) -> None:
         """End the step."""
 
 
 class Silent:
-    """Shows no progress."""
+    """Receiver that shows nothing."""
 
     def start(self, name: str, total: int) -> None:
         """Begin a step."""
 
     def advance(self, k: int = 1) -> None:
-        """Go on."""
+        """Ignore the progress."""
 
     def finish(self) -> None:
         """End the step."""
@@ -40,62 +40,62 @@ class Silent:
 
 @dataclass(frozen=True)
 class Found:
-    """What a method has found so far."""
+    """Intermediate result of a method."""
 
     at: float
-    """How far it was then, on the axis of the objective: the number of the pass, for example."""
+    """Position on the axis of the objective, such as the number of the pass."""
     axis: str
     objective: float
     n_selected: int
     selected: tuple[str, ...]
-    """The first of their names."""
+    """The first names of the selected features."""
 
 
 @runtime_checkable
 class Watched(Progress, Protocol):
-    """Told more than the steps."""
+    """Receiver of detailed progress."""
 
     def skip(self, k: int) -> None:
-        """Say that `k` parts of the step were done before the run was resumed: they tell nothing of its speed."""
+        """Report that `k` parts were done before the run was resumed, so they do not count for the speed."""
 
     def begin_part(self, name: str, total: int) -> None:
-        """Begin what is a part of the step, or of another part; of unknown length where `total` is 0."""
+        """Begin a nested part of the step or of another part; `total` is 0 if its length is unknown."""
 
     def advance_part(self, k: int = 1) -> None:
-        """Say that `k` more of the innermost part are done."""
+        """Report progress of `k` within the innermost part."""
 
     def end_part(self) -> None:
         """End the innermost part."""
 
     def learn(self, find: Callable[[], Found]) -> None:
-        """Take note of what was found so far; `find` is called where somebody wants to know now."""
+        """Report an intermediate result; `find` is called only if it is needed now."""
 
 
 class OnlySteps:
-    """Tells somebody who hears of steps alone."""
+    """Adapter for a receiver that only supports steps."""
 
     def __init__(self, progress: Progress) -> None:
         self.start, self.advance, self.finish = progress.start, progress.advance, progress.finish
 
     def skip(self, k: int) -> None:
-        """As if they were done now."""
+        """Report as normal progress."""
         self.advance(k)
 
     def begin_part(self, name: str, total: int) -> None:
-        """Not told."""
+        """Ignore."""
 
     def advance_part(self, k: int = 1) -> None:
-        """Not told."""
+        """Ignore."""
 
     def end_part(self) -> None:
-        """Not told."""
+        """Ignore."""
 
     def learn(self, find: Callable[[], Found]) -> None:
-        """Not told."""
+        """Ignore."""
 
 
 def told(progress: Progress | None) -> Watched | None:
-    """Return who is told everything; None where nobody listens."""
+    """Return a receiver of detailed progress; None without a receiver."""
     if progress is None or isinstance(progress, Watched):
         return progress
     return OnlySteps(progress)

@@ -1,4 +1,4 @@
-"""A run in a notebook: one output of its cell, written anew as the run goes on. It needs IPython, and no widgets."""
+"""Progress in a notebook: an output of the cell that is updated. It needs IPython but no widgets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from daskfs.watching.words import shown_seconds
 
 
 def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return shell is not None and shell.has_trait("kernel")
 
 
 class Cell(Viewer):
-    """An output of the cell that is running."""
+    """An output of the running cell."""
 
     every_s = 1.0
 
@@ -28,21 +28,21 @@ class Cell(Viewer):
         self._last: State | None = None
 
     def began(self, state: State) -> None:
-        """Show the first step at once."""
+        """Show the first step immediately."""
         if self._handle is None:
             self.beat(state)
 
     def beat(self, state: State) -> None:
-        """Write the output anew."""
+        """Update the output."""
         self._last = state
         self._show(page_of(state, self._said))
 
     def told(self, text: str) -> None:
-        """Keep it above the bar."""
+        """Show a message above the bar."""
         self._said.append(text)
 
     def close(self) -> None:
-        """Say how long it took."""
+        """Show the total duration."""
         if self._last is not None:
             said = "".join(f"<div>{html.escape(text)}</div>" for text in self._said)
             self._show(f"{said}<div>done in {shown_seconds(self._last.seconds)}</div>")
@@ -57,7 +57,7 @@ class Cell(Viewer):
 
 
 def page_of(state: State, said: list[str] | None = None) -> str:
-    """Return a run as a piece of HTML: a bar with a text, and what was found so far."""
+    """Return HTML with a bar, its text, and the features selected so far."""
     lines = [f"<div>{html.escape(text)}</div>" for text in said or ()]
     share = "" if state.step is None or state.step.share is None else f' value="{state.step.share:.3f}"'
     label = html.escape(state.to_line())

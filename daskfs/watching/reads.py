@@ -1,4 +1,4 @@
-"""Bytes that this process has read of stores, as they are decoded: counted where they are read."""
+"""Counter of decoded bytes that this process has read from stores."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from daskfs import interrupts
 
 
 class Counter:
-    """Adds up what several threads have read."""
+    """Thread-safe sum of read bytes."""
 
     def __init__(self) -> None:
         self._lock, self.nbytes = threading.Lock(), 0
 
     def add(self, nbytes: int) -> None:
-        """Count so many more."""
+        """Add a number of bytes."""
         with interrupts.held(), self._lock:
             self.nbytes += nbytes
 

@@ -1,4 +1,4 @@
-"""The state of a run at one moment, as a line of text and as a document that others read."""
+"""The state of a run at one moment, as a line of text and as a JSON document."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from daskfs.watching.words import shown_bytes, shown_count, shown_seconds, words
 
 @dataclass(frozen=True)
 class Part:
-    """A step, or what is part of one: how much of it is done."""
+    """A step or a part of a step, and its progress."""
 
     name: str
     total: int
     done: int = 0
-    """Of `total`; more, where that was an estimate."""
+    """Number done of `total`; may exceed it if that was an estimate."""
 
     @property
     def share(self) -> float | None:
-        """How much is done, 0 to 1; None where that is not known."""
+        """Proportion done, 0 to 1; None if unknown."""
         return min(1.0, self.done / self.total) if self.total > 1 else None
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a process holds, and what the plan promised that it would hold at most; bytes."""
+    """Memory of a process and its planned maximum, in bytes."""
 
     nbytes: int
     promised_nbytes: int | None = None
@@ -34,35 +34,35 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a run at one moment."""
+    """State of a run at one moment."""
 
     name: str = ""
     seconds: float = 0.0
-    """Since it began."""
+    """Seconds since the start."""
     step: Part | None = None
     step_seconds: float = 0.0
     seconds_left: float | None = None
-    """Of the step, as far as it can be told."""
+    """Estimated remaining seconds of the step; None if unknown."""
     part: Part | None = None
     """The innermost part of the step."""
     is_compiling: bool = False
     read_nbytes: int = 0
     read_rate: float | None = None
-    """Bytes a second, of late."""
+    """Recent bytes per second."""
     row_rate: float | None = None
-    """Rows a second."""
+    """Recent rows per second."""
     objective: tuple[tuple[float, float], ...] = ()
-    """Where on the axis, and its value."""
+    """Positions on the axis and values."""
     axis: str = "pass"
     n_selected: int | None = None
     selected: tuple[str, ...] = ()
     memory: Mapping[str, Memory] = field(default_factory=dict)
     dashboard: str | None = None
-    """Its address, for the run's owner alone."""
+    """Address of the dashboard, only for the owner of the run."""
 
     @property
     def heading(self) -> str:
-        """What is going on, without numbers of speed: ``fgm, pass 3 of 12: scoring columns, 41 %``."""
+        """Current activity without speeds: ``fgm, pass 3 of 12: scoring columns, 41 %``."""
         method, doing, share = "", "", None
         if self.step is not None:
             method, words = words_of(self.step.name)
@@ -76,12 +76,12 @@ class State:
                 doing = f"{doing}: {words.doing}" if doing else words.doing
             method, share = method or of, self.part.share if self.part.share is not None else share
         if self.is_compiling:
-            doing += ", compiling kernels (once on a machine)"
+            doing += ", compiling kernels (once per machine)"
         shown = "" if share is None else f", {share:.0%}".replace("%", " %")
         return f"{f'{method}, ' if method else ''}{doing or 'between steps'}{shown}"
 
     def to_line(self) -> str:
-        """Return all that fits in a line: ``fgm, pass 3 of 12: scoring columns, 41 %, 2.1 GB/s, 40 s left``."""
+        """Return the state as one line: ``fgm, pass 3 of 12: scoring columns, 41 %, 2.1 GB/s, 40 s left``."""
         words = [self.heading]
         if self.read_rate:
             words.append(f"{shown_bytes(self.read_rate)}/s")
@@ -94,7 +94,7 @@ class State:
         return ", ".join(words)
 
     def memory_line(self) -> str:
-        """Return each process's memory against what the plan promised."""
+        """Return the memory of each process and its planned maximum."""
         lines = []
         for name, one in self.memory.items():
             of = "" if one.promised_nbytes is None else f" of {one.promised_nbytes / 2**20:,.0f}"
@@ -102,17 +102,17 @@ class State:
         return ", ".join(lines)
 
     def to_document(self) -> dict[str, Any]:
-        """Return what JSON can hold; the headline too, for whoever reads only that."""
+        """Return a JSON-serialisable document, which includes the line of text."""
         return {**asdict(self), "line": self.to_line()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> State:
-        """Return what `to_document` was made of.
+        """Return the state from a document of `to_document`.
 
         Raises
         ------
         ValueError
-            It is not such a document.
+            The document is invalid.
         """
         try:
             known = {one.name: document[one.name] for one in fields(cls)}
@@ -123,4 +123,4 @@ class State:
             known["selected"] = tuple(map(str, known["selected"]))
             return cls(**known)
         except (KeyError, TypeError, AttributeError, ValueError) as fault:
-            raise ValueError(f"it is not the state of a run: {fault!r}") from None
+            raise ValueError(f"invalid state of a run: {fault!r}") from None

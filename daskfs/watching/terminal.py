@@ -1,4 +1,4 @@
-"""A run on a terminal, as a bar; elsewhere, as lines: of what took a second, and once a minute of what goes on."""
+"""Display of progress: a bar on a terminal; elsewhere lines for longer steps, and one per minute during a step."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from daskfs.watching.watch import Viewer, Watch
 from daskfs.watching.words import shown_count, shown_seconds, words_of
 
 LINE_EVERY_S = 60.0
-"""A log says so often that the run goes on."""
+"""Seconds between lines about the progress in a log."""
 WORTH_A_LINE_S = 1.0
-"""Steps that took less are not told of in logs."""
+"""Minimum duration of a step that is logged."""
 
 
 class Lines(Viewer):
-    """A line for each step that took a second or more, and once a minute one of what is going on.
+    """Writes a line for each step of at least a second, and one per minute about the progress.
 
     Parameters
     ----------
     write : callable
-        Takes a line.
+        Receives a line.
     least_s : float
-        Steps that took less are left out.
+        Minimum duration of a step that is written.
     """
 
     every_s = LINE_EVERY_S
@@ -38,21 +38,21 @@ class Lines(Viewer):
         self._write, self._least_s = write, least_s
 
     def ended(self, state: State) -> None:
-        """Say how long it took."""
+        """Write the duration of a step."""
         if state.step is not None and state.step_seconds >= self._least_s:
             self._write(of_ended(state))
 
     def beat(self, state: State) -> None:
-        """Say what is going on."""
+        """Write the progress."""
         self._write(state.to_line())
 
     def told(self, text: str) -> None:
-        """Say it."""
+        """Write a message."""
         self._write(text)
 
 
 def of_ended(state: State) -> str:
-    """Return the line of a step that has ended."""
+    """Return the line about a finished step."""
     assert state.step is not None
     method, words = words_of(state.step.name)
     counts = words.part == "row" and state.step.done > 1
@@ -62,23 +62,23 @@ def of_ended(state: State) -> str:
 
 
 class Bar(Viewer):
-    """A line of a terminal that is written over and over: what goes on, a bar, how fast, and the time left."""
+    """A line of a terminal that is updated: step, bar, speed and remaining time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._live: Any = None
 
     def began(self, state: State) -> None:
-        """Show it at once."""
+        """Show a new step immediately."""
         self.beat(state)
 
     def ended(self, state: State) -> None:
-        """Leave a line behind, where it took long."""
+        """Print a line about a long step."""
         if state.step_seconds >= WORTH_A_LINE_S:
             self.told(of_ended(state))
 
     def beat(self, state: State) -> None:
-        """Write over the line."""
+        """Update the line."""
         from rich.console import Console
         from rich.live import Live
 
@@ -89,7 +89,7 @@ class Bar(Viewer):
         self._live.update(_drawn(state), refresh=True)
 
     def told(self, text: str) -> None:
-        """Say it above the bar."""
+        """Print a message above the bar."""
         if self._live is None:
             print(text, file=self._stream, flush=True)
         else:
@@ -122,21 +122,21 @@ def _drawn(state: State) -> Any:
 
 @contextmanager
 def shown(stream: TextIO | None = None, name: str = "", **options: Any) -> Iterator[Watch]:
-    """Show a run where it is started: in a notebook's cell, on a terminal, else as lines.
+    """Show the progress of a run: in a notebook's cell, as a bar on a terminal, else as lines.
 
     Parameters
     ----------
     stream : TextIO, optional
-        By default the standard error.
+        Default: standard error.
     name : str
-        Of the run.
+        Name of the run.
     **options
-        Of `Watch`.
+        Options of `Watch`.
 
     Yields
     ------
     Watch
-        To be told of steps.
+        Receiver of progress.
     """
     stream = sys.stderr if stream is None else stream
     viewer: Viewer
@@ -153,7 +153,7 @@ def shown(stream: TextIO | None = None, name: str = "", **options: Any) -> Itera
 
 @contextmanager
 def heard_by(progress: Progress | bool | None) -> Iterator[Progress]:
-    """Give who is told of steps: the one given; for True who shows them here, otherwise nobody."""
+    """Yield the receiver of progress: the given one, a display for True, otherwise a silent one."""
     if progress is True:
         with shown() as watch:
             yield watch
@@ -163,12 +163,14 @@ def heard_by(progress: Progress | bool | None) -> Iterator[Progress]:
 
 @contextmanager
 def rewritten(stream: TextIO, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str], None]]:
-    """Write a text again and again: on a terminal in one place; elsewhere when its first line changes, and each minute.
+    """Write an updated text repeatedly: in place on a terminal, elsewhere when more than its numbers change.
+
+    Elsewhere it is also written once per minute.
 
     Yields
     ------
     callable
-        Takes the text as it is now.
+        Receives the current text.
     """
     if not stream.isatty():
         last: list[Any] = ["", -LINE_EVERY_S]
@@ -190,5 +192,5 @@ def rewritten(stream: TextIO, clock: Callable[[], float] = time.monotonic) -> It
 
 
 def _without_numbers(text: str) -> str:
-    """Return what stays the same while nothing but numbers change."""
+    """Return a text without its numbers."""
     return re.sub(r"[\d.,%]+", "", text)

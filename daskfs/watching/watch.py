@@ -1,7 +1,7 @@
-"""A run, watched: hears of its steps, measures their speed and shows the state to whoever looks at it.
+"""Collect the progress of a run, measure its speed, and show its state to viewers.
 
-A step costs its speaker two clock readings, a part of one an addition: viewers look when they want to, from a thread of
-their own, so that there is a sign of life within a step that takes minutes, too.
+Reporting a step costs two clock readings, and progress within it an addition. Viewers are called at their own intervals
+from a separate thread, so that they are also updated during a step that takes minutes.
 
     >>> class Shout(Viewer):
     ...     every_s = 30.0
@@ -35,73 +35,73 @@ from daskfs.watching.reads import READ
 from daskfs.watching.state import Memory, Part, State
 
 BEAT_S = 0.5
-"""How often viewers are asked whether they want to look."""
+"""Seconds between checks for viewers that are due."""
 MEASURED_EVERY_S = 2.0
-"""How often workers are asked what they hold and have read."""
+"""Seconds between measurements of memory and read bytes of workers."""
 RATE_OVER_S = 6.0
-"""Speeds are those of the last so many seconds."""
+"""Time span over which speeds are averaged, in seconds."""
 FOUND_EVERY_S = 0.25
 MOST_VALUES = 400
-"""Of the objective that are kept: beyond, every second one is dropped."""
+"""Maximum number of stored values of the objective; beyond it, every second value is dropped."""
 CLOSING_S = 2.0
 
 
 class Viewer:
-    """Somebody who looks at a run."""
+    """Receiver of the state of a run."""
 
     every_s = BEAT_S
-    """How often."""
+    """Seconds between calls of `beat`."""
 
     def began(self, state: State) -> None:
-        """A step has begun."""
+        """Called when a step begins."""
 
     def ended(self, state: State) -> None:
-        """A step has ended, after `state.step_seconds`."""
+        """Called when a step has ended, after `state.step_seconds`."""
 
     def beat(self, state: State) -> None:
-        """It is time to look."""
+        """Called at intervals of `every_s`."""
 
     def told(self, text: str) -> None:
-        """Something is said to whoever looks now."""
+        """Called with a message for users who are watching now."""
 
     def noted(self, text: str) -> None:
-        """Something is said to whoever will ask later."""
+        """Called with a message for logs."""
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Called at the end."""
 
 
 class Measured(NamedTuple):
-    """What the processes of a run hold, and have read so far."""
+    """Memory of the processes of a run by name, and bytes read so far."""
 
     memory: Mapping[str, int]
     read_nbytes: int
 
 
 def measured_here() -> Measured:
-    """Return what this process holds and has read."""
+    """Return memory and read bytes of this process."""
     return Measured({"client": int(psutil.Process().memory_info().rss)}, READ.nbytes)
 
 
 class Watch:
-    """Hears how a run goes on (see `daskfs.watching.base.Watched`), and shows it.
+    """Receives the progress of a run (see `daskfs.watching.base.Watched`), and shows it to viewers.
 
     Parameters
     ----------
     *viewers : Viewer
     name : str
-        Of the run.
+        Name of the run.
     follower : Progress, optional
-        Who is told everything as well, at once.
+        Another receiver, to which all progress is forwarded immediately.
     measure : callable, optional
-        Returns what the run's processes hold; by default this one.
+        Returns the memory and read bytes of the run's processes; default: of this process.
     clock : callable
-        Seconds, which only grow.
+        Returns monotonic time in seconds.
 
     Attributes
     ----------
     seconds : dict of float
-        What the steps took; those of one name add up.
+        Durations of steps; steps of the same name are summed.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class Watch:
         self.viewers, self.name, self.measure = list(viewers), name, measure
         self.seconds: dict[str, float] = {}
         self.row_nbytes = 0.0
-        """Of the matrix: what is read of it is told in rows, too."""
+        """Bytes per row of the matrix, to report the read speed in rows as well."""
         self.promised: dict[str, int] = {}
-        """Peak memory by kind of process: "client", "worker"."""
+        """Planned peak memory by kind of process: "client", "worker"."""
         self.dashboard: str | None = None
         self._follower: Watched | None = told(follower)
         self._is_compiling, self._clock = is_compiling, clock
@@ -147,14 +147,14 @@ class Watch:
         self._tell("began")
 
     def skip(self, k: int) -> None:
-        """Go on from where an earlier run was."""
+        """Add work that was done before the run was resumed."""
         self._done += k
         self._skipped += k
         if self._follower is not None:
             self._follower.skip(k)
 
     def advance(self, k: int = 1) -> None:
-        """Go on."""
+        """Add progress."""
         self._done += k
         self._advanced = self._clock()
         if self._follower is not None:
@@ -163,7 +163,7 @@ class Watch:
     def finish(self) -> None:
         """End the step."""
         if self._not_asked is not None:
-            with suppress(OSError, RuntimeError):  # of a node that is gone
+            with suppress(OSError, RuntimeError):  # the central node may be lost
                 self._note(self._not_asked, self._clock())
         if self._step is not None:
             name, seconds = self._step.name, self._clock() - self._since
@@ -174,27 +174,27 @@ class Watch:
             self._follower.finish()
 
     def begin_part(self, name: str, total: int) -> None:
-        """Begin what is a part of the step."""
+        """Begin a part of the step."""
         self._parts.append([name, total, 0])
         if self._follower is not None:
             self._follower.begin_part(name, total)
 
     def advance_part(self, k: int = 1) -> None:
-        """Go on within it."""
+        """Add progress within the innermost part."""
         if self._parts:
             self._parts[-1][2] += k  # type: ignore[operator]
         if self._follower is not None:
             self._follower.advance_part(k)
 
     def end_part(self) -> None:
-        """End it."""
+        """End the innermost part."""
         if self._parts:
             self._parts.pop()
         if self._follower is not None:
             self._follower.end_part()
 
     def learn(self, find: Callable[[], Found]) -> None:
-        """Note what was found, some times a second, and what was found last."""
+        """Record intermediate results, a few per second, and the last one."""
         now = self._clock()
         if now - self._found_at < FOUND_EVERY_S and self._found is not None:
             self._not_asked = find
@@ -213,18 +213,18 @@ class Watch:
             self._follower.learn(lambda: self._found or find())
 
     def tell(self, text: str) -> None:
-        """Say something to whoever looks now; logs, which others may read, do not hear of it."""
+        """Send a message to users who are watching now, but not to logs, which others may read."""
         for viewer in [*self.viewers]:
             viewer.told(text)
 
     def say(self, text: str) -> None:
-        """Say something to whoever will ask later: a line of the log."""
+        """Send a message to logs."""
         for viewer in [*self.viewers]:
             viewer.noted(text)
 
     @property
     def state(self) -> State:
-        """What is known now."""
+        """The current state."""
         now = self._clock()
         step, parts, done = self._step, self._parts[-1:], self._done
         found, measured = self._found, self._measured
@@ -254,14 +254,14 @@ class Watch:
         )
 
     def beat(self) -> None:
-        """Show the state to those viewers whose time has come."""
+        """Show the state to the viewers that are due."""
         now = self._clock()
         due = [one for one in [*self.viewers] if now - self._looked.setdefault(one, self._began) >= one.every_s]
         if not due:
             return
         if now - self._measured_at >= MEASURED_EVERY_S:
             self._measured_at = now
-            with suppress(Exception):  # workers that are gone are the run's concern
+            with suppress(Exception):  # lost workers are handled by the run
                 self._measured = self.measure()
                 self._reads.append((now, self._measured.read_nbytes))
             while len(self._reads) > 2 and now - self._reads[0][0] > RATE_OVER_S:
@@ -274,20 +274,20 @@ class Watch:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Look from time to time, in a thread, until the end of the block; once for all that are inside one another."""
+        """Update viewers from a thread until the end of the block; nested blocks share the thread."""
         if self._is_beating:
             yield
             return
         self._is_beating = True
         try:
-            with interrupts.beside(self._beat_on, "daskfs-watch", CLOSING_S):  # a scheduler that is gone may keep it
+            with interrupts.beside(self._beat_on, "daskfs-watch", CLOSING_S):  # a lost scheduler may delay its end
                 yield
         finally:
             self._is_beating = False
 
     @contextmanager
     def seen_by(self, *viewers: Viewer) -> Iterator[None]:
-        """Show the run to others for as long as the block lasts."""
+        """Add viewers during the block."""
         self.viewers += viewers
         try:
             yield
@@ -299,7 +299,7 @@ class Watch:
 
     @contextmanager
     def measured_by(self, measure: Callable[[], Measured]) -> Iterator[None]:
-        """Measure otherwise for as long as the block lasts."""
+        """Use another measuring function during the block."""
         before, self.measure = self.measure, measure
         self._reads.clear()
         try:
@@ -319,7 +319,7 @@ class Watch:
                 getattr(viewer, what)(state)
 
     def _left(self, step: Part, now: float) -> float | None:
-        """Return the seconds that the rest of a step takes at the speed of what is done."""
+        """Return the estimated remaining seconds of a step at its average speed."""
         n_done, seconds = step.done - self._skipped, self._advanced - self._since
         if n_done <= 0 or seconds <= 0.0 or step.total <= step.done:
             return None
@@ -337,5 +337,5 @@ class Watch:
 
 
 def watch_of(progress: Progress | None) -> Watch:
-    """Return what watches a run: what is given, or one that tells it."""
+    """Return the given `Watch`, or a new one that forwards to the given receiver."""
     return progress if isinstance(progress, Watch) else Watch(follower=progress)

@@ -1,4 +1,4 @@
-"""What a step is called to whoever watches, and how its parts, its speed and its time are written."""
+"""Descriptions of steps for users, and formats of counts, speeds and times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Words(NamedTuple):
-    """What a step does, and what its parts are, in the singular; "" where their number tells nobody anything."""
+    """Description of a step, and the name of its parts in the singular; "" if their number is not informative."""
 
     doing: str
     part: str = ""
@@ -19,8 +19,8 @@ STEPS = {
     "tiles": Words("writing the store", "row"),
     "blocks": Words("writing the store", "row"),
     "verify": Words("checking checksums", "part"),
-    "warmup": Words("compiling kernels, which is kept for the next time"),
-    "survey": Words("looking through the data"),
+    "warmup": Words("compiling kernels (cached for later runs)"),
+    "survey": Words("scanning the data"),
     "report": Words("writing the report"),
     "evaluate": Words("predicting the test rows", "row"),
     "select": Words("selecting", "part"),
@@ -31,34 +31,34 @@ STEPS = {
     "choice": Words("choosing among the candidates"),
     "statistics": Words("standardising columns", "block"),
     "scores": Words("scoring columns", "block"),
-    "columns": Words("reading the columns chosen", "block"),
+    "columns": Words("reading the chosen columns", "block"),
     "subproblems": Words("fitting the chosen columns"),
     "screen": Words("screening columns", "block"),
-    "contribution": Words("summing what is held"),
+    "contribution": Words("summing contributions"),
     "moments": Words("standardising columns", "block"),
     "gram": Words("multiplying columns", "block"),
     "sums": Words("multiplying columns", "block"),
-    "descent": Words("descending"),
+    "descent": Words("coordinate descent"),
     "stream": Words("learning", "row"),
     "read": Words("reading", "block"),
     "halves": Words("selecting on halves of the rows", "half"),
     "correlations": Words("correlating columns", "block"),
-    "draws": Words("selecting beside knockoffs", "draw"),
-    "factors": Words("looking for what columns have in common", "pass"),
-    "loadings": Words("correlations beside common factors", "block"),
-    "lasso": Words("sums of columns and knockoffs", "fold"),
-    "what is left": Words("what the Lasso leaves to be explained", "fold"),
-    "zeros": Words("counting how many values are nought", "part"),
-    "ridge": Words("fitting all columns and ever fewer", "part"),
+    "draws": Words("selecting among columns and knockoffs", "draw"),
+    "factors": Words("estimating common factors", "pass"),
+    "loadings": Words("correlations given common factors", "block"),
+    "lasso": Words("products of columns and knockoffs", "fold"),
+    "what is left": Words("residuals of the Lasso", "fold"),
+    "zeros": Words("counting zeros", "part"),
+    "ridge": Words("fitting ridges with column elimination", "part"),
     "lasso-path": Words("following the Lasso's path", "part"),
 }
-"""By the last part of a step's name: ``fgm-scores``."""
+"""Descriptions by the last part of a step's name, such as ``scores`` of ``fgm-scores``."""
 
 _NUMBERED = re.compile(r"(pass|epoch)-(\d+)")
 
 
 def words_of(step: str) -> tuple[str, Words]:
-    """Return the method of a step, where its name begins with one, and the words for it.
+    """Return the method of a step, if its name begins with one, and the description.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def words_of(step: str) -> tuple[str, Words]:
 
 
 def shown_seconds(seconds: float) -> str:
-    """Return a time as one says it.
+    """Format a duration.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def shown_seconds(seconds: float) -> str:
 
 
 def shown_bytes(nbytes: float) -> str:
-    """Return a number of bytes as disks count them.
+    """Format a number of bytes in decimal units.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def shown_bytes(nbytes: float) -> str:
 
 
 def shown_count(n: float) -> str:
-    """Return a number as it is read at a glance.
+    """Format a count.
 
     Examples
     --------

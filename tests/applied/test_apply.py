@@ -159,7 +159,7 @@ def test_what_a_file_lacks_has_more_of_or_nobody_has_seen_is_named(table, tmp_pa
     other = frame.assign(extra=1)
     other.loc[3, "city"] = "Paris"
     applied = apply(model, other, tmp_path / "o.csv")
-    assert "columns that the fit did not have are not used: 'extra'" in applied.notes
+    assert "ignored columns that the training data did not have: 'extra'" in applied.notes
     assert "column 'city': 1 rows with unseen categories became 'city=other': 'Paris' (1 row)" in applied.notes
     with pytest.warns(SelectionWarning, match="'Paris'"):
         model.predict(other)
@@ -326,7 +326,7 @@ def test_a_store_is_applied_to_in_its_own_order_with_the_rows_of_the_source(tabl
     with refused(SchemaError, "new-rows", naming=["data"]):
         model.predict(other)
     later = daskfs.ingest(frame.iloc[:250], tmp_path / "later.zarr", schema=without())
-    assert "encoded for themselves" in apply(model, later, tmp_path / "q.csv").notes[0]
+    assert "encoded independently" in apply(model, later, tmp_path / "q.csv").notes[0]
 
 
 def without(*names):
@@ -415,7 +415,7 @@ def test_folders_without_a_model_damaged_and_newer_ones_are_refused(table, tmp_p
     changed = document | {"fit": document["fit"] | {"intercept": 1.0}}
     for content, problem in (
         (text[:-20], "cannot be read"),
-        (json.dumps(changed), "fails its checksum"),
+        (json.dumps(changed), "its checksum does not match"),
         (json.dumps(document | {"format_version": 2}), "upgrade daskfs"),
         ("[]", "is not a model"),
     ):
@@ -441,7 +441,7 @@ def test_the_command_reads_files_and_standard_input(table, tmp_path, monkeypatch
     for arguments, message in (
         ([run, "nope.csv"], "no such file"),
         ([run, str(folder / "t.csv"), "-o", "x.txt"], "ends in .csv or .parquet"),
-        ([str(tmp_path), str(folder / "t.csv")], "name the folder of a finished run"),
+        ([str(tmp_path), str(folder / "t.csv")], "pass the folder of a finished run"),
     ):
         done = CliRunner().invoke(app, ["apply", *arguments])
         assert done.exit_code == 2

@@ -265,7 +265,7 @@ BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text
         "'${DASKFS_UNSET}/t.csv'",
         ["DASKFS_UNSET is not set", "export DASKFS_UNSET=..."],
     ),
-    "too many features": ("3}", "3, max_features: 4}", ["select.max_features", "there are 3; ask for at most 3"]),
+    "too many features": ("3}", "3, max_features: 4}", ["select.max_features", "there are 3; request at most 3"]),
     "no such split": ("output", "split: {by: part, test: x}\noutput", ["split.by: no column 'part'", "table schema"]),
     "share of rows": (
         "output",
@@ -283,9 +283,9 @@ BAD_PIPELINES = {  # what is replaced in the text, by what (None: the whole text
         ["cluster.memory_limit: expected a size, found 'lots'"],
     ),
     "job queue": ("output", "cluster: {kind: kubernetes}\noutput", ["cluster.kind: ", "with kind: address"]),
-    "run in its store": ("output: trial", "output: trial.zarr/run", ["output: expected a run's folder apart"]),
-    "store in its run": ("trial.zarr", "trial/t.zarr", ["output: expected a run's folder apart", "store.path"]),
-    "no source": ("source: {kind: csv, path: table.csv, target: y}\n", "", ["source: expected a source, or a store"]),
+    "run in its store": ("output: trial", "output: trial.zarr/run", ["output: expected a run folder outside"]),
+    "store in its run": ("trial.zarr", "trial/t.zarr", ["output: expected a run folder outside", "store.path"]),
+    "no source": ("source: {kind: csv, path: table.csv, target: y}\n", "", ["source: expected a source or a store"]),
 }
 
 

@@ -201,7 +201,7 @@ def test_another_store_is_not_overwritten(workshop, store):
 
 def test_more_features_than_there_are_cannot_be_asked_for(workshop, store):
     before = workshop.contents()
-    refused(workshop.daskfs("select", "s.zarr", "--n-features", 4), "there are 3", "ask for at most 3")
+    refused(workshop.daskfs("select", "s.zarr", "--n-features", 4), "there are 3", "request at most 3")
     refused(workshop.daskfs("select", "s.zarr", "--n-subsets", 99), "n_subsets: ", "set n_subsets to at most 48")
     refused(workshop.daskfs("select", "s.zarr", "--method", "mesage"), "did you mean 'message'?")
     assert workshop.contents() == before
@@ -213,7 +213,9 @@ def test_a_file_in_the_way_is_named(workshop, store):
     before = workshop.contents()
     refused(workshop.daskfs("run", "inside.yaml"), "table.csv/t.zarr: cannot create", "choose another store.path")
     refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv/x"), "table.csv/x", "choose another output")
-    refused(workshop.daskfs("select", "s.zarr", "--output", "table.csv"), "table.csv: expected a run's", "move it away")
+    refused(
+        workshop.daskfs("select", "s.zarr", "--output", "table.csv"), "table.csv: expected a run folder", "move it away"
+    )
     for place in ("table.csv/t.zarr", "no/folder/t.zarr"):
         ended = workshop.daskfs("ingest", "table.csv", place, "--target", "y")
         refused(ended, f"{place}: cannot create the store", "choose another folder")
@@ -237,7 +239,7 @@ def test_a_folder_that_cannot_be_written_is_named(workshop, store, monkeypatch):
     ended = workshop.daskfs("ingest", "table.csv", "locked/t.zarr", "--target", "y")
     refused(ended, "locked/t.zarr: cannot create the store: Permission denied", "choose another folder")
     ended = workshop.daskfs("select", "s.zarr", "--output", "locked/run")
-    refused(ended, "locked/run.unfinished: cannot create the run's folder: Permission denied", "choose another output")
+    refused(ended, "locked/run.unfinished: cannot create the run folder: Permission denied", "choose another output")
     assert workshop.contents() == before
 
 

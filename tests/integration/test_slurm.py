@@ -135,7 +135,7 @@ def test_a_pipeline_through_sbatch_gives_the_bits_of_one_here(slurm, workshop):
     there = workshop.daskfs("run", workshop.pipeline(output="there", cluster=IN_YAML))
     assert (here.code, there.code) == (0, 0), there.errors
     assert run_of(workshop.folder / "there") == run_of(workshop.folder / "here")
-    assert "workers are there" in there.errors
+    assert "workers are available" in there.errors
     assert jobs() == []
 
 
@@ -145,7 +145,7 @@ def test_a_job_that_dies_at_its_start_ends_the_run_with_its_state_and_the_last_l
     ended = workshop.daskfs("run", workshop.pipeline(cluster=bad))
     assert ended.code == 2
     said = ended.errors.splitlines()
-    assert any("ended before its worker came (FAILED, exit code 3)" in line for line in said)
+    assert any("ended before its worker started (FAILED, exit code 3)" in line for line in said)
     assert any("cluster.prologue" in line and "daskfs plan" in line for line in said)
     assert ended.complaints[-1] == "  no such module: nothing"
     assert "Traceback" not in ended.errors
@@ -229,7 +229,7 @@ def test_cancelled_jobs_are_asked_for_again_and_a_run_that_lost_all_goes_on(open
     assert dict(workers.map_blocks(square, range(40), name="square", shared=(0.2,))) == SQUARES
     thread.join()
     assert told.has(f"job {first[0]} is over (CANCELLED")
-    assert told.has("asking for another")
+    assert told.has("submitting another")
     assert len(jobs()) == 2
     assert not set(jobs()) & set(first)
 
@@ -279,12 +279,14 @@ def test_a_run_that_has_lost_its_jobs_waits_for_others_no_longer_than_asked(open
     try:
         subprocess.run(["scontrol", "update", "partitionname=debug", "state=down"], check=True)
         cancel(*jobs())
-        with pytest.raises(RunError, match=r"no worker is left, and none has come in 8 s \(job \d+ pending \(Part"):
+        with pytest.raises(
+            RunError, match=r"no worker is left, and none has started within 8 s \(job \d+ pending \(Part"
+        ):
             dict(workers.map_blocks(square, range(400), name="square", shared=(0.2,)))
     finally:
         subprocess.run(["scontrol", "update", "partitionname=debug", "state=up"], check=True)
-    assert told.has("asking for another")
-    assert told.has("no worker is left; waiting for another for at most 8 s")
+    assert told.has("submitting another")
+    assert told.has("no worker is left; waiting for a new one for at most 8 s")
 
 
 @pytest.mark.nightly
@@ -309,7 +311,7 @@ def test_the_error_of_such_a_run_is_that_of_its_jobs(slurm, tmp_path, told):
             cancel(*jobs())
             dict(workers.map_blocks(square, range(400), name="square", shared=(0.2,)))
 
-    with pytest.raises(RunError, match=r"job \d+ ended before its worker came \(FAILED, exit code 4\)(.|\n)*broken"):
+    with pytest.raises(RunError, match=r"job \d+ ended before its worker started \(FAILED, exit code 4\)(.|\n)*broken"):
         run()
 
 
@@ -395,7 +397,7 @@ def test_a_pipeline_through_qsub_gives_the_bits_of_one_here(pbs, workshop):
     there = workshop.daskfs("run", workshop.pipeline(output="there", cluster=pbs))
     assert (here.code, there.code) == (0, 0), there.errors
     assert run_of(workshop.folder / "there") == run_of(workshop.folder / "here")
-    assert "2 workers are there" in there.errors
+    assert "2 workers are available" in there.errors
     assert jobs() == []
 
 
@@ -405,6 +407,6 @@ def test_a_job_of_pbs_that_dies_at_its_start_shows_its_log(pbs, workshop):
     bad = pbs | {"prologue": ["echo 'no such module: nothing' >&2", "exit 3"]}
     ended = workshop.daskfs("run", workshop.pipeline(cluster=bad))
     assert ended.code == 2
-    assert "ended before its worker came (complete)" in ended.errors
+    assert "ended before its worker started (complete)" in ended.errors
     assert ended.complaints[-1] == "  no such module: nothing"
     assert jobs() == []

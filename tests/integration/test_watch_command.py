@@ -47,7 +47,7 @@ def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
     seen = workshop.daskfs("watch", workshop.folder / "trial")
     assert seen.code == 1
     assert (
-        f"process {run.pid}, which is gone; continue it with `daskfs run --resume {workshop.folder / 'trial'}`"
+        f"process {run.pid}, which has ended; continue it with `daskfs run --resume {workshop.folder / 'trial'}`"
         in seen.output
     )
 
@@ -55,4 +55,4 @@ def test_a_run_that_was_killed_is_told_with_how_to_go_on(workshop):
 def test_where_nothing_runs_there_is_nothing_to_watch(workshop):
     seen = workshop.daskfs("watch", workshop.folder / "nothing")
     assert seen.code == 2
-    assert "expected a run's folder, or one with runs that go on, found neither" in seen.errors
+    assert "expected a run folder, or a folder with unfinished runs, found neither" in seen.errors

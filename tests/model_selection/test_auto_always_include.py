@@ -34,7 +34,7 @@ def test_they_are_in_whatever_is_chosen(n_features, target):
     if n_features is None:
         assert found.cv_results_["n_features_to_select"].min() == 2
         assert set(found.cv_results_["method"]) <= {"fgm", "mission", "online_substitution"}
-        assert any("always_include is not for" in note and "the Lassos" in note for note in found.result_.notes)
+        assert any("do not support always_include" in note and "the Lassos" in note for note in found.result_.notes)
     else:
         assert len(found.selected_) == n_features
 

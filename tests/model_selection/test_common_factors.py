@@ -95,7 +95,7 @@ def test_the_report_says_what_was_taken_for_correlations_between_blocks():
             Knockoffs(OrthogonalMatchingPursuit(), fdr=0.2, block_columns=WIDTH, **options).fit(X, y).result_.notes[0]
         )
 
-    assert "correlations between blocks are those of 1 common factor" in note()
-    assert note(max_factors=0).endswith("correlations between blocks were taken for 0")
+    assert "correlations between blocks are from 1 common factor" in note()
+    assert note(max_factors=0).endswith("correlations between blocks were assumed to be 0")
     X[:] = np.random.default_rng(2).standard_normal(X.shape)
-    assert "no component of all columns stands out" in note()
+    assert "no principal component stands out" in note()

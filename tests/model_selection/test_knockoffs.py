@@ -101,7 +101,7 @@ def test_blocks_are_said_in_the_report():
     X, y = data()
     note = Knockoffs(OrthogonalMatchingPursuit(30), block_columns=16).fit(X, y).result_.notes[0]
     assert "3 blocks of up to 16 columns" in note
-    assert "correlations between blocks were taken for 0" in note
+    assert "correlations between blocks were assumed to be 0" in note
 
 
 def test_nothing_is_selected_of_noise_and_it_is_said_why():
@@ -110,7 +110,7 @@ def test_nothing_is_selected_of_noise_and_it_is_said_why():
     with pytest.warns(SelectionWarning, match="no feature was selected"):
         selector = Knockoffs(OrthogonalMatchingPursuit(10)).fit(X, y)
     assert (len(selector.selected_), selector.threshold_) == (0, math.inf)
-    assert any("fewer than 10 features are never selected" in note for note in selector.result_.notes)
+    assert any("this rate requires a selection of at least 10 features" in note for note in selector.result_.notes)
     assert np.allclose(selector.predict(X), y.mean())
 
 
@@ -124,7 +124,7 @@ def test_two_classes_and_three():
 
 def test_what_goes_in_pairs_is_no_business_of_the_selector_inside():
     X, y = data()
-    with refused(ConfigError, "parameters", at="selector.feature_groups", naming=["give"]):
+    with refused(ConfigError, "parameters", at="selector.feature_groups", naming=["pass feature_groups"]):
         Knockoffs(OnlineSubstitution(3, feature_groups=[[0, 1]])).fit(X, y)
     with refused(ConfigError, "parameters", at="selector.feature_map"):
         Knockoffs(FGM(3, feature_map="pairs")).fit(X, y)

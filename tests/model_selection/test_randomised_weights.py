@@ -204,10 +204,10 @@ def test_a_weakness_of_one_changes_nothing():
     half = StabilitySelection(LassoCut(5), 4, weakness=0.5).fit(X, y)
     assert (half.frequencies_ != plain.frequencies_).any()
     assert half.result_.parameters["weakness"] == 0.5
-    assert "on each half every column had a weight of its own, drawn between 0.5 and 1" in half.result_.notes
-    assert not any("weight of its own" in note for note in plain.result_.notes)
+    assert "on each half, columns had random weights between 0.5 and 1" in half.result_.notes
+    assert not any("random weights" in note for note in plain.result_.notes)
     plan = StabilitySelection(LassoCut(5), 4, weakness=0.5).plan(150, 40, "float64", None)
-    assert plan.text.startswith("4 pairs of halves of the rows, columns weighed at random from 0.5 to 1, each: ")
+    assert plan.text.startswith("4 pairs of halves of the rows, columns weighted at random from 0.5 to 1, each: ")
 
 
 def test_the_subsets_of_message_give_way_to_halves():

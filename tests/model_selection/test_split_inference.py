@@ -69,7 +69,7 @@ def test_coefficients_and_errors_are_those_of_the_rows_that_did_not_select():
     bread = np.linalg.inv(A.T @ A)
     white = np.sqrt(np.diag(bread @ (A * residual[:, None] ** 2).T @ A @ bread) * len(rows) / (len(rows) - 3))
     np.testing.assert_allclose(selector.std_errors_[kept], white[1:], rtol=1e-9)
-    assert selector.result_.notes[0].startswith("540 rows selected, the other 360 estimated: the 95% intervals")
+    assert selector.result_.notes[0].startswith("selection on 540 rows, estimation on the other 360: the 95% intervals")
     np.testing.assert_array_equal(selector.selected_, selector.selector_.selected_)
 
 
@@ -89,7 +89,7 @@ def test_every_loss_has_intervals(loss):
 
 
 def test_a_map_is_refused():
-    with pytest.raises(ConfigError, match="no intervals of features that a map makes"):
+    with pytest.raises(ConfigError, match="split inference does not support feature maps"):
         SplitInference(FGM(2, feature_map="pairs")).fit(*data())
 
 

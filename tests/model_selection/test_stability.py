@@ -95,7 +95,7 @@ def test_a_bound_that_is_asked_for_says_how_many_are_selected_or_raises_the_thre
     assert raised.threshold_ > 0.75
     assert raised.result_.parameters["threshold"] == raised.threshold_
     assert {3, 7} <= set(told.selected_) & set(raised.selected_)
-    with pytest.raises(ConfigError, match="pfer: 20 features selected on average can be"):
+    with pytest.raises(ConfigError, match="pfer: 20 selected features on average give a bound"):
         StabilitySelection(OrthogonalMatchingPursuit(20), n_pairs=20, pfer=1e-3).fit(X, y)
 
 
@@ -129,7 +129,7 @@ def test_the_subsets_of_message_are_taken_as_they_are():
 
 def test_a_bound_that_says_nothing_is_a_warning():
     X, y = data()
-    with pytest.warns(SelectionWarning, match="the bound says nothing"):
+    with pytest.warns(SelectionWarning, match="this bound is not informative"):
         selector = StabilitySelection(OrthogonalMatchingPursuit(30), n_pairs=5).fit(X, y)
     assert selector.pfer_bound_ == 40.0
     assert "expected false selections: at most 40 of the 40 features" in selector.result_.notes[0]

@@ -54,7 +54,7 @@ def test_a_pipeline_from_objects_to_objects(write, tmp_path, server):
     np.testing.assert_array_equal(found.table, other.table)
     assert "s3://bucket/out/x.zarr" in (outcome.folder / "pipeline.yaml").read_text()
     planned = plan_pipeline(pipeline, facts_of(pipeline))
-    assert "requests on their way" in str([step.to_document() for step in planned.steps])
+    assert "requests in flight" in str([step.to_document() for step in planned.steps])
     again = load_pipeline(outcome.folder / "pipeline.yaml", ["output=again"])
     assert again.store_path == pipeline.store_path
 

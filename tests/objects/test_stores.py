@@ -253,7 +253,7 @@ def test_what_is_on_its_way_is_a_term_of_the_plan(server, tmp_path):
     assert (store.ahead_nbytes, local.ahead_nbytes) == (ahead_nbytes(), 0)
     selector = daskfs.FGM(n_features_to_select=3)
     plan = selector.plan(N, P, "float32", 2**30, tile_shape=store.tile_shape, ahead_nbytes=store.ahead_nbytes)
-    assert plan.task.terms["requests on their way"] == ahead_nbytes()
+    assert plan.task.terms["requests in flight"] == ahead_nbytes()
     with refused(daskfs.DaskfsError, "memory-limit", at="memory_limit", naming=["requests"]):
         selector.plan(N, P, "float32", ahead_nbytes() + 1000, tile_shape=store.tile_shape, ahead_nbytes=ahead_nbytes())
 

@@ -59,7 +59,7 @@ def test_intervals_of_the_rows_that_did_not_select_are_in_table_and_report(tmp_p
     for name in ("std_error", "lower", "upper"):
         np.testing.assert_allclose(table[name], expected.result_.table[name])
     page = Path(tmp_path / "runs/run/report.html").read_text(encoding="utf-8")
-    assert "240 rows selected, the other 160 estimated: the 90% intervals hold whatever was selected" in page
+    assert "selection on 240 rows, estimation on the other 160: the 90% intervals are valid after the selection" in page
 
 
 def test_it_is_about_every_selection_of_a_list(tmp_path):

@@ -163,7 +163,7 @@ def test_the_run_of_another_version_is_not_resumed(checkpoint, change):
     settings = json.loads(path.read_text())
     settings["daskfs"] = settings["daskfs"] | change if isinstance(change, dict) else change
     path.write_text(json.dumps(settings))
-    with refused(RunError, "run-folders", naming=["daskfs it"]):
+    with refused(RunError, "run-folders", naming=["version of daskfs"]):
         checkpoint.claim(SETTINGS)
 
 

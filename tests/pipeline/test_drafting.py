@@ -75,7 +75,7 @@ def test_select_takes_the_table_itself_and_keeps_a_schema_that_somebody_changed(
     schema.write_text(changed)
     second = CliRunner().invoke(app, [*command, "--force"])
     assert second.exit_code == 0, second.output
-    assert "taken as it stands" in second.stderr
+    assert "using the existing schema" in second.stderr
     assert schema.read_text() == changed
 
 

@@ -67,7 +67,7 @@ def renamed(cohort, families):
 def test_families_that_repeat_are_kept_on_one_side_of_the_split(cohort):
     made = ["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--force"]
     said = init(*made)  # all are of the family f
-    assert "200 samples have one" in said
+    assert "200 samples share one" in said
     assert load_pipeline(cohort / "cohort.yaml").split.groups is None
     renamed(cohort, [f"f{i}" for i in range(200)])
     assert "famil" not in init(*made)

@@ -151,5 +151,5 @@ def test_a_run_whose_report_fails_can_be_resumed(document, write, tmp_path, monk
     log = (tmp_path / "runs" / "table.unfinished" / "run.log").read_text()
     assert log.rstrip().endswith("stopped: no ink")
     outcome = run_pipeline(load_pipeline(write(document)), resume=True)
-    assert "resumed: the times are those of the last part of the run" in outcome.results["message"].notes
+    assert "resumed: times are of the last part of the run only" in outcome.results["message"].notes
     assert list(outcome.results["message"].table["name"]) == ["f1", "f6"]

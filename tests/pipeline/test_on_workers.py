@@ -52,7 +52,7 @@ def test_a_plan_names_what_the_client_does_itself_and_why(document, write, monke
     assert "client   does itself: nothing\n" in planned(path, *address).to_text()
     local = planned(path, "cluster.kind=local")
     said = {step["name"]: step["in_client"] for step in local.to_document()["steps"]}
-    assert said["ingest"] == "it is done sooner than processes of its own start: below 512.0 MiB"
+    assert said["ingest"] == "starting processes takes longer for a store below 512.0 MiB"
     assert not said["message"] + said["evaluate"]
     assert f"client   does itself: ingest: {said['ingest']}\n" in local.to_text()
     selection = "select={method: online_substitution, n_features_to_select: 2}"

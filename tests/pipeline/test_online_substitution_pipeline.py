@@ -64,7 +64,7 @@ def test_the_command_line_takes_every_parameter(outcome):
     ("override", "message"),
     [
         ("select.0.rul=os", "unknown key (did you mean 'rule'?)"),
-        ("select.0.n_features_to_select=3000", "asks for 3,000 features, but there are 400"),
+        ("select.0.n_features_to_select=3000", "requests 3,000 features, but there are 400"),
         ("cluster.memory_limit=200MiB", "the memory limit is"),
     ],
 )

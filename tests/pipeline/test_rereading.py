@@ -58,7 +58,7 @@ def test_tiles_that_a_plan_names_end_the_reading_again(write, select):
 
 @pytest.mark.nightly
 def test_a_run_with_the_tiles_that_were_named_decodes_each_about_once(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "TOLD_NBYTES", 0)
+    monkeypatch.setattr(planning, "REPORTED_NBYTES", 0)
     counted, strips = Counter(), TileReader._strips
 
     def counting(reader, i, j, tile):

@@ -140,7 +140,7 @@ def test_a_lock_that_cannot_be_read_is_named(output, text):
     path = output.with_name("power.unfinished") / "running.json"
     path.write_text(text)
     for begin in (RunFolder.start, RunFolder.resume):
-        with refused(RunError, "run-folders", at="running.json", naming=["nobody"]):
+        with refused(RunError, "run-folders", at="running.json", naming=["if no process runs"]):
             begin(output)
     assert path.read_text() == text
 

@@ -114,13 +114,13 @@ def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
     ("changes", "where"),
     [
         (["select={method: message}"], "needs a store"),
-        (["source=null"], "expected a source, found none"),
+        (["source=null"], "expected a source because there is no store"),
         (["split.by=order"], "cannot be split by 'order'"),
         (["cluster.kind=local"], "in this process"),
-        (["select.n_replicas=2"], "take all of its rows"),
-        (["refit.by=ridge"], "no refit without a store"),
+        (["select.n_replicas=2"], "trains on all rows"),
+        (["refit.by=ridge"], "a refit needs a store"),
         (["evaluate.metrics=[selection_recall, accuracy]"], "true features"),
-        (["source={kind: csv, path: a.csv, target: y}"], "without a store|no such file|No such"),
+        (["source={kind: csv, path: a.csv, target: y}"], "needs a store|no such file|No such"),
     ],
 )
 def test_what_needs_a_store_is_refused(pipeline, tmp_path, changes, where):
@@ -214,7 +214,7 @@ def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path
         shown = process.stderr.read().decode()
         assert process.wait() == 130
     model = tmp_path / "run.unfinished" / "checkpoint" / "model.npz"
-    assert "what was learnt is in" in shown
+    assert "the model so far is in" in shown
     assert "--resume" not in shown
     n_before = Mission.load(model).result_.n_samples
     assert 4096 <= n_before <= 4500
@@ -224,7 +224,7 @@ def test_an_interrupted_pipe_leaves_a_model_that_takes_more_lines(text, tmp_path
     assert b"have passed" in done.stderr
     done = subprocess.run([*SELECT, "--n-features", "4", "--model", str(model)], **rest)
     assert done.returncode == 2
-    assert b"keeps its parameters" in done.stderr
+    assert b"keeps its own parameters" in done.stderr
     done = subprocess.run([*SELECT, "--output", "run", "--model", str(model), "--force"], **rest)
     assert done.returncode == 0, done.stderr
     found, expected = Mission.load(tmp_path / "run" / "model.npz"), Mission(3).fit_source(VwSource([text, text]))

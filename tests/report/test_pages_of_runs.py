@@ -117,7 +117,7 @@ def test_near_misses_of_one_column_are_one_line():
 
 
 def test_numbers_have_three_digits_and_identities_are_at_the_foot(drafted_and_outcome, page):
-    before, _, foot = page.partition("<h2>To do it again</h2>")
+    before, _, foot = page.partition("<h2>Reproduce this run</h2>")
     digest = drafted_and_outcome[1].results["online_substitution"].store_digest
     assert (digest in before, digest in foot) == (False, True)
     text = re.sub(r"<(svg|style|script).*?</\1>|<[^>]*>", " ", before, flags=re.DOTALL)

@@ -226,7 +226,7 @@ def test_the_curve_of_several_methods_has_the_chosen_number_and_the_best():
     worse = {"best": [False, False, True], "worse_by": [1.75, 0.25, 0.0], "worse_by_error": [0.5, 0.3, 0.0]}
     figure = history_figure(pd.DataFrame(curve | worse), "cross-validation")
     assert "Chosen: 4 features" in figure.text
-    assert "Best: 6,000 features, mse 1.25 ± 0.5. The chosen ones are worse by 0.25 ± 0.3" in figure.text
+    assert "Best: 6,000 features, mse 1.25 ± 0.5. The chosen number is worse by 0.25 ± 0.3" in figure.text
     assert ">best<" in figure.svg
 
 
@@ -319,7 +319,7 @@ def test_what_features_are_made_of_is_a_table_of_its_own():
     table = selection_table([2, 0], [1.0, 1.0], [1.0, 0.7], NAMES).assign(**columns_of_parents([0.5, 0.125], parents))
     page = render_report("power", {"fgm": make_result(table=table)})
     checked(page)
-    section = page.partition("<h2>What they are made of</h2>")[2].partition("<h2>")[0]
+    section = page.partition("<h2>Columns of the products</h2>")[2].partition("<h2>")[0]
     rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", section)]
     assert rows[0] == ["feature", "its score", *["column", "score alone", "rank alone"] * 2]
     assert rows[1][1:] == ["0.5", html.escape(EVIL), "0.25", "1", "größe", "0", "1,204"]

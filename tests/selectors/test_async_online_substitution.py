@@ -363,7 +363,7 @@ def test_nan_is_refused_with_its_column_and_row(problem):
         ("n_workers", 0, "n_workers: expected a whole number of at least 1"),
         ("slots", 0.5, "slots: expected a number of at least 1"),
         ("tau_max", -1, "tau_max"),
-        ("n_features_to_select", 161, "asks for 161 features, but there are 160"),
+        ("n_features_to_select", 161, "requests 161 features, but there are 160"),
     ],
 )
 def test_a_parameter_out_of_its_range_is_named(problem, parameter, value, words):

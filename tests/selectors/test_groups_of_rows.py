@@ -123,7 +123,7 @@ def test_a_plan_says_what_cuts_families_and_hands_groups_on(families):
     }
     pipeline = build_pipeline(document, "test", families)
     plan = plan_pipeline(pipeline, facts_of(pipeline))
-    words = "message: subsets of the rows do not keep groups of 'family' whole"
+    words = "message: subsets of the rows do not keep groups of 'family' together"
     assert f"groups   {words}" in plan.to_text()
     assert plan.to_document()["groups_cut"] == [words]
     about = {

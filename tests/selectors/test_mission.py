@@ -234,7 +234,7 @@ def test_a_rate_that_is_too_large_is_refused(problem):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_features_to_select": 21}, "n_features_to_select: asks for 21 features, but there are 20"),
+        ({"n_features_to_select": 21}, "n_features_to_select: requests 21 features, but there are 20"),
         ({"n_features_to_select": 0}, "n_features_to_select"),
         ({"loss": "logistc"}, "did you mean 'logistic'"),
         ({"variant": "papers"}, "did you mean 'paper'"),

@@ -262,7 +262,7 @@ def test_the_order_is_the_users(order):
         ({"rule": "exchage"}, "did you mean 'exchange'"),
         ({"loss": "huber"}, "OnlineSubstitution does not take .huber.; it takes squared, logistic"),
         ({"n_features_to_select": 0}, "n_features_to_select: expected a whole number"),
-        ({"n_features_to_select": 91}, "asks for 91 features, but there are 90"),
+        ({"n_features_to_select": 91}, "requests 91 features, but there are 90"),
         ({"n_epochs": 0}, "n_epochs"),
         ({"rule": "paper", "engine": "lazy"}, "updates all coefficients at every column"),
         ({"rule": "paper", "sufficient_decrease": 2.0}, "sufficient_decrease: expected a number from 0 to 1"),

@@ -111,7 +111,7 @@ def pipeline(tmp_path):
 @pytest.mark.slow
 def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
     planned = plan_pipeline(load_pipeline(pipeline), facts_of(load_pipeline(pipeline)))
-    assert "read where they lie" in planned.to_text()
+    assert "read directly from the source's files" in planned.to_text()
     assert [step.name for step in planned.steps] == ["online_substitution", "evaluate"]
     outcome = run_pipeline(load_pipeline(pipeline))
     assert not list(tmp_path.glob("**/*.zarr"))
@@ -138,5 +138,5 @@ def test_other_sources_without_a_store_are_told_what_to_do(tmp_path):
     path.write_text(
         "version: 1\nname: a\nsource: {kind: csv, path: a.csv, target: y}\nstore: none\nselect: {method: mission}\n"
     )
-    with refused(ConfigError, "streams", at="store", naming=["learnt"]):
+    with refused(ConfigError, "streams", at="store", naming=["needs a store"]):
         run_pipeline(load_pipeline(path))

@@ -71,7 +71,7 @@ def test_a_process_that_is_gone_is_told_of_at_once_with_how_to_go_on(folder):
     told(folder, pid=process.pid)
     seen = look(folder, NOW + 3.0)
     assert (seen.kind, seen.exit_code) == ("gone", 1)
-    where = f"on {socket.gethostname()}, process {process.pid}, which is gone"
+    where = f"on {socket.gethostname()}, process {process.pid}, which has ended"
     assert seen.message == f"no heartbeat for 3 s: {where}; continue it with `daskfs run --resume {folder}`"
     *_, last = follow([folder], now=lambda: NOW, sleep=lambda s: pytest.fail("there is nothing to wait for"))
     assert last[0].kind == "gone"
@@ -83,12 +83,12 @@ def test_a_run_that_says_nothing_for_five_minutes_is_told_of(folder):
     seen = look(folder, NOW + 301.0)
     assert (seen.kind, seen.exit_code) == ("silent", None)
     assert seen.message.startswith("no heartbeat for 5 min 1 s: ")
-    assert "is there and says nothing" in seen.message
+    assert "exists but does not respond" in seen.message
     told(folder, host="node17")
     seen = look(folder, NOW + 301.0)
     assert "on node17, process" in seen.message
     assert (
-        f"look there whether it still runs, and if not continue it with `daskfs run --resume {folder}`" in seen.message
+        f"check there whether it still runs, and if not continue it with `daskfs run --resume {folder}`" in seen.message
     )
 
 
@@ -143,7 +143,7 @@ def test_a_run_that_leaves_nothing_has_ended_once_it_is_seen_nowhere_for_a_while
 
     *_, last = follow([folder], now=lambda: time[0], sleep=sleep)
     assert (last[0].exit_code, time[0] - NOW > 10.0) == (1, True)
-    assert "left nothing" in last[0].message
+    assert "without leaving files" in last[0].message
 
 
 def test_several_runs_of_a_folder_are_followed_together(folder, tmp_path):

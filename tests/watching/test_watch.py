@@ -219,7 +219,7 @@ def test_a_state_goes_through_json_and_what_is_no_state_is_refused(clock):
     document = json.loads(json.dumps(watch.state.to_document()))
     assert State.from_document(document) == watch.state
     for broken in ({}, document | {"memory": 3}, document | {"step": {"name": 1}}, document | {"objective": [1]}):
-        with pytest.raises(ValueError, match="it is not the state of a run"):
+        with pytest.raises(ValueError, match="invalid state of a run"):
             State.from_document(broken)
 
 
