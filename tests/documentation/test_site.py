@@ -15,6 +15,7 @@ import pytest
 
 from daskfs.error_topics import TOPICS
 from daskfs.methods import SELECTORS
+from tests.test_house import DOORS, FLOORS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -155,5 +156,34 @@ def test_a_page_has_none_of_the_words_that_readers_stumbled_over(path):
 
 
 def test_every_page_is_in_the_table_of_contents():
-    listed = re.findall(r"^[\w/]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {str(path.relative_to(DOCS).with_suffix("")) for path in PAGES} - {"index"} == set(listed)
+    listed = []
+    for index in (DOCS / "index.md", DOCS / "decisions" / "index.md"):
+        for tree in re.findall(
+            r"^```{toctree}\n(.*?)^```", index.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            listed += [index.parent / f"{name}.md" for name in re.findall(r"^[\w/-]+$", tree, re.MULTILINE)]
+    assert set(PAGES) - {DOCS / "index.md"} == set(listed)
+
+
+def test_decisions_are_numbered_and_listed_with_their_titles():
+    folder = DOCS / "decisions"
+    records = sorted(path for path in folder.glob("*.md") if path.name != "index.md")
+    listed = re.findall(
+        r"^\| (\d+) \| \[(.*)\]\((.*)\) \| .+ \|$", (folder / "index.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [file for _, _, file in listed] == [path.name for path in records]
+    for number, (path, (shown, title, _)) in enumerate(zip(records, listed, strict=True), 1):
+        headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert path.name.startswith(f"{number:04d}-"), f"{path.name}: the next number is {number:04d}"
+        assert int(shown) == number
+        assert headings == [f"{number}. {title}", "Context", "Decision", "Consequences"]
+
+
+def test_the_architecture_shows_the_floors_and_the_doors_of_the_house():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (floors,) = re.findall(r"^```text\n(__main__\n.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert [set(line.split(", ")) for line in floors.splitlines()] == [f for f in FLOORS if f != {"_version"}]
+    doors = {}
+    for libraries, rooms in re.findall(r"^\| ([\w, ]+) \| ((?:`[\w.]+`(?:, )?)+) \|$", text, re.MULTILINE):
+        doors |= {library: set(re.findall(r"`(.*?)`", rooms)) for library in libraries.split(", ")}
+    assert doors == DOORS
