@@ -8,19 +8,32 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import typer.main
 
+import daskfs.baselines
+import daskfs.errors
+import daskfs.feature_maps
+from daskfs.cli import app
 from daskfs.error_topics import TOPICS
-from daskfs.methods import SELECTORS
+from daskfs.errors import DaskfsError, SelectionWarning
+from daskfs.methods import METHODS, SELECTORS
+from daskfs.sources.registry import SOURCES
 from tests.test_house import DOORS, FLOORS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc", "latex2mathml")
+
+
+def is_public_error(error):
+    return isinstance(error, type) and issubclass(error, DaskfsError | SelectionWarning)
+
 
 needs_tools = pytest.mark.skipif(
     any(find_spec(name) is None for name in TOOLS), reason=f"{', '.join(TOOLS)}: pip install 'daskfs[docs]'"
@@ -153,6 +166,38 @@ def test_a_page_has_none_of_the_words_that_readers_stumbled_over(path):
     text = re.sub(r"```.*?```|`[^`]*`|\s+", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     found = {words: plain for words, plain in STUMBLED_OVER.items() if re.search(rf"\b({words})\b", text)}
     assert not found, f"{path.name}: write {found}"
+
+
+PUBLIC = [f"daskfs.{name}" for name in daskfs.__all__ if name not in ("__version__", "baselines", "feature_maps")]
+PUBLIC += [f"daskfs.baselines.{name}" for name in daskfs.baselines.__all__]
+PUBLIC += [f"daskfs.feature_maps.{name}" for name in daskfs.feature_maps.__all__]
+PUBLIC += [f"daskfs.errors.{error.__name__}" for error in vars(daskfs.errors).values() if is_public_error(error)]
+PUBLIC += ["daskfs.model_selection.error_bounds.error_control"]
+
+
+def test_the_reference_lists_every_public_name():
+    listed = re.findall(r"^   (daskfs\.\S+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(set(PUBLIC) - {"daskfs.DaskfsError"})
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name):
+    module, _, attribute = name.rpartition(".")
+    assert ">>>" in getattr(import_module(module), attribute).__doc__
+
+
+@needs_tools
+@pytest.mark.slow
+def test_the_reference_has_a_page_for_every_name_and_a_section_for_every_command_and_method(site):
+    assert {path.stem for path in (site / "reference").glob("*.html")} == set(PUBLIC) - {"daskfs.DaskfsError"}
+    text = (site / "command_line.html").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:
+        assert f'<section id="{name}">' in text
+    text = (site / "yaml_keys.html").read_text(encoding="utf-8")
+    for name in METHODS:
+        assert f"method: {name}<" in text
+    for name in SOURCES:
+        assert f"kind: {name}<" in text
 
 
 def test_every_page_is_in_the_table_of_contents():
