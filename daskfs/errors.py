@@ -47,6 +47,15 @@ class DaskfsError(ValueError):
     ----------
     topic : str or None
         What ``daskfs explain`` explains it under, as the page of errors of the documentation does.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.FGM(C=-1.0).fit([[0.0], [1.0]], [0.0, 1.0])
+    ... except daskfs.DaskfsError as error:
+    ...     print(error.where, error.topic)
+    C parameters
     """
 
     exit_code = 2
@@ -73,19 +82,59 @@ def _caller() -> str:
 
 
 class ConfigError(DaskfsError):
-    """A pipeline file, an override or a parameter that cannot be used."""
+    """A pipeline file, an override or a parameter that cannot be used.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.Message(n_subsets=0).fit([[0.0], [1.0]], [0.0, 1.0])
+    ... except ConfigError as error:
+    ...     print(error.where)
+    n_subsets
+    """
 
 
 class SchemaError(DaskfsError):
-    """A table schema that is wrong, or that the table does not match."""
+    """A table schema that is wrong, or that the table does not match.
+
+    Examples
+    --------
+    >>> from daskfs.sources.table_schema import load_table_schema
+    >>> try:
+    ...     load_table_schema({"columns": {"price": {"role": "targt"}}})
+    ... except SchemaError as error:
+    ...     print(error.topic)
+    yaml-files
+    """
 
 
 class SourceError(DaskfsError):
-    """A source that cannot be read as asked."""
+    """A source that cannot be read as asked.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.ingest("no-such-table.csv", "table.zarr")
+    ... except SourceError as error:
+    ...     print(error.where)
+    no-such-table.csv
+    """
 
 
 class DataError(DaskfsError):
-    """Values that cannot be used."""
+    """Values that cannot be used.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.FGM(1, loss="squared").fit([[0.0], [float("nan")]], [0.0, 1.0])
+    ... except DataError as error:
+    ...     print(error.where)
+    column 0, row 1
+    """
 
 
 class PlanError(DaskfsError):
@@ -101,6 +150,15 @@ class PlanError(DaskfsError):
         A memory limit that is large enough.
     alternative : str
         Another remedy: ``"set n_subsets=40"``.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.Message().plan(n_samples=100_000, n_features=1000, dtype="float32", memory_limit=2**20)
+    ... except PlanError as error:
+    ...     print(error.where, error.needed_nbytes > 2**20)
+    memory_limit True
     """
 
     def __init__(
@@ -126,19 +184,68 @@ class PlanError(DaskfsError):
 
 
 class StoreError(DaskfsError):
-    """A feature store that cannot be used."""
+    """A feature store that cannot be used.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.open_store("no-such-store.zarr")
+    ... except StoreError as error:
+    ...     print(type(error).__name__, error.topic)
+    StoreFormatError store-format
+    """
 
 
 class StoreExistsError(StoreError):
-    """Something already exists at the path of the store."""
+    """Something already exists at the path of the store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> path = tempfile.mkdtemp() + "/wine.zarr"
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> try:
+    ...     daskfs.ingest("sklearn:iris", path)
+    ... except StoreExistsError as error:
+    ...     print(error.topic)
+    store-exists
+    """
 
 
 class StoreFormatError(StoreError):
-    """Not a feature store, an unfinished one, or one of a newer format."""
+    """Not a feature store, an unfinished one, or one of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.open_store(tempfile.mkdtemp())
+    ... except StoreFormatError as error:
+    ...     print(error.topic)
+    store-format
+    """
 
 
 class CorruptStoreError(StoreError):
-    """A chunk of the store is missing, truncated or fails its checksum."""
+    """A chunk of the store is missing, truncated or fails its checksum.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import daskfs
+    >>> path = Path(tempfile.mkdtemp(), "wine.zarr")
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> _ = Path(path, "X", "c", "0", "0").write_bytes(b"damaged")
+    >>> try:
+    ...     store.read(slice(None))
+    ... except CorruptStoreError as error:
+    ...     print(error.topic)
+    damaged-stores
+    """
 
 
 class StorageError(DaskfsError):
@@ -146,12 +253,35 @@ class StorageError(DaskfsError):
 
 
 class RunError(DaskfsError):
-    """A run that cannot be started, continued or finished."""
+    """A run that cannot be started, continued or finished.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.load(tempfile.mkdtemp())
+    ... except RunError as error:
+    ...     print(error.topic)
+    new-rows
+    """
 
 
 class SelectionWarning(UserWarning):
     """A selection that is not what was asked for: nothing or too little selected, rows ran out, not converged,
     numbers that may have been meant as classes.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import daskfs
+    >>> rng = np.random.default_rng(0)
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     selector = daskfs.Message(n_subsets=3).fit(rng.standard_normal((300, 5)), rng.standard_normal(300))
+    >>> len(selector.selected_), found[0].category.__name__
+    (0, 'SelectionWarning')
     """
 
 

@@ -91,7 +91,7 @@ def _for_everybody(app: Any, fault: Exception | None) -> None:
 
 
 def _without_former_names(app: Any) -> None:
-    """Delete the pages in reference/ of names that api.md no longer lists: pages in no table of contents are refused."""
+    """Delete pages of names that api.md no longer lists: Sphinx warns of a page in no table of contents."""
     names = re.findall(r"^   (daskfs\.\S+)$", Path(app.srcdir, "api.md").read_text(encoding="utf-8"), re.MULTILINE)
     for page in Path(app.srcdir, "reference").glob("*.rst"):
         if page.stem not in names:
