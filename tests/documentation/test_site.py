@@ -110,7 +110,9 @@ def test_every_topic_of_errors_is_an_anchor_of_the_page_of_errors(site):
 @needs_tools
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["index", "how_it_works", "errors", "selectors/message", "tutorial", "which_selector"])
+@pytest.mark.parametrize(
+    "name", ["index", "architecture", "how_it_works", "errors", "selectors/message", "tutorial", "which_selector"]
+)
 def test_pages_say_nothing_on_the_console_and_ask_nobody(site, tmp_path, name):
     page, said, asked = look(site / f"{name}.html", tmp_path)
     assert "</html>" in page
