@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -57,7 +58,9 @@ def site(tmp_path_factory):
         folder / "html",
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # builds of several processes would write the same docs/reference/
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return folder / "html"
