@@ -48,6 +48,15 @@ class DaskfsError(ValueError):
     ----------
     topic : str or None
         Topic of the error in ``daskfs explain`` and on the documentation's page of errors.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.FGM(C=-1.0).fit([[0.0], [1.0]], [0.0, 1.0])
+    ... except daskfs.DaskfsError as error:
+    ...     print(error.where, error.topic)
+    C parameters
     """
 
     exit_code = 2
@@ -74,19 +83,59 @@ def _caller() -> str:
 
 
 class ConfigError(DaskfsError):
-    """Invalid pipeline file, override or parameter."""
+    """Invalid pipeline file, override or parameter.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.Message(n_subsets=0).fit([[0.0], [1.0]], [0.0, 1.0])
+    ... except ConfigError as error:
+    ...     print(error.where)
+    n_subsets
+    """
 
 
 class SchemaError(DaskfsError):
-    """Invalid table schema, or a table that does not match it."""
+    """Invalid table schema, or a table that does not match it.
+
+    Examples
+    --------
+    >>> from daskfs.sources.table_schema import load_table_schema
+    >>> try:
+    ...     load_table_schema({"columns": {"price": {"role": "targt"}}})
+    ... except SchemaError as error:
+    ...     print(error.topic)
+    yaml-files
+    """
 
 
 class SourceError(DaskfsError):
-    """Source that cannot be read."""
+    """Source that cannot be read.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.ingest("no-such-table.csv", "table.zarr")
+    ... except SourceError as error:
+    ...     print(error.where)
+    no-such-table.csv
+    """
 
 
 class DataError(DaskfsError):
-    """Values that cannot be used, such as NaN or a constant target."""
+    """Values that cannot be used, such as NaN or a constant target.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.FGM(1, loss="squared").fit([[0.0], [float("nan")]], [0.0, 1.0])
+    ... except DataError as error:
+    ...     print(error.where)
+    column 0, row 1
+    """
 
 
 class PlanError(DaskfsError):
@@ -102,6 +151,15 @@ class PlanError(DaskfsError):
         Sufficient memory limit in bytes.
     alternative : str
         Another remedy, such as ``"set n_subsets=40"``.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.Message().plan(n_samples=100_000, n_features=1000, dtype="float32", memory_limit=2**20)
+    ... except PlanError as error:
+    ...     print(error.where, error.needed_nbytes > 2**20)
+    memory_limit True
     """
 
     def __init__(
@@ -127,19 +185,68 @@ class PlanError(DaskfsError):
 
 
 class StoreError(DaskfsError):
-    """Feature store that cannot be used."""
+    """Feature store that cannot be used.
+
+    Examples
+    --------
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.open_store("no-such-store.zarr")
+    ... except StoreError as error:
+    ...     print(type(error).__name__, error.topic)
+    StoreFormatError store-format
+    """
 
 
 class StoreExistsError(StoreError):
-    """The path of a new store already exists."""
+    """The path of a new store already exists.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> path = tempfile.mkdtemp() + "/wine.zarr"
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> try:
+    ...     daskfs.ingest("sklearn:iris", path)
+    ... except StoreExistsError as error:
+    ...     print(error.topic)
+    store-exists
+    """
 
 
 class StoreFormatError(StoreError):
-    """Path that is not a feature store, or is an unfinished one or one of a newer format."""
+    """Path that is not a feature store, or is an unfinished one or one of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.open_store(tempfile.mkdtemp())
+    ... except StoreFormatError as error:
+    ...     print(error.topic)
+    store-format
+    """
 
 
 class CorruptStoreError(StoreError):
-    """Chunk of a store that is missing, truncated or does not match its checksum."""
+    """Chunk of a store that is missing, truncated or does not match its checksum.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import daskfs
+    >>> path = Path(tempfile.mkdtemp(), "wine.zarr")
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> _ = Path(path, "X", "c", "0", "0").write_bytes(b"damaged")
+    >>> try:
+    ...     store.read(slice(None))
+    ... except CorruptStoreError as error:
+    ...     print(error.topic)
+    damaged-stores
+    """
 
 
 class StorageError(DaskfsError):
@@ -147,12 +254,35 @@ class StorageError(DaskfsError):
 
 
 class RunError(DaskfsError):
-    """Run that cannot be started, continued or finished."""
+    """Run that cannot be started, continued or finished.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> try:
+    ...     daskfs.load(tempfile.mkdtemp())
+    ... except RunError as error:
+    ...     print(error.topic)
+    new-rows
+    """
 
 
 class SelectionWarning(UserWarning):
     """Selection that may not be what was requested: no or too few features, too few rows, no convergence, or a
     numeric target whose values may be classes.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import daskfs
+    >>> rng = np.random.default_rng(0)
+    >>> with warnings.catch_warnings(record=True) as found:
+    ...     warnings.simplefilter("always")
+    ...     selector = daskfs.Message(n_subsets=3).fit(rng.standard_normal((300, 5)), rng.standard_normal(300))
+    >>> len(selector.selected_), found[0].category.__name__
+    (0, 'SelectionWarning')
     """
 
 

@@ -6,6 +6,7 @@ fonts and scripts along and has a light and a dark side. Nothing is fetched, nei
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ author = "the daskfs developers"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "directives"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "directives", "listings"]
 exclude_patterns = ["_build", "README.md"]
-source_suffix = {".md": "markdown"}
+templates_path = ["_templates"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # the latter: reference/, which autosummary writes
 suppress_warnings = ["myst.header"]  # pages that are included begin at a lower heading
 nitpicky = False
 default_role = "code"  # `x` of docstrings
@@ -31,7 +33,22 @@ myst_dmath_allow_space = False  # "$5 and $6" of a page is money
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # types stand in the docstrings
 autodoc_member_order = "bysource"
-autosummary_generate = False
+autosummary_generate = True  # a page for each name in api.md
+autosummary_context = {
+    "methods_shown": [
+        *(
+            "fit",
+            "fit_blocks",
+            "fit_source",
+            "partial_fit",
+            "partial_fit_features",
+            "transform",
+            "get_feature_names_out",
+        ),
+        *("predict", "predict_proba", "decision_function", "score", "plan", "with_refit", "stand_ins", "signal_beyond"),
+        *("save", "load"),
+    ]
+}
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
@@ -73,6 +90,15 @@ def _for_everybody(app: Any, fault: Exception | None) -> None:
         page.write_text(text, encoding="utf-8")
 
 
+def _without_former_names(app: Any) -> None:
+    """Delete pages of names that api.md no longer lists: Sphinx warns of a page in no table of contents."""
+    names = re.findall(r"^   (daskfs\.\S+)$", Path(app.srcdir, "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    for page in Path(app.srcdir, "reference").glob("*.rst"):
+        if page.stem not in names:
+            page.unlink()
+
+
 def setup(app: Any) -> None:
     """Finish the pages after the theme."""
+    app.connect("builder-inited", _without_former_names, priority=100)
     app.connect("build-finished", _for_everybody)

@@ -36,7 +36,8 @@ def _box(x: float, y: float, width: float, height: float, fill: str = "", opacit
 def _line(x: float, y: float, to_x: float, to_y: float) -> str:
     head = 5 if to_x >= x else -5
     if abs(to_x - x) < 1:
-        tip = f"M{to_x - 4} {to_y - 6} L{to_x} {to_y} L{to_x + 4} {to_y - 6}"
+        back = to_y - 6 if to_y >= y else to_y + 6
+        tip = f"M{to_x - 4} {back} L{to_x} {to_y} L{to_x + 4} {back}"
     else:
         tip = f"M{to_x - head} {to_y - 4} L{to_x} {to_y} L{to_x - head} {to_y + 4}"
     return f'<path d="M{x} {y} L{to_x} {to_y} {tip}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
@@ -169,7 +170,48 @@ def _passes() -> Picture:
     return Picture(620, 195, "FGM: a few more columns with each pass", words, "".join(shapes))
 
 
+def _layers() -> Picture:
+    def room(x: float, y: float, width: float, words: str, below: str = "", fill: str = "on") -> str:
+        middle = x + width / 2
+        named = _text(middle, y + 16, words) + _text(middle, y + 30, below, size=11)
+        return _box(x, y, width, 38, fill, 0.15) + (named if below else _text(middle, y + 24, words))
+
+    shapes = [
+        room(20, 20, 680, "cli, pipeline", "a run from a YAML file: checks, plan, checkpoint, folder"),
+        room(250, 80, 230, "model_selection, baselines", "wrap or reuse selectors"),
+        room(540, 80, 160, "report, applied", "HTML; predictions"),
+        room(250, 140, 230, "selectors", "decide what to read and keep", "off"),
+        room(20, 200, 130, "sources", "blocks of a file"),
+        room(330, 200, 150, "feature_maps", "computed features"),
+        room(60, 260, 150, "store", "tiles on disk (Zarr)"),
+        room(110, 320, 140, "matrix", "rows or columns"),
+        room(20, 380, 150, "cluster", "Dask: where tasks run"),
+        room(210, 380, 230, "kernels", "numerics in numba: arrays in and out", "off"),
+        room(500, 380, 200, "result", "selected features, scores, notes"),
+        room(20, 440, 680, "parameters, losses, methods; objects, documents, files, errors, interrupts"),
+        _line(90, 238, 90, 260),
+        _line(150, 298, 150, 320),
+        _line(230, 358, 230, 380),
+        _text(222, 373, "block", "end", 11),
+        _line(290, 380, 290, 178),
+        _text(298, 312, "a few numbers", "start", 11),
+        '<path d="M480 159 L520 159" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+        _line(520, 159, 520, 380),
+        _line(620, 380, 620, 118),
+        '<path d="M170 399 L210 399" fill="none" stroke="currentColor" stroke-dasharray="4 3"/>',
+    ]
+    words = (
+        "From top to bottom: cli and pipeline; model selection, baselines, report and applied; selectors; sources and "
+        "feature maps; store; matrix; cluster, kernels and result; declarations, files and errors. A box imports only "
+        "boxes below it. Data go from sources to the store, the matrix and, as blocks, to kernels, which run on the "
+        "cluster. Selectors receive a few numbers and make a result, from which the report is made."
+    )
+    title = "The layers: a box imports only boxes below it. Arrows show the path of the data"
+    return Picture(720, 490, title, words, "".join(shapes))
+
+
 PICTURES = {
+    "layers": _layers(),
     "tiles": _tiles(),
     "block": _block(),
     "votes": _votes(),

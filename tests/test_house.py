@@ -13,7 +13,7 @@ import pytest
 from daskfs.losses import LOSSES
 from tests.imports import MODULES, PACKAGE, PATH_OF, ROOT, imports_of, name_of, tree_of
 
-FLOORS = [  # from the top down; see CONTRIBUTING.md, "Decisions", for where this differs from the first plan
+FLOORS = [  # from the top down, as docs/architecture.md shows them
     {"__main__"},
     {"cli"},
     {"__init__"},
@@ -184,7 +184,7 @@ def test_a_room_imports_only_rooms_below_it():
     wrong = []
     for path in MODULES:
         room = name_of(path).split(".")[0]
-        assert room in FLOOR_OF, f"{path.name} stands in no room: give it a floor here and in CONTRIBUTING.md"
+        assert room in FLOOR_OF, f"{path.name} stands in no room: give it a floor here and in docs/architecture.md"
         for line, module in imports_of(path):
             imported = room_imported(module)
             if imported not in (None, room) and FLOOR_OF[imported] >= FLOOR_OF[room]:

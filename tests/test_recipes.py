@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: their code is run as it stands there."""
+"""The recipes of docs/extending.md: their code is run as it stands there."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ from daskfs.sources import registry
 from tests.refusals import refused
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
 def recipe(first_line):

@@ -367,6 +367,24 @@ def load(run: str | os.PathLike[str], *, refit: bool = False) -> Model:
     ------
     RunError
         There is no run, or its model is missing (older versions), damaged, or of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import daskfs
+    >>> from daskfs.pipeline.config import load_pipeline
+    >>> from daskfs.pipeline.run import run_pipeline
+    >>> file = Path(tempfile.mkdtemp(), "wine.yaml")
+    >>> _ = file.write_text('''version: 1
+    ... name: wine
+    ... source: {kind: sklearn, name: wine}
+    ... select: {method: fgm, loss: logistic, n_features_to_select: 3}
+    ... ''')
+    >>> outcome = run_pipeline(load_pipeline(file))
+    >>> model = daskfs.load(file.parent / "runs" / "wine")
+    >>> len(model.features)
+    3
     """
     return Model.load(run, refit=refit)
 

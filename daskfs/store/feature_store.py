@@ -82,6 +82,15 @@ def open_store(
         The header, the manifest or the description of an array is damaged, or they contradict each other.
     StorageError
         An object store does not answer, or refuses to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> path = tempfile.mkdtemp() + "/wine.zarr"
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> daskfs.open_store(path)
+    <FeatureStore wine.zarr: 178 samples x 13 features, float32>
     """
     folder, manifest = _existing(location(path, storage_options))
     read: list[Callable[[], Any]] = [partial(read_header, folder, manifest), partial(read_checksums, folder, manifest)]
@@ -187,6 +196,17 @@ class FeatureStore(Matrix):
     -----
     Pickled, a store is its path and its manifest's digest: tasks carry it and read where they run. Reading needs
     neither Zarr nor any data frame library.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import daskfs
+    >>> path = tempfile.mkdtemp() + "/wine.zarr"
+    >>> store = daskfs.ingest("sklearn:wine", path)
+    >>> store.shape, store.names[0], store.read(slice(0, 10), slice(0, 3)).shape
+    ((178, 13), 'alcohol', (10, 3))
+    >>> daskfs.FGM(3, loss="logistic").fit(store).selected_.shape
+    (3,)
     """
 
     def __init__(

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import typer.main
 
+import daskfs.baselines
+import daskfs.errors
+import daskfs.feature_maps
+from daskfs.cli import app
 from daskfs.error_topics import TOPICS
-from daskfs.methods import SELECTORS
+from daskfs.errors import DaskfsError, SelectionWarning
+from daskfs.methods import METHODS, SELECTORS
+from daskfs.sources.registry import SOURCES
+from tests.test_house import DOORS, FLOORS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc", "latex2mathml")
+
+
+def is_public_error(error):
+    return isinstance(error, type) and issubclass(error, DaskfsError | SelectionWarning)
+
 
 needs_tools = pytest.mark.skipif(
     any(find_spec(name) is None for name in TOOLS), reason=f"{', '.join(TOOLS)}: pip install 'daskfs[docs]'"
@@ -43,7 +58,9 @@ def site(tmp_path_factory):
         folder / "html",
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # builds of several processes would write the same docs/reference/
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return folder / "html"
@@ -96,7 +113,9 @@ def test_every_topic_of_errors_is_an_anchor_of_the_page_of_errors(site):
 @needs_tools
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["index", "how_it_works", "errors", "selectors/message", "tutorial", "which_selector"])
+@pytest.mark.parametrize(
+    "name", ["index", "architecture", "how_it_works", "errors", "selectors/message", "tutorial", "which_selector"]
+)
 def test_pages_say_nothing_on_the_console_and_ask_nobody(site, tmp_path, name):
     page, said, asked = look(site / f"{name}.html", tmp_path)
     assert "</html>" in page
@@ -154,6 +173,67 @@ def test_a_page_has_none_of_the_words_that_readers_stumbled_over(path):
     assert not found, f"{path.name}: write {found}"
 
 
+PUBLIC = [f"daskfs.{name}" for name in daskfs.__all__ if name not in ("__version__", "baselines", "feature_maps")]
+PUBLIC += [f"daskfs.baselines.{name}" for name in daskfs.baselines.__all__]
+PUBLIC += [f"daskfs.feature_maps.{name}" for name in daskfs.feature_maps.__all__]
+PUBLIC += [f"daskfs.errors.{error.__name__}" for error in vars(daskfs.errors).values() if is_public_error(error)]
+PUBLIC += ["daskfs.model_selection.error_bounds.error_control"]
+
+
+def test_the_reference_lists_every_public_name():
+    listed = re.findall(r"^   (daskfs\.\S+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(set(PUBLIC) - {"daskfs.DaskfsError"})
+
+
+@pytest.mark.parametrize("name", sorted({*PUBLIC} - {"daskfs.errors.StorageError"}))  # which needs a server to raise
+def test_every_public_name_has_an_example(name):
+    module, _, attribute = name.rpartition(".")
+    assert ">>>" in getattr(import_module(module), attribute).__doc__
+
+
+@needs_tools
+@pytest.mark.slow
+def test_the_reference_has_a_page_for_every_name_and_a_section_for_every_command_and_method(site):
+    assert {path.stem for path in (site / "reference").glob("*.html")} == set(PUBLIC) - {"daskfs.DaskfsError"}
+    text = (site / "command_line.html").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:
+        assert f'<section id="{name}">' in text
+    text = (site / "yaml_keys.html").read_text(encoding="utf-8")
+    for name in METHODS:
+        assert f"method: {name}<" in text
+    for name in SOURCES:
+        assert f"kind: {name}<" in text
+
+
 def test_every_page_is_in_the_table_of_contents():
-    listed = re.findall(r"^[\w/]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {str(path.relative_to(DOCS).with_suffix("")) for path in PAGES} - {"index"} == set(listed)
+    listed = []
+    for index in (DOCS / "index.md", DOCS / "decisions" / "index.md"):
+        for tree in re.findall(
+            r"^```{toctree}\n(.*?)^```", index.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+        ):
+            listed += [index.parent / f"{name}.md" for name in re.findall(r"^[\w/-]+$", tree, re.MULTILINE)]
+    assert set(PAGES) - {DOCS / "index.md"} == set(listed)
+
+
+def test_decisions_are_numbered_and_listed_with_their_titles():
+    folder = DOCS / "decisions"
+    records = sorted(path for path in folder.glob("*.md") if path.name != "index.md")
+    listed = re.findall(
+        r"^\| (\d+) \| \[(.*)\]\((.*)\) \| .+ \|$", (folder / "index.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [file for _, _, file in listed] == [path.name for path in records]
+    for number, (path, (shown, title, _)) in enumerate(zip(records, listed, strict=True), 1):
+        headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert path.name.startswith(f"{number:04d}-"), f"{path.name}: the next number is {number:04d}"
+        assert int(shown) == number
+        assert headings == [f"{number}. {title}", "Context", "Decision", "Consequences"]
+
+
+def test_the_architecture_shows_the_floors_and_the_doors_of_the_house():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (floors,) = re.findall(r"^```text\n(__main__\n.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert [set(line.split(", ")) for line in floors.splitlines()] == [f for f in FLOORS if f != {"_version"}]
+    doors = {}
+    for libraries, rooms in re.findall(r"^\| ([\w, ]+) \| ((?:`[\w.]+`(?:, )?)+) \|$", text, re.MULTILINE):
+        doors |= {library: set(re.findall(r"`(.*?)`", rooms)) for library in libraries.split(", ")}
+    assert doors == DOORS
