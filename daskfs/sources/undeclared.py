@@ -1,7 +1,7 @@
-"""Tables in memory that no schema describes: their columns are judged as those of files, missing values are refused.
+"""Tables in memory without a schema: it is inferred as for files, and missing values are refused.
 
-The one rule of missing values: they are refused, whatever else the table holds, unless somebody said what takes their
-place. ``schema="judge"`` says it for all columns, as the schema does that `daskfs init` writes.
+Missing values are always refused, unless the user has chosen their treatment. ``schema="judge"`` chooses it for all
+columns, like the schema that `daskfs init` writes.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _NAMED = 8
 def schema_of(
     source: TableSource, target: str, schema: str | None = None, missing: MissingPolicy | None = None
 ) -> tuple[TableSchema, Judgement]:
-    """Judge the head of a table in memory as that of a file is judged.
+    """Infer a schema from the first rows of a table in memory, as for a file.
 
     Parameters
     ----------
     source : TableSource
-        Of columns that have types.
+        A source with typed columns.
     target : str
-        The column to predict.
+        The target column.
     schema : {"judge"}, optional
-        Replace missing values: numbers by their mean, with a feature that says so; a missing category is a level.
+        Replace missing values: numbers by their mean, with an indicator feature; a missing category is a level.
     missing : {"error", "drop", "mean", "zero", "category"} or float, optional
-        What becomes of missing values else; by default they are refused.
+        Treatment of missing values otherwise; by default they are refused.
 
     Returns
     -------
     schema : TableSchema
-        A level that no row of the fit has is zeros in all dummies.
+        Levels that do not occur in the fit are encoded as zeros in all dummies.
     judgement : Judgement
-        What was decided, and why.
+        The decisions, with reasons.
 
     Raises
     ------
     DataError
-        Values are missing, and nothing says what becomes of them.
+        Values are missing, and their treatment was not chosen.
     SchemaError
         Nothing can be predicted or selected.
     """
@@ -71,7 +71,7 @@ def schema_of(
 
 
 def _keep_classes(judgement: Judgement, values: pa.Array, place: str) -> None:
-    """Let texts of the target be names of classes, as they are to a fit, digits among them; refuse amounts."""
+    """Treat texts of the target as names of classes, even if they are digits, as a fit does; refuse amounts."""
     if not is_text(values.type):
         return
     texts = [str(text) for text in pc.drop_null(pc.unique(values)).to_pylist()]
@@ -90,14 +90,14 @@ def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: st
         more += f"; also in {', '.join(repr(other) for other, _ in others[:_NAMED])}"
         more += f" and {len(others) - _NAMED} more columns" if len(others) > _NAMED else ""
     raise DataError(
-        f"expected a value, found a missing one{more}",
+        f"expected a value, found a missing value{more}",
         f"{place}, row {rows[0]}, column '{name}'",
-        "drop such rows or fill them in; schema='judge' puts the mean there, and a feature that says where",
+        "drop these rows or fill in the values; schema='judge' replaces them by the mean and adds indicator features",
     )
 
 
 def _missing_rows(values: pa.Array, texts: list[str]) -> np.ndarray:
-    """Return the rows without a value: null, NaN, or a text among numbers that stands for none."""
+    """Return the rows without a value: null, NaN, or a text among numbers that means a missing value."""
     is_missing = pc.is_null(values, nan_is_null=True)
     if texts and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         is_missing = pc.or_(is_missing, pc.is_in(values, pa.array(texts, values.type)))
@@ -105,7 +105,7 @@ def _missing_rows(values: pa.Array, texts: list[str]) -> np.ndarray:
 
 
 def _entry(entry: Mapping[str, Any], is_judged: bool, missing: MissingPolicy | None) -> dict[str, Any]:
-    """Return a column's entry with what becomes of missing values, here and in rows that come later."""
+    """Return a column's entry with the treatment of missing values, in these rows and in later ones."""
     if entry.get("role", "feature") != "feature":
         return dict(entry)
     is_number = entry.get("dtype", "number") in _NUMBER_TYPES
@@ -120,12 +120,12 @@ def _entry(entry: Mapping[str, Any], is_judged: bool, missing: MissingPolicy | N
 
 
 def said(judgement: Judgement, who: str) -> list[str]:
-    """Return in a line what columns were taken for; warn of what should be looked at."""
+    """Return a note on how columns were inferred; warn about suspicious ones."""
     kinds: dict[str, list[str]] = {}
     for one in judgement.columns:
         role, entry = one.entry.get("role", "feature"), one.entry
         kind = (
-            "left out"
+            "ignored"
             if role in ("ignore", "id")
             else {"string": "category"}.get(dtype := entry.get("dtype", ""), dtype)
         )
@@ -135,8 +135,8 @@ def said(judgement: Judgement, who: str) -> list[str]:
     if judgement.suspicions:
         what = "; ".join(judgement.suspicions[:_NAMED])
         more = f" and {len(judgement.suspicions) - _NAMED} more" if len(judgement.suspicions) > _NAMED else ""
-        warn(f"{who}: look at {what}{more}; schema= says what columns are", SelectionWarning)
-    return [f"columns were judged as those of files ({'; '.join(listed)})"] if listed else []
+        warn(f"{who}: check {what}{more}; set schema= to describe the columns", SelectionWarning)
+    return [f"column types were inferred ({'; '.join(listed)})"] if listed else []
 
 
 def _some(names: list[str]) -> str:
