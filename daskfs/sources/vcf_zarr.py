@@ -260,8 +260,8 @@ class VcfZarrSource(GenotypeSource):
     target : str or list of str, optional
         Which of the `phenotypes` to use, if there are several; otherwise the name of `y`.
     missing : {"error", "drop", "mean", "zero"} or float
-        Treatment of missing calls: an error, dropping the sample, the variant's mean (over all samples), or this number.
-        A call is missing if one of its alleles is.
+        Treatment of missing calls: an error, dropping the sample, the variant's mean (over all samples), or this
+        number. A call is missing if one of its alleles is.
     allele : {"alt", "ref"}
         What to count: all alternate alleles, or the reference (2 minus these; for haploid calls too).
     unlabelled : {"drop", "keep"}

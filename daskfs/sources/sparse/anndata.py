@@ -168,7 +168,7 @@ class AnnDataSource(OfFiles, SparseSource):
         except DaskfsError:
             raise
         except MemoryError:
-            raise SourceError("an array claims to be larger than the memory", str(self.path), "write it again") from None
+            raise SourceError("an array claims to be larger than memory", str(self.path), "write it again") from None
         except LIBRARY_FAULTS as fault:
             remedy = "write it with AnnData 0.8 or later"
             raise SourceError(f"expected the format of AnnData: {fault}", str(self.path), remedy) from None
@@ -177,7 +177,7 @@ class AnnDataSource(OfFiles, SparseSource):
         if self._matrix not in root:
             layers = sorted(root["layers"]) if "layers" in root else []
             name = self._matrix.partition("/")[2]
-            raise SourceError(f"there is no {self._matrix}{did_you_mean(name, layers)}", str(self.path), "choose a layer")
+            raise SourceError(f"no {self._matrix} in it{did_you_mean(name, layers)}", str(self.path), "choose a layer")
         matrix = root[self._matrix]
         encoding = _text(matrix.attrs.get("encoding-type", ""))
         if encoding == "array" and len(matrix.shape) == 2 and np.dtype(matrix.dtype).kind in "biuf":
@@ -191,7 +191,7 @@ class AnnDataSource(OfFiles, SparseSource):
         is_sound: Any = indptr.shape == ((n_samples if by_rows else n_features) + 1,) and (np.diff(indptr) >= 0).all()
         is_sound = is_sound and matrix["indices"].dtype.kind in "iu" and matrix["data"].dtype.kind in "biuf"
         if not is_sound or indptr[0] != 0 or indptr[-1] != n_entries or matrix["data"].shape != (n_entries,):
-            raise SourceError(f"indptr, indices and data of {self._matrix} do not match", str(self.path), "write it again")
+            raise SourceError(f"the indices of {self._matrix} are inconsistent", str(self.path), "write it anew")
         return Compressed("rows" if by_rows else "columns", (n_samples, n_features), indptr)
 
     def _of_obs(self, obs: Any, name: str, *, may_lack: bool) -> tuple[np.ndarray, np.ndarray]:

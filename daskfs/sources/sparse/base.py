@@ -161,8 +161,8 @@ class SparseSource(Source):
     Attributes
     ----------
     features_are_ids : bool
-        True if features are 64-bit ids (hashes of names, or numbers too large for columns), of which a store lists those
-        that occur; False if they are column numbers.
+        True if features are 64-bit ids (hashes of names, or numbers too large for columns), of which a store lists
+        those that occur; False if they are column numbers.
     n_features : int or None
         Number of columns; None for ids, and before a file without a header has been read.
     first_number : int or None
@@ -203,7 +203,7 @@ class SparseSource(Source):
 
     @abstractmethod
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
-        """Yield the rows in order, in blocks of at most `block_rows` rows and `block_nnz` entries (but at least one row).
+        """Yield the rows in order, in blocks of at most `block_rows` rows and `block_nnz` entries, or one row.
 
         Raises
         ------

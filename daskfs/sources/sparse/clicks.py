@@ -198,7 +198,7 @@ class ClicksSource(LineSource):
             unlabelled=(unlabelled, ("error", "drop", "keep")),
         )
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in "\r\n\0+-.":
-            problem = f"expected one ASCII character that is neither a line end nor part of numbers, found {delimiter!r}"
+            problem = f"expected one ASCII character that is no line end and not part of numbers, found {delimiter!r}"
             raise ConfigError(problem, "source.delimiter", "omit it for tab")
         self.target_names, self.has_header = [target], columns is None
         self._columns, self._counts, self._strings = columns, list(counts), strings

@@ -33,14 +33,14 @@ class KmerOptions(SourceOptions):
 
     path: Annotated[Words, PATH]
     target: str | None = Field(default=None, description="name of the target; default: 'label'")
-    k: int | list[int] | None = Field(default=None, description="length of k-mers, 1 to 31, or several lengths; default: 12")
+    k: int | list[int] | None = Field(default=None, description="length of k-mers, 1 to 31, or several; default: 12")
     patterns: Words | None = Field(
         default=None, description="gapped k-mers instead of k: 11011 allows any letter in the middle"
     )
     canonical: bool | None = Field(default=None, description="a k-mer and its reverse complement are one feature")
     weighting: Literal["counts", "binary"] | None = Field(default=None, description="default: counts")
     label_pattern: str | None = Field(
-        default=None, description="regular expression whose first group is the label, applied to the text chosen by label_from"
+        default=None, description="regular expression for the text from label_from; its first group is the label"
     )
     tell_names: bool | None = Field(default=None, description="whether to keep the names of features; default: true")
 
@@ -72,7 +72,8 @@ class FastaSource(OfFiles, SparseSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, from which .fa, .fasta, .fna, .fq and .fastq are read, compressed or not.
+        A file, several, a pattern or a folder, from which .fa, .fasta, .fna, .fq and .fastq are read, compressed or
+        not.
     target : str, optional
         Name of the target.
     k : int or list of int
@@ -82,14 +83,15 @@ class FastaSource(OfFiles, SparseSource):
     canonical : bool
         Whether a k-mer and its reverse complement are one feature, named by the alphabetically first of the two.
     window : int, optional
-        Maximum length of sequences, which are then aligned windows: k-mers at different positions are different features.
+        Maximum length of sequences, which are then aligned windows: k-mers at different positions are different
+        features.
     weighting : {"counts", "binary"}
         Whether the value is the number of occurrences in a sequence, or 1.
     label_from : {"header", "file", "folder", "table"}, optional
         Where the label is; without it there is no target.
     label_pattern : str, optional
-        Regular expression whose first group is the label. The default is ``label=(\S+)`` for headers, and the whole name
-        of a file (without its endings) or of its folder.
+        Regular expression whose first group is the label. The default is ``label=(\S+)`` for headers, and the whole
+        name of a file (without its endings) or of its folder.
     label_table : path-like, optional
         Lines with an id (the first word of a header) and a label, separated by a tab or a comma.
     unlabelled : {"error", "drop", "keep"}
@@ -107,9 +109,9 @@ class FastaSource(OfFiles, SparseSource):
     Notes
     -----
     An id is the code of the k-mer itself, with two bits per letter (`daskfs.kernels.text.kmers`), and determines its
-    name: ``ACGT``, for patterns ``AC.GT``, for windows ``17:ACGT``, with positions counted from 0. Case is ignored, and U
-    is read as T; k-mers with any other letter at a position that counts are omitted. Labels from headers and tables are
-    numbers if those of the first rows are, otherwise classes; labels from files and folders are always classes.
+    name: ``ACGT``, for patterns ``AC.GT``, for windows ``17:ACGT``, with positions counted from 0. Case is ignored, and
+    U is read as T; k-mers with any other letter at a position that counts are omitted. Labels from headers and tables
+    are numbers if those of the first rows are, otherwise classes; labels from files and folders are always classes.
     """
 
     kind, options = "fasta", FastaOptions

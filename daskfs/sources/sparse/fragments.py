@@ -34,7 +34,7 @@ class FragmentsOptions(KmerOptions):
     strands: Literal["forward", "both"] | None = Field(
         default=None, description="forward strand only (default), or the reverse complement with probability 1/2"
     )
-    label_from: Literal["file", "folder"] | None = Field(default=None, description="what identifies a genome; default: file")
+    label_from: Literal["file", "folder"] | None = Field(default=None, description="what names a genome; default: file")
     n_epochs: int | None = Field(default=None, ge=1, description="number of times the coverage is drawn; default: 1")
     redraw: bool | None = Field(
         default=None, description="draw new fragments in each epoch (default), or the same in another order"
@@ -73,7 +73,8 @@ class FragmentsSource(OfFiles, SparseSource):
     length : int
         Length of fragments, in letters.
     coverage : float
-        Mean number of fragments that cover a letter: a genome of n letters has ``ceil(coverage * n / length)`` fragments.
+        Mean number of fragments that cover a letter: a genome of n letters has ``ceil(coverage * n / length)``
+        fragments.
     k, patterns, canonical, weighting, tell_names
         See `FastaSource`.
     strands : {"forward", "both"}
@@ -101,8 +102,8 @@ class FragmentsSource(OfFiles, SparseSource):
     Notes
     -----
     Start positions are uniform over all positions at which a fragment fits into its sequence (chromosome, plasmid or
-    contig). Sequences shorter than a fragment are ignored, also for the coverage. Rows are in random order. Memory holds
-    the genomes, one byte per letter, and 5 bytes for each fragment of an epoch, besides their order.
+    contig). Sequences shorter than a fragment are ignored, also for the coverage. Rows are in random order. Memory
+    holds the genomes, one byte per letter, and 5 bytes for each fragment of an epoch, besides their order.
 
     References
     ----------

@@ -70,7 +70,7 @@ class SparseIngest:
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
                 return self._write_parts(parts, workers)
-            except (DataError, SourceError, SchemaError):  # reading the whole raises the full error, unless files have changed
+            except (DataError, SourceError, SchemaError):  # reading the whole raises the full error
                 for before, now in zip(stamps, self.rows.stamps(), strict=True):
                     if before != now:
                         raise changed(before[0]) from None

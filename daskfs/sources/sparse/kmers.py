@@ -103,10 +103,10 @@ class Kmers:
                 problem = f"the pattern {pattern} is not symmetric, so that its k-mers have no reverse complement"
                 raise ConfigError(problem, "source.patterns", "use a symmetric pattern, or set canonical: false")
         if not self.patterns or len(set(self.patterns)) < len(self.patterns):
-            raise ConfigError(f"expected distinct patterns, found {self.patterns}", "source.patterns", "drop duplicates")
+            raise ConfigError(f"expected different patterns, found {self.patterns}", "source.patterns", "drop doubles")
         if window is not None and (canonical or window < 1):
             problem = (
-                "window has no effect with canonical: true" if canonical else f"expected at least one letter, found {window}"
+                "window needs canonical: false" if canonical else f"expected at least one letter, found {window}"
             )
             raise ConfigError(problem, "source.window", "set canonical: false" if canonical else "for example 81")
         if weighting not in ("counts", "binary"):

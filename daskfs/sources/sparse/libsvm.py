@@ -187,11 +187,11 @@ class LibsvmSource(LineSource):
     target : str
         Name of the label.
     zero_based : {"auto"} or bool
-        Whether the index of the first column is 0 instead of 1. By default this is decided by whether 0 occurs in one of
-        the files, which takes a pass over them.
+        Whether the index of the first column is 0 instead of 1. By default this is decided by whether 0 occurs in one
+        of the files, which takes a pass over them.
     feature_ids : {"auto"} or bool
-        Whether indices are ids of features, up to 2⁶³, kept unchanged; by default if one is 2³¹ or more. True avoids the
-        pass over the files.
+        Whether indices are ids of features, up to 2⁶³, kept unchanged; by default if one is 2³¹ or more. True avoids
+        the pass over the files.
     n_features : int, optional
         Number of columns; by default determined by the largest index in a pass over the files.
     sort : bool
@@ -209,8 +209,8 @@ class LibsvmSource(LineSource):
     Notes
     -----
     Features are named by their index in the file. Query ids are the label column "qid", if the first lines have them.
-    Lines without entries are rows of zeros; blank lines and comments are skipped. Values are parsed as float64 (using at
-    most 19 digits), then rounded to float32.
+    Lines without entries are rows of zeros; blank lines and comments are skipped. Values are parsed as float64 (using
+    at most 19 digits), then rounded to float32.
     """
 
     kind, options, endings = "libsvm", LibsvmOptions, (".svm", ".libsvm", ".svmlight")
