@@ -1,8 +1,9 @@
-"""Rows that several processes encode: stretches of consecutive rows, each a file, that tasks sort and cut into tiles.
+"""Rows encoded by several processes: stretches of consecutive rows, one file each, which tasks sort and cut into tiles.
 
-A stretch fits in the memory of a task. Once it is known how many rows stand before it, its rows are sorted by their
-keys (the draws of `StoreWriter`, to which a generator jumps), and each band of the store takes the next rows of every
-stretch. So files are read from front to back, and neither the number of workers nor the cuts change a byte.
+A stretch fits into the memory of a task. As soon as the number of preceding rows is known, its rows are sorted by their
+keys (those that `StoreWriter` would draw; the generator jumps ahead), and each band of the store takes the next rows of
+every stretch. So files are read sequentially, and the bytes of the store depend neither on the number of workers nor on
+the division into parts.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class StretchFiles:
-    """Where stretches are written, and what of.
+    """Where stretches are written, and their columns.
 
     Parameters
     ----------
     folder : Path
-        Exists.
+        An existing folder.
     feature_names : tuple of str
     dtype : dtype
-        Of the store.
+        The dtype of the store.
     stretch_rows : int
-        Rows of a stretch, at most.
+        Maximum number of rows in a stretch.
     """
 
     folder: Path
@@ -52,7 +53,7 @@ class StretchFiles:
 
     @property
     def n_features(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return len(self.feature_names)
 
     def read(self, name: str, start: int, n_rows: int) -> np.ndarray:
@@ -63,7 +64,7 @@ class StretchFiles:
 
 
 class StretchWriter:
-    """Writes the rows of a part of a source, as they come, as stretches."""
+    """Writes the rows of a part of a source, in their order, as stretches."""
 
     def __init__(self, files: StretchFiles, part: int) -> None:
         self.stretches: list[Stretch] = []
@@ -72,12 +73,12 @@ class StretchWriter:
         self._n_filled = self._n_written = 0
 
     def write(self, X: np.ndarray) -> None:
-        """Take the next rows.
+        """Append the next rows.
 
         Raises
         ------
         DataError
-            Values that do not fit.
+            A value that does not fit the dtype.
         """
         start, names = 0, self._files.feature_names
         while start < len(X):
@@ -90,7 +91,7 @@ class StretchWriter:
                 self.finish()
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         if self._n_filled:
             stretch = Stretch(f"{self._part}-{len(self.stretches)}", self._n_filled)
             write_array(self._files.folder / stretch.name, self._rows[: self._n_filled])
@@ -107,7 +108,7 @@ class Stretches:
     files : StretchFiles
     parts : sequence of Stretch
     seed : int or None
-        Of the order in which rows are stored; None: as they come.
+        Seed of the stored order; None: the source's order.
     """
 
     files: StretchFiles
@@ -116,11 +117,11 @@ class Stretches:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """The first row of each, and the number of all."""
+        """First row of each stretch, and the total number of rows."""
         return np.cumsum([0, *(part.n_rows for part in self.parts)])
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return consecutive rows of the source."""
+        """Return a range of the source's rows."""
         found = []
         for k, part in enumerate(self.parts):
             low, high = max(start, int(self.starts[k])), min(stop, int(self.starts[k + 1]))
@@ -129,11 +130,11 @@ class Stretches:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def name_of(self, k: int) -> str:
-        """Return the file from which bands are taken."""
+        """Return the name of the file from which bands are read."""
         return self.parts[k].name if self.seed is None else f"{self.parts[k].name}-sorted"
 
     def owners(self, rows: np.ndarray) -> np.ndarray:
-        """Return in which stretch each row of the source stands."""
+        """Return the stretch that contains each source row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
@@ -159,13 +160,13 @@ def put_in_order(stretches: Stretches, block_rows: int, k: int) -> list[BlockSta
 
 
 class Band(NamedTuple):
-    """Rows that are stored together, in the same files."""
+    """Rows that are stored in the same files."""
 
     first_row: int
     source_rows: np.ndarray
-    """The row of the source that each is."""
+    """Source row of each row."""
     offsets: np.ndarray
-    """How many rows of each stretch were stored before."""
+    """Number of rows of each stretch in earlier bands."""
 
 
 def bands_of(stretches: Stretches, order: np.ndarray, height: int) -> list[Band]:
@@ -180,7 +181,7 @@ def bands_of(stretches: Stretches, order: np.ndarray, height: int) -> list[Band]
 
 
 def gather(stretches: Stretches, band: Band, put: Callable[[np.ndarray, np.ndarray], None]) -> None:
-    """Read the rows of a band, those of one stretch after the other, and hand them on with their places in it."""
+    """Read the rows of a band, stretch by stretch, and pass them to `put` with their places in the band."""
     owners = stretches.owners(band.source_rows)
     by_owner = np.argsort(owners, kind="stable")
     start = 0
@@ -192,7 +193,7 @@ def gather(stretches: Stretches, band: Band, put: Callable[[np.ndarray, np.ndarr
 
 
 def store_bands(stretches: Stretches, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
-    """Write the tiles of some bands; return how many rows they have."""
+    """Write the tiles of some bands; return their total number of rows."""
     shape = int(stretches.starts[-1]), stretches.files.n_features
     room = BandFiles(layout, shape, stretches.files.dtype)
     for band in bands:

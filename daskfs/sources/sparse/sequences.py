@@ -1,4 +1,4 @@
-"""FASTA and FASTQ: records of a header and a sequence, read in pieces; and labels from headers, file names or a table."""
+"""FASTA and FASTQ: records of a header and a sequence, read in pieces; and the sources of labels."""
 
 from __future__ import annotations
 

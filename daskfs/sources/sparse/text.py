@@ -38,7 +38,7 @@ class TextOptions(SparseOptions):
     path: Annotated[Words, PATH]
     text: Words | None = Field(default=None, description="fields or columns with the text; default: 'text'")
     target: str | None = Field(
-        default=None, description="target field or column; for files, the name of the target, whose values are folder names"
+        default=None, description="target field or column; for files, the name of the target"
     )
     layout: Layout | None = Field(default=None, description="default: determined by the path")
     analyzer: Analyzer | None = Field(default=None, description="n-grams of words (default), or of characters")
@@ -46,7 +46,7 @@ class TextOptions(SparseOptions):
         default=None, description="shortest and longest n-gram; default: [1, 1]"
     )
     weighting: Weighting | None = Field(
-        default=None, description="counts (default), binary, log: 1 + log of the count, tf: count / n-grams in the document"
+        default=None, description="counts (default), binary, log: 1 + log of the count, tf: its share of the document"
     )
     lowercase: bool | None = None
     strip_accents: Literal["ascii", "unicode"] | None = None

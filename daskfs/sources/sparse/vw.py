@@ -110,7 +110,7 @@ class VwFormat(LineFormat[vowpal.Room]):
 
 
 _FAULTS = {
-    vowpal.NO_BAR: ("expected a bar before the features, found {} at the end of the line", "write label |namespace ..."),
+    vowpal.NO_BAR: ("expected a bar before the features, found a line that ends with {}", "write label |namespace ..."),
     vowpal.LABEL: (
         "expected one number as label, found {}",
         "labels must be numbers; a tag comes last before the bar",
@@ -127,7 +127,7 @@ _FAULTS = {
     vowpal.SCALE: ("expected namespace or namespace:scale, found {}", "fix the line"),
     vowpal.NAME: ("expected the name of a feature, found {}", "name the feature: name:value"),
     vowpal.CONTROL: ("expected text, found a control character: {}", "check that it is Vowpal Wabbit's text"),
-    vowpal.VALUE: ("expected feature or feature:value with a number, found {}", "fix the value; names cannot contain a colon"),
+    vowpal.VALUE: ("expected feature or feature:value with a number, found {}", "fix the value; names have no colon"),
     vowpal.VALUE_NOT_FINITE: (
         "expected a value that is finite in single precision, found {}",
         "remove the feature, or fix or rescale the values",

@@ -1,4 +1,4 @@
-"""Stored rows as blocks of columns: gathered from the stretches, sorted by column, one group of blocks at a time."""
+"""Encodes stored rows as blocks of columns: gathers them and sorts them by column, one group of blocks at a time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from daskfs.store.sparse.layout import column_type
 from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretches
 
 ENTRY_NBYTES = 48
-"""What an entry takes at most while its block is gathered and sorted."""
+"""Maximum memory per entry while its block is gathered and sorted."""
 
 
 class Group(NamedTuple):
     """Consecutive blocks of stored rows that are in memory together."""
 
     source_rows: np.ndarray
-    """The row of the source that each is."""
+    """Source row of each row."""
     row_offsets: np.ndarray
-    """How many rows of each stretch stand in the blocks before; so many entries."""
+    """Number of rows of each stretch in earlier blocks; likewise `entry_offsets` for entries."""
     entry_offsets: np.ndarray
 
 
@@ -38,26 +38,26 @@ class EncodedBlock(NamedTuple):
     counts: np.ndarray
     offsets: np.ndarray
     values: np.ndarray
-    """Empty where all are one."""
+    """Empty if all values are 1."""
 
 
 def groups_of(
     stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most_entries: int
 ) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
-    """Cut the stored order into groups of whole blocks with at most so many entries, or of one block.
+    """Cut the stored order into groups of complete blocks with at most `most_entries` entries, or of one block.
 
     Parameters
     ----------
     stretches : Stretches
     order : int64 array of shape (n_samples,)
     lengths : array of shape (n_samples,)
-        Entries of each row of the source.
+        Number of entries in each row of the source.
     most_entries : int
 
     Yields
     ------
     tuple of int, int64 array, int64 array
-        First and last of the stored rows, and the offsets of `Group`.
+        Range of the stored rows, and the offsets of `Group`.
     """
     rows, entries = np.zeros((2, len(stretches.parts)), np.int64)
     start = 0
@@ -78,7 +78,7 @@ def groups_of(
 
 
 def gathered(stretches: Stretches, group: Group) -> Rows:
-    """Return the rows of a group in the stored order."""
+    """Return the rows of a group, in the stored order."""
     owners = stretches.owners(group.source_rows)
     by_owner = np.argsort(owners, kind="stable")
     counts = np.bincount(owners, minlength=len(stretches.parts))
@@ -95,7 +95,7 @@ def gathered(stretches: Stretches, group: Group) -> Rows:
 
 
 def encoded_blocks(rows: Rows, n_features: int) -> Iterator[EncodedBlock]:
-    """Yield the blocks of a group, each sorted by column; good until the next one."""
+    """Yield the blocks of a group, each sorted by column; a block is valid until the next one."""
     indptr, n_bits = rows.indptr, max(1, (n_features - 1).bit_length())
     starts = np.empty(N_DIGITS + 1, np.int64)
     for first in range(0, len(rows.lengths), BLOCK_ROWS):

@@ -1,4 +1,4 @@
-"""Writes the rows of a part of a sparse source as stretches, in any process, and puts them in order later."""
+"""Writes the rows of a part of a sparse source as stretches, in any process; they are sorted later."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from daskfs.store.spool import stored_order
 
 
 class PartWriter:
-    """Writes the rows of one part: entries, names, and what belongs to rows.
+    """Writes the rows of one part: entries, names, targets, weights and labels.
 
     Parameters
     ----------
     files : StretchFiles
     prefix : str
-        What the names of its files begin with.
+        Common prefix of its files.
     memory_limit : int
     """
 
@@ -33,12 +33,12 @@ class PartWriter:
         self._n_rows = 0
 
     def write(self, block: Any) -> None:
-        """Take the next rows.
+        """Append the next rows.
 
         Raises
         ------
         DataError
-            Values that do not fit, features that do not ascend.
+            A value that does not fit the dtype, or features that do not ascend.
         """
         self._rows.add(block, self._n_rows)
         self._names.add(block.names)
@@ -54,7 +54,7 @@ class PartWriter:
         self._stretches.append(self._rows.finish(f"{self._prefix}{len(self._stretches)}", None))
 
     def finish(self) -> dict[str, Any]:
-        """Write what is left; return what `WrittenPart` reads."""
+        """Write the remaining rows; return the argument of `WrittenPart`."""
         if self._rows.n_rows:
             self._end_stretch()
         names = self._names.finish()
@@ -89,7 +89,7 @@ class WrittenPart:
     ----------
     files : StretchFiles
     told : dict
-        Of `PartWriter.finish`.
+        Result of `PartWriter.finish`.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class WrittenPart:
         self.n_rows: int = told["n_rows"]
 
     def vector(self, name: str) -> np.ndarray | None:
-        """Return "y" or "weight" of the rows; None where they have none."""
+        """Return "y" or "weight" of the rows; None if they have none."""
         return np.load(self._path(f"{name}.npy")) if name in self._told["vectors"] else None
 
     @property
@@ -126,14 +126,14 @@ class WrittenPart:
 
 
 def lengths_of(files: StretchFiles, stretch: Stretch) -> np.ndarray:
-    """Return how many entries each row of a stretch has, in the source's order."""
+    """Return the number of entries in each row of a stretch, in the source's order."""
     return np.fromfile(files.path(stretch.name, "lengths"), np.int32)
 
 
 def sort_stretch(files: StretchFiles, seed: int, part: tuple[Stretch, int]) -> Stretch:
-    """Write the rows of a stretch, the first of which has this number in the source, in the order of their keys.
+    """Sort the rows of a stretch by their keys; the second item is the number of its first row in the source.
 
-    Into other files: a task of a lost worker runs again.
+    The result goes to other files, since a task of a lost worker is repeated.
     """
     stretch, start = part
     draws = np.random.default_rng(seed)
