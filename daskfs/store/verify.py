@@ -154,7 +154,7 @@ def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tu
 
 
 def _wrong_lengths(folder: Location, files: dict[str, int], found: list[str]) -> list[str]:
-    """Compare file sizes with the manifest, which finds what the chunks' checks cannot, such as bytes appended to a shard."""
+    """Compare file sizes with the manifest; finds what the chunks' checks miss, such as bytes appended to a shard."""
     lines = []
     named = "\n".join(found)
     sizes = _sizes(folder, files) if isinstance(folder, ObjectPath) else None

@@ -250,7 +250,7 @@ class StoreWriter(WholeWriter):
             self._is_whole = True
 
     def stretch_files(self, task_nbytes: int, workers: Workers) -> StretchFiles:
-        """Return the description of the files that workers write the rows to, in stretches that fit into `task_nbytes`."""
+        """Return the files that workers write the rows to, in stretches that fit into `task_nbytes`."""
         self._workers = workers
         folder = self._site.folder / "rows"
         folder.mkdir()

@@ -1,5 +1,5 @@
-"""From rows in stretches to the arrays of X, in parallel tasks. The result depends neither on the division into tasks nor
-on the workers.
+"""From rows in stretches to the arrays of X, in parallel tasks. The result depends neither on the division into
+tasks nor on the workers.
 
 1. A group of blocks of rows is gathered, and each block is sorted by column, into the group's files: a saved step.
 2. The totals of a range of columns are summed, block by block.
