@@ -231,7 +231,7 @@ class Shelf:
             self._wanted.popleft()
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
-        """Discard the least recently used parts, and with `by_force` requested ones too; return whether memory suffices."""
+        """Discard the least recently used parts, with `by_force` also requested ones; return whether memory suffices."""
         for other in self._room.idle() if not self._room.has(nbytes) else ():
             if other is not self:
                 other.clear()
@@ -250,7 +250,7 @@ class Shelf:
         return self._room.has(nbytes)
 
     def clear(self) -> None:
-        """Discard everything for the benefit of other threads; expected parts are requested again when they are taken."""
+        """Discard everything for the benefit of other threads; expected parts are requested again when taken."""
         for part in list(self._parts):
             if part != self._awaited:
                 self._drop(part)

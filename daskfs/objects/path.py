@@ -227,7 +227,7 @@ class ObjectPath:
             return False
 
     def is_dir(self) -> bool:
-        """Return whether there are objects with this prefix; always False for HTTP servers, which do not list objects."""
+        """Return whether there are objects with this prefix; always False for HTTP servers, which list nothing."""
         return not self.is_read_only and next(self.iterdir(), None) is not None
 
     def exists(self) -> bool:

@@ -93,7 +93,7 @@ def answered(ask: Callable[[], T], shown: str, over: threading.Event | None = No
             waited = time.monotonic() - begun
             if k == tries or waited + pause > patience_s() or (over is not None and over.is_set()):
                 problem = f"no complete response after {k} {'try' if k == 1 else 'tries'} in {waited:.0f} s: {reason}"
-                remedy = "check the address and the network, and run again; or raise DASKFS_REQUEST_TRIES and _PATIENCE_S"
+                remedy = "check the address and the network, and run again; see DASKFS_REQUEST_TRIES and _PATIENCE_S"
                 raise StorageError(problem, shown, remedy) from None
         length = pause * random.uniform(0.5, 1.0)
         over.wait(length) if over is not None else time.sleep(length)
@@ -142,9 +142,9 @@ def _base_error() -> type[Exception]:
 
 
 _AUTHORISE = {
-    "s3": "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN, AWS_REGION) in the environment, on workers too",
-    "gs": "set GOOGLE_APPLICATION_CREDENTIALS in the environment, on workers too",
-    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the environment, on workers too",
+    "s3": "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN, AWS_REGION) here and on workers",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS here and on workers",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY here and on workers",
     "http": "check the address: a signed address may have expired",
 }
 
@@ -275,7 +275,7 @@ _ENDPOINTS = (
 
 
 def _profile(given: Mapping[str, str]) -> Any:
-    """Return a provider that reads ~/.aws, which obstore does not do, if there are no other credentials and boto3 exists."""
+    """Return a provider that reads ~/.aws, unlike obstore, if there are no other credentials and boto3 is installed."""
     if any(key.endswith(("access_key_id", "skip_signature", "token")) for key in given):
         return None
     if {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"} & os.environ.keys():

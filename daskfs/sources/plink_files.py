@@ -161,9 +161,7 @@ def read_words(path: Location, columns: Sequence[str]) -> pd.DataFrame:
             as_file(path), sep=r"\s+", header=None, dtype=str, na_filter=False, quoting=3, encoding="utf-8", engine="c"
         )
     except UnicodeDecodeError as fault:
-        raise SourceError(
-            f"expected text in UTF-8 ({fault})", str(path), "check the format of the file"
-        ) from None
+        raise SourceError(f"expected text in UTF-8 ({fault})", str(path), "check the format of the file") from None
     except (pd.errors.EmptyDataError, pd.errors.ParserError, ValueError) as fault:
         raise SourceError(f"expected lines of {len(columns)} words: {str(fault).strip()}", str(path), remedy) from None
     if words.shape[1] != len(columns):

@@ -46,9 +46,7 @@ class TableFormat(Document):
     )
     encoding: str = Field("utf-8", description="Encoding of the text, e.g. latin-1")
     decimal: Literal[".", ","] = "."
-    thousands: Literal["", ",", ".", " ", "'", "_"] = Field(
-        "", description="Thousands separator; empty: none"
-    )
+    thousands: Literal["", ",", ".", " ", "'", "_"] = Field("", description="Thousands separator; empty: none")
     comment: str = Field("", max_length=1, description="Character that starts a comment line; empty: no comments")
     skip_initial_space: bool = Field(False, description="Strip spaces around names and values")
     missing: list[str] = Field(DEFAULT_MISSING, description="Texts that mean a missing value")
@@ -150,16 +148,12 @@ class ColumnSchema(Document):
         "of the fit with the same level, ignoring the target; {hashed: 64}: a dummy for each of 64 hashes of levels; "
         "log_bins: one feature for each bin of a squared logarithm, with one_hot: sparse",
     )
-    decimal: Literal[".", ","] | None = Field(
-        None, description="Decimal sign in this column; default: as in format"
-    )
+    decimal: Literal[".", ","] | None = Field(None, description="Decimal sign in this column; default: as in format")
     thousands: Literal["", ",", ".", " ", "'", "_"] | None = Field(
         None, description="Thousands separator in this column; default: as in format"
     )
     missing: MissingPolicy = "error"
-    missing_indicator: bool = Field(
-        False, description="Add a feature that is 1 if the number or date is missing"
-    )
+    missing_indicator: bool = Field(False, description="Add a feature that is 1 if the number or date is missing")
     categories: list[str] | None = Field(None, min_length=1, description="The categories; default: those in the data")
     min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one named other")
     max_categories: int | None = Field(None, ge=1, description="Keep the most frequent categories and pool the rest")

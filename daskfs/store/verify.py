@@ -64,9 +64,7 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
         return [str(fault)]
     progress.start("verify", len(manifest.files))
     folder = folder.without_cache() if isinstance(folder, ObjectPath) else folder
-    manifest = replace(
-        manifest, identity=uuid.uuid4().hex
-    )  # objects fetched earlier must not be used
+    manifest = replace(manifest, identity=uuid.uuid4().hex)  # objects fetched earlier must not be used
     found: list[str] = []
     checksums = None
     try:

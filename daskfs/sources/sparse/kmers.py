@@ -105,9 +105,7 @@ class Kmers:
         if not self.patterns or len(set(self.patterns)) < len(self.patterns):
             raise ConfigError(f"expected different patterns, found {self.patterns}", "source.patterns", "drop doubles")
         if window is not None and (canonical or window < 1):
-            problem = (
-                "window needs canonical: false" if canonical else f"expected at least one letter, found {window}"
-            )
+            problem = "window needs canonical: false" if canonical else f"expected at least one letter, found {window}"
             raise ConfigError(problem, "source.window", "set canonical: false" if canonical else "for example 81")
         if weighting not in ("counts", "binary"):
             raise ConfigError(f"found {weighting!r}", "source.weighting", "one of counts, binary")

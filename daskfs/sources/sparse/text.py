@@ -37,9 +37,7 @@ class TextOptions(SparseOptions):
 
     path: Annotated[Words, PATH]
     text: Words | None = Field(default=None, description="fields or columns with the text; default: 'text'")
-    target: str | None = Field(
-        default=None, description="target field or column; for files, the name of the target"
-    )
+    target: str | None = Field(default=None, description="target field or column; for files, the name of the target")
     layout: Layout | None = Field(default=None, description="default: determined by the path")
     analyzer: Analyzer | None = Field(default=None, description="n-grams of words (default), or of characters")
     ngram_range: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(

@@ -122,7 +122,7 @@ class StretchWriter:
         return np.concatenate([np.empty(0, np.int32), *self._lengths])
 
     def add(self, block: Any, first_row: int) -> None:
-        """Append the rows of a `SparseBlock`; `first_row` is the number of the first one in the source. Data are copied.
+        """Append the rows of a `SparseBlock`; `first_row` is the first one's number in the source. Data are copied.
 
         Raises
         ------

@@ -286,7 +286,7 @@ class SparseStoreWriter(WholeWriter):
         if n_entries > 2 * most:
             needed = 3 * ENTRY_NBYTES * n_entries // 2 + 1
             problem = f"{BLOCK_ROWS:,} rows have {n_entries:,} entries, and writing them takes {needed:,} bytes"
-            raise PlanError(f"{problem}; the memory limit is {self.memory_limit:,}", "memory_limit", "increase it to this")
+            raise PlanError(f"{problem}; the memory limit is {self.memory_limit:,}", "memory_limit", "increase it")
 
     def _sum_columns(self, groups: list[GroupFiles], values: str, bounds: np.ndarray) -> list[str]:
         """Sum the totals of all columns; return the paths of the results, by range."""
