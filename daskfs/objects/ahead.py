@@ -231,7 +231,7 @@ class Shelf:
             self._wanted.popleft()
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
-        """Discard the least recently used parts, with `by_force` also requested ones; return whether memory suffices."""
+        """Discard the least recently used parts, by force also requested ones; return whether memory suffices."""
         for other in self._room.idle() if not self._room.has(nbytes) else ():
             if other is not self:
                 other.clear()
