@@ -75,7 +75,7 @@ def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, mo
     kept = steps_of(unfinished) if "ingest-encode-0.json" in steps_of(unfinished) else set()
     unfinished_at_all, encoded = unfinished.exists(), encodes(monkeypatch)
     store = daskfs.ingest(source, tmp_path / "s.zarr")
-    told = {"zarr.json", "manifest.json"} if any("had left behind" in note for note in store.notes) else set()
+    told = {"zarr.json", "manifest.json"} if any("left by process" in note for note in store.notes) else set()
     assert bool(told) == (unfinished_at_all and not kept)  # nothing could be gone on from, and it says so
     assert same(store.path, whole.path, but=told)
     assert len(kept) + len(encoded) == len(sparse_ingest_parts(source)) + 1

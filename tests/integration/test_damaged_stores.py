@@ -134,7 +134,10 @@ def put_instead(name, make):
 
 
 INTRUDERS = {
-    "statistics swapped": (swap_statistics, "statistics/mean/c/0: statistics/mean chunk (0) is whole, and not the one"),
+    "statistics swapped": (
+        swap_statistics,
+        "statistics/mean/c/0: statistics/mean chunk (0) is complete, but not the one",
+    ),
     "a pipe": (put_instead("X/c/0/0", os.mkfifo), "X/c/0/0: X chunk (0, 0) is not a regular file"),
     "a folder": (put_instead("X/c/0/0", Path.mkdir), "X/c/0/0: X chunk (0, 0) is not a regular file"),
     "a device": (put_instead("X/c/0/0", lambda path: path.symlink_to("/dev/zero")), "X chunk (0, 0) is not a regular"),

@@ -22,7 +22,7 @@ def test_dates_in_two_formats_are_one_date(tmp_path):
     drafted = draft(tmp_path / "t.csv", "y", tmp_path)
     (day,) = [one for one in drafted.look.judgement.columns if one.name == "day"]
     assert day.entry["format"] == "%Y-%m-%d | %d.%m.%Y"
-    assert day.suspicions == ["dates are written in two ways, %Y-%m-%d and %d.%m.%Y"]
+    assert day.suspicions == ["dates are written in two formats, %Y-%m-%d and %d.%m.%Y"]
     store = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", schema=drafted.schema, dtype="float64")
     july = store.read(np.argsort(store.source_rows), np.array([list(store.feature_names).index("day.month=7")]))
     np.testing.assert_array_equal(july[:, 0], days.month == 7)

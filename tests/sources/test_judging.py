@@ -86,7 +86,7 @@ def test_few_odd_texts_among_numbers_are_missing_values_and_are_named() -> None:
     found = judge(columns, TableFormat.model_validate({}), "y")
     assert found.missing_texts == ["unknown"]
     assert found.columns[0].suspicions == [
-        "'unknown' among numbers ('unknown' in row 399): taken as missing values (format.missing)"
+        "'unknown' among numbers ('unknown' in row 399): treated as missing values (format.missing)"
     ]
 
 
@@ -98,7 +98,7 @@ def test_copies_are_left_out_and_other_words_for_the_same_are_named() -> None:
     a, b, c, _ = found.columns
     assert a.entry == {"dtype": "string"}
     assert (b.entry, b.suspicions) == ({"role": "ignore"}, ["is a copy of 'a'"])
-    assert any("says the same as 'a' in other words" in text for text in c.suspicions)
+    assert any("has the same information as 'a'" in text for text in c.suspicions)
 
 
 @pytest.mark.parametrize("kind", ["classes by number", "classes by level", "numbers"])
@@ -109,7 +109,7 @@ def test_a_column_that_knows_the_target_is_suspicious_and_noise_is_not(kind: str
     leak = np.where(z > 0, "B", "G").tolist() if kind == "classes by level" else [f"{3 * v + 1:.6f}" for v in z]
     columns = {"leak": leak, "noise": NOISE, "levels": drawn("p", "q"), "y": target}
     found = judge({name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "y")
-    suspicious = {one.name for one in found.columns if any("known only after it" in text for text in one.suspicions)}
+    suspicious = {one.name for one in found.columns if any("known only later" in text for text in one.suspicions)}
     assert suspicious == {"leak"}
 
 
@@ -150,8 +150,8 @@ def test_a_target_nobody_named_is_chosen_by_its_name_or_its_place(names: list[st
 @pytest.mark.parametrize(
     ("target", "values", "said"),
     [
-        ("z", NOISE, "is no column of the table"),
-        ("y", ["1"] * N, "two values or more"),
+        ("z", NOISE, "is not a column of the table"),
+        ("y", ["1"] * N, "at least two values"),
         ("y", [f"text {k}" for k in range(N)], "numbers or classes as target"),
     ],
 )

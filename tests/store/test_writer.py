@@ -233,7 +233,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, mo
 
     owner, name = (Spool, "_flush_to_buckets") if place == "spool" else (BandWriter, "_write_band")
     monkeypatch.setattr(owner, name, full)
-    with pytest.raises(StoreError, match=r"the disk is full .*; needed are [\d,]+ bytes.*free disk space"):
+    with pytest.raises(StoreError, match=r"the disk is full .*; [\d,]+ bytes are needed.*free disk space"):
         make_store(matrix, memory_limit=16 * KIBI)
     assert list(tmp_path.iterdir()) == []
 

@@ -191,7 +191,9 @@ class AnnDataSource(OfFiles, SparseSource):
         is_sound: Any = indptr.shape == ((n_samples if by_rows else n_features) + 1,) and (np.diff(indptr) >= 0).all()
         is_sound = is_sound and matrix["indices"].dtype.kind in "iu" and matrix["data"].dtype.kind in "biuf"
         if not is_sound or indptr[0] != 0 or indptr[-1] != n_entries or matrix["data"].shape != (n_entries,):
-            raise SourceError(f"the indices of {self._matrix} are inconsistent", str(self.path), "write it anew")
+            raise SourceError(
+                f"indptr, indices and data of {self._matrix} are inconsistent", str(self.path), "write it again"
+            )
         return Compressed("rows" if by_rows else "columns", (n_samples, n_features), indptr)
 
     def _of_obs(self, obs: Any, name: str, *, may_lack: bool) -> tuple[np.ndarray, np.ndarray]:
