@@ -117,7 +117,7 @@ TOPICS: dict[str, Topic] = {
             "selectors.mission.tasks",
             "selectors.mission.model",
             "selectors.shared.rows",
-            "store.sparse.stretches",
+            "store.sparse.sorted_runs",
             "matrix.arrays",
             "sources.arrow_table:DataError",
             "sources.undeclared",
@@ -265,7 +265,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "table-schemas": Topic(
         "Table schemas",
-        ("sources:SchemaError", "sources.roles", "sources.judging", "sources.survey", "sources.table_schema"),
+        ("sources:SchemaError", "sources.roles", "sources.schema_inference", "sources.survey", "sources.table_schema"),
         """
         A table schema says of each column its type, its role (feature, target, weight, split, id, ignore) and
         how it becomes numbers. It must name the columns that the table has, each once, and one target.

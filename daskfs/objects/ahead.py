@@ -22,9 +22,9 @@ from daskfs.objects.cache import Cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun, whole_setting
 
-ROOM_MIB = 44
+BUDGET_MIB = 44
 """Memory for requested and cached parts, for all threads of a process: ten tiles of 4 MiB, and some more."""
-TAKEN_FOR_ROOM = 96 / 44
+MEMORY_PER_BYTE = 96 / 44
 """Measured memory of a process per byte of these: buffers of connections, overhead of the allocator."""
 KEPT_NBYTES = 16 << 20
 """Memory, per thread, for parts that have been used and may be used again."""
@@ -65,13 +65,13 @@ class Part(NamedTuple):
         return self.cache is not None and self.cache.holds(self.kept_as)
 
 
-class Room:
+class MemoryBudget:
     """The memory shared by the prefetch caches of a process, with the lock that protects them."""
 
-    def __init__(self, most_nbytes: int = ROOM_MIB << 20) -> None:
+    def __init__(self, most_nbytes: int = BUDGET_MIB << 20) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
         self.lock = threading.RLock()  # a cache may be garbage-collected, and release memory, while another one takes
-        self.shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()
+        self.caches: weakref.WeakSet[PrefetchCache] = weakref.WeakSet()
         self.n_taken = 0
         """Number of parts taken by all threads."""
 
@@ -96,15 +96,15 @@ class Room:
         """Release the memory of a cache whose thread has ended."""
         self.take(held, -held[0])
 
-    def idle(self) -> list[Shelf]:
+    def idle(self) -> list[PrefetchCache]:
         """Return the idle caches, the longest idle first."""
-        since = self.n_taken - _IDLE * len(self.shelves)
-        return sorted((one for one in self.shelves if one.last_taken < since), key=lambda one: one.last_taken)
+        since = self.n_taken - _IDLE * len(self.caches)
+        return sorted((one for one in self.caches if one.last_taken < since), key=lambda one: one.last_taken)
 
 
 @cache
-def _room_of_process() -> Room:
-    return Room(whole_setting("DASKFS_AHEAD_MIB", ROOM_MIB) << 20)
+def _budget_of_process() -> MemoryBudget:
+    return MemoryBudget(whole_setting("DASKFS_AHEAD_MIB", BUDGET_MIB) << 20)
 
 
 def ahead_nbytes() -> int:
@@ -115,24 +115,24 @@ def ahead_nbytes() -> int:
     ConfigError
         DASKFS_AHEAD_MIB is not an integer.
     """
-    return int(TAKEN_FOR_ROOM * _room_of_process().most_nbytes)
+    return int(MEMORY_PER_BYTE * _budget_of_process().most_nbytes)
 
 
-class Shelf:
+class PrefetchCache:
     """The parts that one thread has requested or recently used.
 
     Parameters
     ----------
-    room : Room, optional
+    budget : MemoryBudget, optional
         Memory shared with other threads; by default that of the process. Only a part being waited for may exceed it.
     """
 
-    def __init__(self, room: Room | None = None) -> None:
+    def __init__(self, budget: MemoryBudget | None = None) -> None:
         self._held = [0]
-        self._room = room or _room_of_process()
-        weakref.finalize(self, self._room.give_back, self._held).atexit = False
-        self._room.shelves.add(self)
-        self.last_taken = self._room.n_taken
+        self._budget = budget or _budget_of_process()
+        weakref.finalize(self, self._budget.give_back, self._held).atexit = False
+        self._budget.caches.add(self)
+        self.last_taken = self._budget.n_taken
         self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
         self._untaken: set[Part] = set()
         self._present: frozenset[Part] = frozenset()
@@ -156,20 +156,20 @@ class Shelf:
         check : callable, optional
             Returns whether a part is intact; otherwise it is requested again, and after some tries returned as it is.
         """
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             self._wanted = deque(part for part in parts if part in self._parts or not part.is_kept)
-            self._check, self._present = check, frozenset(self._room.first_of([*present]))
+            self._check, self._present = check, frozenset(self._budget.first_of([*present]))
             self._untaken &= set(self._wanted)
             self._ask()
 
     def knows(self, parts: Iterable[Part]) -> bool:
         """Return whether each of these parts is available, requested, expected, or in the cache on disk."""
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             return all(part in self._parts or part in self._wanted or part.is_kept for part in parts)
 
     def has(self, part: Part) -> bool:
         """Return whether a part is available or requested."""
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             return part in self._parts
 
     def take(self, part: Part, check: Check | None = None) -> memoryview:
@@ -180,13 +180,13 @@ class Shelf:
         FileNotFoundError
         StorageError
         """
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             future = self._asked_for(part, check)
         is_whole = False
         try:
             found, is_whole = interrupts.result_of(future)
         finally:
-            with interrupts.held(), self._room.lock:
+            with interrupts.held(), self._budget.lock:
                 self._awaited = None
                 if not is_whole:
                     self._drop(part)
@@ -194,8 +194,8 @@ class Shelf:
 
     def _asked_for(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
         """Return the future of a part, and request the parts after it."""
-        self._room.n_taken += 1
-        self.last_taken = self._room.n_taken
+        self._budget.n_taken += 1
+        self.last_taken = self._budget.n_taken
         self._untaken.discard(part)
         self._taken = self._awaited = part
         if self._wanted and self._wanted[0] == part:
@@ -215,7 +215,7 @@ class Shelf:
         return future
 
     def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
-        self._room.take(self._held, part.most_nbytes)
+        self._budget.take(self._held, part.most_nbytes)
         future = self._parts[part] = begun(_fetched, part, check)
         return future
 
@@ -232,22 +232,22 @@ class Shelf:
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
         """Discard the least recently used parts, by force also requested ones; return whether memory suffices."""
-        for other in self._room.idle() if not self._room.has(nbytes) else ():
+        for other in self._budget.idle() if not self._budget.has(nbytes) else ():
             if other is not self:
                 other.clear()
         kept = self._untaken | self._present | {self._taken}
         used = [part for part in self._parts if part not in kept]
         kept_nbytes = sum(part.most_nbytes for part in used)
         for part in used:
-            if self._room.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
+            if self._budget.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
                 break
             kept_nbytes -= part.most_nbytes
             self._drop(part)
         for part in [*self._untaken, *(self._present & self._parts.keys())] if by_force else ():
-            if self._room.has(nbytes):
+            if self._budget.has(nbytes):
                 break
             self._drop(part)
-        return self._room.has(nbytes)
+        return self._budget.has(nbytes)
 
     def clear(self) -> None:
         """Discard everything for the benefit of other threads; expected parts are requested again when taken."""
@@ -259,14 +259,14 @@ class Shelf:
         future = self._parts.pop(part, None)
         if future is not None:
             future.cancel()
-            self._room.take(self._held, -part.most_nbytes)
+            self._budget.take(self._held, -part.most_nbytes)
         self._untaken.discard(part)
 
 
-_shelves = threading.local()
+_caches = threading.local()
 
 
-_left: list[Shelf] = []
+_left: list[PrefetchCache] = []
 """Caches of threads that have ended: tasks run in new threads, and the next one continues where the last one was."""
 
 
@@ -275,18 +275,18 @@ class _Holder:
 
     def __init__(self) -> None:
         try:
-            self.shelf = _left.pop()
+            self.cache = _left.pop()
         except IndexError:
-            self.shelf = Shelf()
-        weakref.finalize(self, _left.append, self.shelf).atexit = False
+            self.cache = PrefetchCache()
+        weakref.finalize(self, _left.append, self.cache).atexit = False
 
 
-def shelf() -> Shelf:
+def prefetch_cache() -> PrefetchCache:
     """Return the cache of this thread."""
-    found: _Holder | None = getattr(_shelves, "holder", None)
+    found: _Holder | None = getattr(_caches, "holder", None)
     if found is None:
-        found = _shelves.holder = _Holder()
-    return found.shelf
+        found = _caches.holder = _Holder()
+    return found.cache
 
 
 def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:

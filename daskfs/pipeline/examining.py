@@ -448,7 +448,7 @@ class _Sample:
 
     def doubts(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield what is suspicious about the selected columns: the target in other words, pairs that say the same."""
-        from daskfs.sources.judging import named_like, told_by_order
+        from daskfs.sources.schema_inference import named_like, told_by_order
 
         for name in self.names if target else ():
             if named_like(name, target):

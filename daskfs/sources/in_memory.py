@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-JUDGED = "judge"
+INFER = "judge"
 """The value of `schema` that requests inference for numeric columns too, and replaces missing values."""
 _NUMBERS = "buifc"
 

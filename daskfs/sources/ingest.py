@@ -29,7 +29,7 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import located
-from daskfs.sources.in_memory import JUDGED, is_table, read_once
+from daskfs.sources.in_memory import INFER, is_table, read_once
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
@@ -220,11 +220,11 @@ def _declared(
     source: Any, target: Any, schema: Any, y: Any, weight: Any, missing: Any, layout: Mapping[str, Any]
 ) -> tuple[Any, list[str]]:
     """Return the schema of the columns and notes on its inference, equal to those of a fit of the same table."""
-    is_judged = isinstance(schema, str) and schema == JUDGED
-    if is_judged and not is_table(source):
+    is_inferred = isinstance(schema, str) and schema == INFER
+    if is_inferred and not is_table(source):
         problem = "schema='judge' works only for tables in memory"
         raise ConfigError(problem, "schema='judge'", "use `daskfs init FILE` to write a schema for a file")
-    if not is_judged and (schema is not None or layout.get("one_hot") or not is_table(source)):
+    if not is_inferred and (schema is not None or layout.get("one_hot") or not is_table(source)):
         return schema, []
     from daskfs.sources.dataframe import target_name
     from daskfs.sources.roles import is_number
@@ -238,14 +238,14 @@ def _declared(
         named = [target_name(y, list(header))]
     apart = [*named, weight] if isinstance(weight, str) else named
     are_numbers = all(kind is None or is_number(kind) for name, kind in header.items() if name not in apart)
-    if not named or (y is None and named[0] not in header) or (are_numbers and not is_judged):
+    if not named or (y is None and named[0] not in header) or (are_numbers and not is_inferred):
         return None, []  # a missing target column is refused when the source is created
     (name, *_) = named
-    found, judgement = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
+    found, inferred = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
     if layout.get("one_hot") == "sparse":  # the first level is not known before all rows are read
         columns = {key: one.model_copy(update={"drop_first": False}) for key, one in found.columns.items()}
         found = found.model_copy(update={"columns": columns})
-    return found, said(judgement, "ingest")
+    return found, said(inferred, "ingest")
 
 
 def _checked_dtype(dtype: Any) -> np.dtype:

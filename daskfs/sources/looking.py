@@ -16,9 +16,9 @@ from pyarrow import parquet
 from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
-from daskfs.sources.judging import Judgement, judge
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
 from daskfs.sources.table import TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
@@ -40,7 +40,7 @@ class Look:
     files : list of Path
     layout : TableFormat
         Format of a text table; otherwise the default number format.
-    judgement : Judgement
+    inferred : InferredSchema
     n_rows : int
         Approximate number of rows of the table; exact if all rows were examined.
     is_whole : bool
@@ -52,7 +52,7 @@ class Look:
     kind: str
     files: list[Path]
     layout: TableFormat
-    judgement: Judgement
+    inferred: InferredSchema
     n_rows: int
     is_whole: bool
     remarks: list[str]
@@ -88,11 +88,11 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     if len(files) > 1:
         remarks.append(f"{len(files)} files; only the first, {files[0].name}, was examined")
         n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
-    judgement = judge(columns, layout, target)
-    if judgement.missing_texts:
-        missing = [*layout.missing, *judgement.missing_texts]
+    inferred = infer_schema(columns, layout, target)
+    if inferred.missing_texts:
+        missing = [*layout.missing, *inferred.missing_texts]
         layout = layout.model_copy(update={"missing": missing})
-    return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
+    return Look(kind, files, layout, inferred, n_rows, n_read == n_rows, remarks)
 
 
 def _feather_rows(

@@ -13,7 +13,7 @@ from daskfs.cluster.workers import Workers
 from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.constants import Constants
-from daskfs.store.stretches import Stretch, StretchFiles, StretchWriter
+from daskfs.store.sorted_runs import SortedRun, SortedRunFiles, SortedRunWriter
 from daskfs.store.writer import StoreWriter
 from daskfs.watching.base import Progress
 
@@ -23,7 +23,7 @@ MAX_BLOCK_NBYTES = 32 * 2**20
 class EncodedPart(NamedTuple):
     """Report of a process on the part that it has written."""
 
-    stretches: list[Stretch]
+    sorted_runs: list[SortedRun]
     blocks: list[SourceBlock]
     """Targets, weights and labels, without features."""
     constants: Constants
@@ -68,29 +68,29 @@ def write_in_parts(
     """
     constants, found = Constants(), {}
     with writer:
-        files = writer.stretch_files(memory_limit // 4, workers)
+        files = writer.sorted_run_files(memory_limit // 4, workers)
         block_rows, dtype = shape_of_blocks(rows, writer.dtype, memory_limit // 8)
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         shared = (rows, files, block_rows, dtype)
         tasks = [None, *enumerate(parts)]  # None: describe the source, which reads all files
         for k, found[k] in workers.map_blocks(encode_part, tasks, name="ingest-encode", shared=shared):
             interrupts.check()
-            progress.advance(0 if k == 0 else sum(stretch.n_rows for stretch in found[k].stretches))
+            progress.advance(0 if k == 0 else sum(sorted_run.n_rows for sorted_run in found[k].sorted_runs))
         writer.source = found.pop(0)
         encoded: list[EncodedPart] = [found[k] for k in sorted(found)]
         for part in encoded:
             constants.merge_features(part.constants)
             for block in part.blocks:
                 constants.update_target(block)
-        stretches = [stretch for part in encoded for stretch in part.stretches]
-        rows.conclude([part.facts for part in encoded], sum(stretch.n_rows for stretch in stretches))
+        sorted_runs = [sorted_run for part in encoded for sorted_run in part.sorted_runs]
+        rows.conclude([part.facts for part in encoded], sum(sorted_run.n_rows for sorted_run in sorted_runs))
         constants.conclude(rows, writer)
         progress.finish()
-        writer.write_stretches(stretches, files, [block for part in encoded for block in part.blocks])
+        writer.write_sorted_runs(sorted_runs, files, [block for part in encoded for block in part.blocks])
 
 
 def encode_part(
-    rows: Source, files: StretchFiles, block_rows: int, dtype: np.dtype, part: tuple[int, Any] | None
+    rows: Source, files: SortedRunFiles, block_rows: int, dtype: np.dtype, part: tuple[int, Any] | None
 ) -> EncodedPart | dict[str, Any]:
     """Encode a part on a worker, or describe the source if `part` is None.
 
@@ -107,12 +107,12 @@ def encode_part(
 
 
 def _encoded(
-    rows: Source, files: StretchFiles, block_rows: int, dtype: np.dtype, number: int, place: Any
+    rows: Source, files: SortedRunFiles, block_rows: int, dtype: np.dtype, number: int, place: Any
 ) -> EncodedPart:
-    writer, constants, blocks = StretchWriter(files, number), Constants(), []
+    writer, constants, blocks = SortedRunWriter(files, number), Constants(), []
     for block in rows.part_blocks(place, block_rows, dtype):
         writer.write(block.X)
         constants.update_features(block.X)
         blocks.append(SourceBlock(block.start, np.empty((len(block.X), 0)), block.y, block.weight, block.labels))
     writer.finish()
-    return EncodedPart(writer.stretches, blocks, constants, rows.part_facts())
+    return EncodedPart(writer.sorted_runs, blocks, constants, rows.part_facts())

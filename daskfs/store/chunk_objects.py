@@ -11,7 +11,7 @@ import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
-from daskfs.objects.ahead import Check, Part, shelf
+from daskfs.objects.ahead import Check, Part, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.metadata import ArrayMetadata
@@ -53,7 +53,7 @@ class KeptFile(PlainFile):
 
 def kept_file(part: Part, check: Check | None) -> KeptFile | None:
     """Return the cached copy of a part, opened; None if the part must be fetched."""
-    if part.cache is None or check is None or shelf().has(part):
+    if part.cache is None or check is None or prefetch_cache().has(part):
         return None
     path = part.cache.path_of(part.kept_as, check)
     try:
@@ -107,7 +107,7 @@ class _Shard:
                 with closing(kept):
                     return kept.read_into(buffers, position - part.start)
             if part is not None:
-                return _fill(buffers, shelf().take(part, self._check)[position - part.start :])
+                return _fill(buffers, prefetch_cache().take(part, self._check)[position - part.start :])
         return 0
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class ObjectFiles:
             if self._metadata.shard_shape is not None:
                 return self._shard(inside)
             part = self._whole(inside)
-            return kept_file(part, self._check) or FetchedFile(shelf().take(part, self._check))
+            return kept_file(part, self._check) or FetchedFile(prefetch_cache().take(part, self._check))
         except FileNotFoundError:
             raise CorruptStoreError(f"{label} is missing", str(self.folder / inside), REMEDY) from None
 
@@ -194,14 +194,14 @@ class ObjectFiles:
         if not rows or not columns:
             return
         tiles = _grid_of(rows, columns, by)
-        if self._is_vector and shelf().knows(self.parts(tiles)):
+        if self._is_vector and prefetch_cache().knows(self.parts(tiles)):
             return
         later = _grid_of(*self._next(rows, columns), by)
-        shelf().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
+        prefetch_cache().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """Return the predicted rows and columns of tiles for the next read."""
-        last: _Move = shelf().passed.get(self.folder, _Move())
+        last: _Move = prefetch_cache().passed.get(self.folder, _Move())
         if columns == last.columns and last.rows and last.rows[0] <= rows[0] <= rows[-1] <= last.rows[-1]:
             return last.ahead  # more rows of the same tiles
         kind: Kind = "elsewhere"
@@ -215,7 +215,7 @@ class ObjectFiles:
             ahead = range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
         elif follows.get(kind, kind) == "columns":
             ahead = rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
-        shelf().passed[self.folder] = _Move(rows, columns, kind, ahead, follows)
+        prefetch_cache().passed[self.folder] = _Move(rows, columns, kind, ahead, follows)
         return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:

@@ -18,7 +18,7 @@ from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
-from daskfs.objects.ahead import ahead_nbytes, shelf
+from daskfs.objects.ahead import ahead_nbytes, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -497,7 +497,7 @@ class FeatureStore(Matrix):
         """Return a statistic, and prefetch the others, which are read next."""
         if isinstance(self.path, ObjectPath) and self.__dict__.keys().isdisjoint(STATISTICS):
             readers = [self._open(each) for each in self._arrays if each.startswith("statistics/")]
-            shelf().expect(part for reader in readers for part in reader.parts(slice(None)))
+            prefetch_cache().expect(part for reader in readers for part in reader.parts(slice(None)))
         found: np.ndarray = self._open(f"statistics/{name}").read()
         return found
 

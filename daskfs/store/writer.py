@@ -23,17 +23,17 @@ from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Lay
 from daskfs.store.metadata import TEXT
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
 from daskfs.store.row_vectors import write_vector
-from daskfs.store.spool import MAX_BUCKETS, Spool, taken
-from daskfs.store.stored_arrays import STATISTICS, seal
-from daskfs.store.stretches import (
-    Stretch,
-    Stretches,
-    StretchFiles,
+from daskfs.store.sorted_runs import (
+    SortedRun,
+    SortedRunFiles,
+    SortedRuns,
     bands_of,
     gather,
     put_in_order,
     store_bands,
 )
+from daskfs.store.spool import MAX_BUCKETS, Spool, taken
+from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.strings import write_strings
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
@@ -190,7 +190,7 @@ class StoreWriter(WholeWriter):
         self._n_filled = 0
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
-        self._stretches: Stretches | None = None
+        self._sorted_runs: SortedRuns | None = None
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
@@ -249,22 +249,22 @@ class StoreWriter(WholeWriter):
                 start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
             self._is_whole = True
 
-    def stretch_files(self, task_nbytes: int, workers: Workers) -> StretchFiles:
-        """Return the files that workers write the rows to, in stretches that fit into `task_nbytes`."""
+    def sorted_run_files(self, task_nbytes: int, workers: Workers) -> SortedRunFiles:
+        """Return the files that workers write the rows to, in sorted runs that fit into `task_nbytes`."""
         self._workers = workers
         folder = self._site.folder / "rows"
         folder.mkdir()
         n_rows = max(1, task_nbytes // max(1, self._row_nbytes))
-        return StretchFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
+        return SortedRunFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
 
-    def write_stretches(self, stretches: Sequence[Stretch], files: StretchFiles, blocks: Sequence[Any]) -> None:
+    def write_sorted_runs(self, sorted_runs: Sequence[SortedRun], files: SortedRunFiles, blocks: Sequence[Any]) -> None:
         """Append all rows of the source at once, as written by workers, which will also sort them.
 
         Parameters
         ----------
-        stretches : sequence of Stretch
+        sorted_runs : sequence of SortedRun
             In the source's order.
-        files : StretchFiles
+        files : SortedRunFiles
         blocks : sequence of SourceBlock
             Targets, weights and labels of all rows; only the length of X is used.
         """
@@ -272,7 +272,7 @@ class StoreWriter(WholeWriter):
             for block in blocks:
                 self._vectors.append(block, len(block.X), None, self._n_rows)
                 self._n_rows += len(block.X)
-        self._stretches = Stretches(files, stretches, self.random_state)
+        self._sorted_runs = SortedRuns(files, sorted_runs, self.random_state)
 
     def _pass(self, n_rows: int) -> int:
         """Process resident rows, one complete block at a time."""
@@ -328,7 +328,7 @@ class StoreWriter(WholeWriter):
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
-        if self._stretches is not None and self.shuffle:
+        if self._sorted_runs is not None and self.shuffle:
             self._keys.append(self._rng.random(self._n_rows))
         order = self._stored_order()
         self._write_matrix(order)
@@ -347,8 +347,8 @@ class StoreWriter(WholeWriter):
 
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
-        if self._stretches is not None:
-            self._store_stretches(bands, self._stretches, np.arange(self._n_rows) if order is None else order)
+        if self._sorted_runs is not None:
+            self._store_sorted_runs(bands, self._sorted_runs, np.arange(self._n_rows) if order is None else order)
         elif self._spool is not None:
             self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
@@ -365,26 +365,26 @@ class StoreWriter(WholeWriter):
         bands.close()
         self._layout = bands.layout
 
-    def _store_stretches(self, bands: BandWriter, stretches: Stretches, order: np.ndarray) -> None:
+    def _store_sorted_runs(self, bands: BandWriter, sorted_runs: SortedRuns, order: np.ndarray) -> None:
         map_blocks = self._workers.map_blocks
         self.progress.start("tiles", 2 * self._n_rows)
-        n_parts = len(stretches.parts)
+        n_parts = len(sorted_runs.parts)
         found: list[list[BlockStatistics]] = [[] for _ in range(n_parts)]
-        sort = {"name": "ingest-sort", "shared": (stretches, self._block_rows)}
+        sort = {"name": "ingest-sort", "shared": (sorted_runs, self._block_rows)}
         for k, found[k] in map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
-            self.progress.advance(stretches.parts[k].n_rows)
+            self.progress.advance(sorted_runs.parts[k].n_rows)
         for block in chain.from_iterable(found):
             self._statistics.merge(block)
-        first, *others = bands_of(stretches, order, bands.height)
-        gather(stretches, first, bands.put)  # its values determine the codec
+        first, *others = bands_of(sorted_runs, order, bands.height)
+        gather(sorted_runs, first, bands.put)  # its values determine the codec
         bands.close()
         self.progress.advance(len(first.source_rows))
         n_together = -(-len(others) // _MOST_TASKS) or 1
         tasks = [others[start : start + n_together] for start in range(0, len(others), n_together)]
-        shared = (stretches, self._site.folder, bands.layout)
+        shared = (sorted_runs, self._site.folder, bands.layout)
         for _, n_rows in map_blocks(store_bands, tasks, name="ingest-tiles", shared=shared):
             self.progress.advance(n_rows)
-        shutil.rmtree(stretches.files.folder, ignore_errors=True)
+        shutil.rmtree(sorted_runs.files.folder, ignore_errors=True)
         self.progress.finish()
 
     def _write_statistics(self) -> None:

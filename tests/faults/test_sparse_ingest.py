@@ -17,7 +17,7 @@ from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.sources.sparse import ingest as sparse_ingest
 from daskfs.store.manifest import LOCK
-from daskfs.store.sparse import stretches, writer
+from daskfs.store.sparse import sorted_runs, writer
 from tests.faults.kills import command
 from tests.faults.storms import environment
 from tests.refusals import refused
@@ -152,7 +152,7 @@ def test_what_another_ingest_has_begun_is_not_gone_on_from(source, tmp_path, mon
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
-    write_rows, n_left = stretches.write_rows, [3]
+    write_rows, n_left = sorted_runs.write_rows, [3]
 
     def full(*args):
         n_left[0] -= 1
@@ -160,10 +160,10 @@ def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write_rows(*args)
 
-    monkeypatch.setattr(stretches, "write_rows", full)
+    monkeypatch.setattr(sorted_runs, "write_rows", full)
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")
-    monkeypatch.setattr(stretches, "write_rows", write_rows)
+    monkeypatch.setattr(sorted_runs, "write_rows", write_rows)
     monkeypatch.setattr(writer, "write_files", lambda *args: full())
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")

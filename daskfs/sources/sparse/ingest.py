@@ -21,7 +21,7 @@ from daskfs.sources.parts import described
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.part_writer import PartWriter, WrittenPart
-from daskfs.store.sparse.stretches import StretchFiles
+from daskfs.store.sparse.sorted_runs import SortedRunFiles
 from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.version import __version__
 from daskfs.watching.base import Progress
@@ -167,7 +167,7 @@ _DESCRIPTION = "ingest-encode-0"
 
 
 def encode_part(
-    rows: SparseSource, files: StretchFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
+    rows: SparseSource, files: SortedRunFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
 ) -> dict[str, Any]:
     """Encode a part on a worker, or describe the source if `part` is None; the result is saved by `KeptSteps`."""
     rows = copy.copy(rows)  # it keeps notes on what it reads, and is shared by this process's tasks

@@ -15,7 +15,7 @@ from daskfs.kernels.blocks.row_blocks import (
     sorted_by_column,
 )
 from daskfs.store.sparse.layout import column_type
-from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretches
+from daskfs.store.sparse.sorted_runs import NO_VALUES, Rows, SortedRuns
 
 ENTRY_NBYTES = 48
 """Maximum memory per entry while its block is gathered and sorted."""
@@ -27,7 +27,7 @@ class Group(NamedTuple):
     source_rows: np.ndarray
     """Source row of each row."""
     row_offsets: np.ndarray
-    """Number of rows of each stretch in earlier blocks; likewise `entry_offsets` for entries."""
+    """Number of rows of each sorted run in earlier blocks; likewise `entry_offsets` for entries."""
     entry_offsets: np.ndarray
 
 
@@ -42,13 +42,13 @@ class EncodedBlock(NamedTuple):
 
 
 def groups_of(
-    stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most_entries: int
+    sorted_runs: SortedRuns, order: np.ndarray, lengths: np.ndarray, most_entries: int
 ) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
     """Cut the stored order into groups of complete blocks with at most `most_entries` entries, or of one block.
 
     Parameters
     ----------
-    stretches : Stretches
+    sorted_runs : SortedRuns
     order : int64 array of shape (n_samples,)
     lengths : array of shape (n_samples,)
         Number of entries in each row of the source.
@@ -59,7 +59,7 @@ def groups_of(
     tuple of int, int64 array, int64 array
         Range of the stored rows, and the offsets of `Group`.
     """
-    rows, entries = np.zeros((2, len(stretches.parts)), np.int64)
+    rows, entries = np.zeros((2, len(sorted_runs.parts)), np.int64)
     start = 0
     while start < len(order):
         stop = min(start + BLOCK_ROWS, len(order))
@@ -71,19 +71,19 @@ def groups_of(
             stop, n_entries = min(stop + BLOCK_ROWS, len(order)), n_entries + more
         yield (start, stop), rows.copy(), entries.copy()
         part = order[start:stop]
-        owners = stretches.owners(part)
+        owners = sorted_runs.owners(part)
         rows += np.bincount(owners, minlength=len(rows))
         entries += np.bincount(owners, lengths[part], minlength=len(rows)).astype(np.int64)
         start = stop
 
 
-def gathered(stretches: Stretches, group: Group) -> Rows:
+def gathered(sorted_runs: SortedRuns, group: Group) -> Rows:
     """Return the rows of a group, in the stored order."""
-    owners = stretches.owners(group.source_rows)
+    owners = sorted_runs.owners(group.source_rows)
     by_owner = np.argsort(owners, kind="stable")
-    counts = np.bincount(owners, minlength=len(stretches.parts))
+    counts = np.bincount(owners, minlength=len(sorted_runs.parts))
     parts = [
-        stretches.read(k, int(group.row_offsets[k]), int(counts[k]), int(group.entry_offsets[k]))
+        sorted_runs.read(k, int(group.row_offsets[k]), int(counts[k]), int(group.entry_offsets[k]))
         for k in np.flatnonzero(counts).tolist()
     ]
     rows = Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))

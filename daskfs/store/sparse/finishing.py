@@ -1,4 +1,4 @@
-"""From rows in stretches to the arrays of X, in parallel tasks. The result depends neither on the division into
+"""From rows in sorted runs to the arrays of X, in parallel tasks. The result depends neither on the division into
 tasks nor on the workers.
 
 1. A group of blocks of rows is gathered, and each block is sorted by column, into the group's files: a saved step.
@@ -19,7 +19,7 @@ from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
-from daskfs.store.sparse.stretches import NO_VALUES, Stretches
+from daskfs.store.sparse.sorted_runs import NO_VALUES, SortedRuns
 from daskfs.store.sparse.vectors import VectorWriter
 
 N_TOTALS = 6
@@ -62,13 +62,13 @@ class GroupFiles(NamedTuple):
 
 
 def encode_group(
-    stretches: Stretches, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
+    sorted_runs: SortedRuns, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
 ) -> dict[str, Any]:
     """Write the blocks of a group; return the fields of `GroupFiles`.
 
     Parameters
     ----------
-    stretches : Stretches
+    sorted_runs : SortedRuns
     n_features : int
     bounds : int64 array
         First columns of the ranges over which totals are summed, and `n_features`.
@@ -76,11 +76,11 @@ def encode_group(
         Common prefix of the files.
     item : GroupItem
     """
-    folder, (first, last) = stretches.files.folder, item.rows
+    folder, (first, last) = sorted_runs.files.folder, item.rows
     source_rows = np.fromfile(folder / "order", np.int64, last - first, offset=8 * first)
-    rows = gathered(stretches, Group(source_rows, item.row_offsets, item.entry_offsets))
+    rows = gathered(sorted_runs, Group(source_rows, item.row_offsets, item.entry_offsets))
     prefix = f"{prefix}group{item.number}."
-    runs, entries, stored = [], [], block_type(stretches.values)
+    runs, entries, stored = [], [], block_type(sorted_runs.values)
     whats = ("columns", "counts", "offsets", "values", "bounds")
     outs = {what: (folder / f"{prefix}{what}").open("wb") for what in whats}
     try:

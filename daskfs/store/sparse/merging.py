@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.store.plain_files import write_array
-from daskfs.store.sparse.stretches import Stretch, StretchFiles
+from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles
 from daskfs.store.sparse.vectors import VectorWriter
 
 _LEAST_READ = 1 << 10
@@ -60,8 +60,8 @@ def _merged(paths: Sequence[tuple[Path, int]], memory_nbytes: int) -> Iterator[l
         yield [run.take(last) for run in runs]
 
 
-def merge_ids(files: StretchFiles, parts: Sequence[Stretch], ids: VectorWriter, memory_nbytes: int) -> Path:
-    """Write all ids, ascending, to the store, and for each stretch the columns of its ids.
+def merge_ids(files: SortedRunFiles, parts: Sequence[SortedRun], ids: VectorWriter, memory_nbytes: int) -> Path:
+    """Write all ids, ascending, to the store, and for each sorted run the columns of its ids.
 
     Returns
     -------

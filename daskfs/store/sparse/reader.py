@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.errors import CorruptStoreError
 from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS, columns_of_block, row_lengths, rows_of_block
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows, as_slice
-from daskfs.objects.ahead import shelf
+from daskfs.objects.ahead import prefetch_cache
 from daskfs.store.chunk_objects import is_whole
 from daskfs.store.chunks import Cut, cuts, normalise, selection_length
 from daskfs.store.header import SparseHeader
@@ -224,7 +224,7 @@ class SparseReader:
             yield self._values, entries
 
     def _expect(self, reads: Iterable[tuple[Any, Rows]]) -> None:
-        shelf().expect(dict.fromkeys(part for array, rows in reads for part in array.parts(rows)), is_whole)
+        prefetch_cache().expect(dict.fromkeys(part for array, rows in reads for part in array.parts(rows)), is_whole)
 
     def _runs_of_all(self, blocks: Sequence[int], columns: Rows) -> Iterable[_Runs]:
         """Return the runs of some blocks: lazily, or, in an object store, all at once, prefetching their entries."""

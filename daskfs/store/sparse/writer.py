@@ -34,8 +34,8 @@ from daskfs.store.sparse.finishing import (
 from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
-from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_stretch
-from daskfs.store.sparse.stretches import Stretch, Stretches, StretchFiles, StretchWriter
+from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_run
+from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles, SortedRuns, SortedRunWriter
 from daskfs.store.sparse.vectors import VectorWriter, describe
 from daskfs.store.stored_arrays import seal
 from daskfs.store.unfinished import ROWS
@@ -126,8 +126,8 @@ class SparseStoreWriter(WholeWriter):
         if self.kept.identity is not None:
             self.random_state = self.kept.identity["random_state"]
         self._prefix = f"{self.kept.attempt}-"
-        self.files = StretchFiles(folder, self.dtype, self.has_ids, self.n_features)
-        self._stretch, self._parts = StretchWriter(self.files), list[Stretch]()
+        self.files = SortedRunFiles(folder, self.dtype, self.has_ids, self.n_features)
+        self._run, self._parts = SortedRunWriter(self.files), list[SortedRun]()
         self._names = NameGatherer(folder, f"{self._prefix}names", self.memory_limit // 8)
         self._lengths = [np.empty(0, np.int32)]
 
@@ -153,18 +153,18 @@ class SparseStoreWriter(WholeWriter):
                 raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
             self._is_whole = False
             self._vectors.append(block, block.n_rows, labels, self._n_rows)
-            self._stretch.add(block, self._n_rows)
+            self._run.add(block, self._n_rows)
             self._names.add(block.names)
             self._n_rows += block.n_rows
-            if self._stretch.nbytes > self.memory_limit // 3:
-                self._end_stretch()
+            if self._run.nbytes > self.memory_limit // 3:
+                self._end_run()
             self._is_whole = True
 
-    def _end_stretch(self) -> None:
+    def _end_run(self) -> None:
         """Write the rows so far to files, sorted by the keys that `StoreWriter` would draw for them."""
-        keys = self._rng.random(self._stretch.n_rows) if self.shuffle else np.empty(0)
-        lengths = self._stretch.lengths
-        self._parts.append(self._stretch.finish(f"{self._prefix}{len(self._parts)}", keys if self.shuffle else None))
+        keys = self._rng.random(self._run.n_rows) if self.shuffle else np.empty(0)
+        lengths = self._run.lengths
+        self._parts.append(self._run.finish(f"{self._prefix}{len(self._parts)}", keys if self.shuffle else None))
         self._keys.append(keys)
         self._lengths.append(lengths)
 
@@ -195,29 +195,29 @@ class SparseStoreWriter(WholeWriter):
         for block in blocks:
             self._vectors.append(block, block.n_rows, None, self._n_rows)
             self._n_rows += block.n_rows
-        self._parts = [stretch for part in parts for stretch in part.stretches]
-        self._lengths += [lengths_of(self.files, stretch) for stretch in self._parts]
+        self._parts = [sorted_run for part in parts for sorted_run in part.sorted_runs]
+        self._lengths += [lengths_of(self.files, sorted_run) for sorted_run in self._parts]
         for part in parts:
             self._names.runs.extend(part.names)
             self._names.collisions.merge(part.collisions)
         if self.random_state is not None:
-            starts = np.cumsum([0, *(stretch.n_rows for stretch in self._parts)]).tolist()
+            starts = np.cumsum([0, *(sorted_run.n_rows for sorted_run in self._parts)]).tolist()
             items = list(zip(self._parts, starts, strict=False))
             shared = (self.files, self.random_state)
-            for k, stretch in self._workers.map_blocks(sort_stretch, items, name="ingest-sort", shared=shared):
+            for k, sorted_run in self._workers.map_blocks(sort_run, items, name="ingest-sort", shared=shared):
                 interrupts.check()
-                self._parts[k] = stretch
+                self._parts[k] = sorted_run
             self._keys.append(self._rng.random(self._n_rows))
 
     def _let_go(self) -> None:
         self._lengths = []
 
     def _finish(self) -> None:
-        if self._stretch.n_rows or not self._parts:
-            self._end_stretch()
+        if self._run.n_rows or not self._parts:
+            self._end_run()
         self._names.finish()
         order, lengths = self._stored_order(), np.concatenate(self._lengths)
-        stretches = Stretches(self.files, self._parts)
+        sorted_runs = SortedRuns(self.files, self._parts)
         for name in ("X", "statistics", "names"):
             if name != "names" or self._names.runs:
                 with interrupts.held():  # Zarr writes in a thread of its own
@@ -225,9 +225,9 @@ class SparseStoreWriter(WholeWriter):
         n_features = self._number_columns()
         bounds = self._bounds(n_features)
         stored_rows = np.arange(self._n_rows) if order is None else order
-        groups = self._encode(stretches, stored_rows, lengths, bounds)
-        paths = self._sum_columns(groups, stretches.values, bounds)
-        n_runs, n_entries = self._write_matrix(groups, stretches.values, n_features, lengths[stored_rows])
+        groups = self._encode(sorted_runs, stored_rows, lengths, bounds)
+        paths = self._sum_columns(groups, sorted_runs.values, bounds)
+        n_runs, n_entries = self._write_matrix(groups, sorted_runs.values, n_features, lengths[stored_rows])
         self._write_statistics(paths)
         names = self._write_names(n_features)
         self._vectors.write(self._group, order)
@@ -237,7 +237,7 @@ class SparseStoreWriter(WholeWriter):
             Heaviest.of_counts([lengths]),
             Heaviest.of_counts(counts),
         )
-        sizes = {"n_entries": n_entries, "n_runs": n_runs, "values": stretches.values, "crowding": crowding}
+        sizes = {"n_entries": n_entries, "n_runs": n_runs, "values": sorted_runs.values, "crowding": crowding}
         header = self._header(n_features, names, sizes).to_dict()
         with interrupts.held():  # Zarr writes in a thread of its own
             self._group.attrs["daskfs"] = header
@@ -246,7 +246,7 @@ class SparseStoreWriter(WholeWriter):
         self._site.finish()
 
     def _number_columns(self) -> int:
-        """Merge the ids of the stretches; return the number of columns."""
+        """Merge the ids of the sorted runs; return the number of columns."""
         if not self.has_ids:
             most = max((part.n_features for part in self._parts), default=0)
             return most if self.n_features is None else self.n_features
@@ -261,17 +261,17 @@ class SparseStoreWriter(WholeWriter):
         return np.linspace(0, n_features, min(n_ranges, max(1, n_features)) + 1).astype(np.int64)
 
     def _encode(
-        self, stretches: Stretches, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
+        self, sorted_runs: SortedRuns, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
     ) -> list[GroupFiles]:
         """Gather the rows in the stored order, and sort each block by column."""
         most = max(1, self.memory_limit // 3 // ENTRY_NBYTES)
         self._check_memory(lengths, order, most)
         write_array(self.files.folder / "order", order)
-        cut = groups_of(stretches, order, lengths, min(most, _MOST_ENTRIES))
+        cut = groups_of(sorted_runs, order, lengths, min(most, _MOST_ENTRIES))
         items = [GroupItem(k, *found) for k, found in enumerate(cut)]
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
-        shared = (stretches, int(bounds[-1]), bounds, self._prefix)
+        shared = (sorted_runs, int(bounds[-1]), bounds, self._prefix)
         for k, told in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
             interrupts.check()
             groups[k] = GroupFiles(told["path"], told["runs"], told["entries"])

@@ -1,8 +1,8 @@
-"""Temporary rows of a sparse source: stretches of rows, a few files each, from which blocks are gathered.
+"""Sorted runs: rows of a sparse source in a few files each, from which the blocks of the store are gathered.
 
-A stretch fits into the memory of the process that writes it. Its entries refer to its own sorted list of ids; merging
-the lists of all stretches gives their columns. If the keys of its rows are known, the rows are sorted by them, so that
-stored rows are gathered by reading each stretch sequentially.
+A run fits into the memory of the process that writes it. Its entries refer to its own sorted list of ids; merging the
+lists of all runs gives their columns. If the keys of its rows are known, the rows are sorted by them, so that stored
+rows are gathered by reading each run sequentially.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from daskfs.store.spool import stored_order
 NO_VALUES = np.empty(0, np.int8)
 
 
-class Stretch(NamedTuple):
+class SortedRun(NamedTuple):
     """Consecutive rows of the source, in files."""
 
     name: str
@@ -44,8 +44,8 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StretchFiles:
-    """Where stretches are written, and their dtype.
+class SortedRunFiles:
+    """Where sorted runs are written, and their dtype.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class StretchFiles:
     n_features: int | None = None
 
     def path(self, name: str, what: str) -> Path:
-        """Return the path of a file of a stretch."""
+        """Return the path of a file of a sorted run."""
         return self.folder / f"{name}.{what}"
 
 
@@ -89,15 +89,15 @@ class Rows(NamedTuple):
         return found
 
 
-class StretchWriter:
-    """Collects rows in their order, and writes them as a stretch on request.
+class SortedRunWriter:
+    """Collects rows in their order, and writes them as a sorted run on request.
 
     Parameters
     ----------
-    files : StretchFiles
+    files : SortedRunFiles
     """
 
-    def __init__(self, files: StretchFiles) -> None:
+    def __init__(self, files: SortedRunFiles) -> None:
         self._files = files
         self._clear()
 
@@ -174,8 +174,8 @@ class StretchWriter:
             row = first_row + int(np.searchsorted(ends, entry, "right"))
             raise DataError(f"expected columns below {n_features}, found {features[entry]}", f"row {row}", "fix it")
 
-    def finish(self, name: str, keys: np.ndarray | None) -> Stretch:
-        """Write the rows, sorted by their keys if given, and start a new stretch."""
+    def finish(self, name: str, keys: np.ndarray | None) -> SortedRun:
+        """Write the rows, sorted by their keys if given, and start a new sorted run."""
         rows = Rows(
             self.lengths,
             np.concatenate([np.empty(0, np.uint32 if self._table is None else np.int32), *self._features]),
@@ -191,13 +191,13 @@ class StretchWriter:
             write_array(self._files.path(name, "ids"), ids)
         if keys is not None:
             rows = rows.taken(stored_order(keys))
-        stretch = Stretch(
+        sorted_run = SortedRun(
             name, self.n_rows, self._n_entries, rows.features.dtype.name, len(ids), self._most + 1,
             self._are_ones, self._are_int8,
         )  # fmt: skip
-        write_rows(self._files, stretch.name, rows)
+        write_rows(self._files, sorted_run.name, rows)
         self._clear()
-        return stretch
+        return sorted_run
 
 
 def _place(block: Any, entry: int, first_row: int) -> str:
@@ -216,28 +216,28 @@ def _fit_int8(values: np.ndarray) -> bool:
     return values.dtype == np.int8 or bool(((values >= -128) & (values <= 127) & (values == np.rint(values))).all())
 
 
-def write_rows(files: StretchFiles, name: str, rows: Rows, order: str = "") -> None:
-    """Write rows as the files of a stretch."""
+def write_rows(files: SortedRunFiles, name: str, rows: Rows, order: str = "") -> None:
+    """Write rows as the files of a sorted run."""
     for what, values in zip(("lengths", "features", "values"), rows, strict=True):
         write_array(files.path(name, f"{order}{what}"), values)
 
 
 @dataclass(frozen=True)
-class Stretches:
+class SortedRuns:
     """All rows of a source, in its order.
 
     Parameters
     ----------
-    files : StretchFiles
-    parts : sequence of Stretch
+    files : SortedRunFiles
+    parts : sequence of SortedRun
     """
 
-    files: StretchFiles
-    parts: Sequence[Stretch]
+    files: SortedRunFiles
+    parts: Sequence[SortedRun]
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """First row of each stretch, and the total number of rows."""
+        """First row of each sorted run, and the total number of rows."""
         return np.cumsum([0, *(part.n_rows for part in self.parts)])
 
     @property
@@ -253,11 +253,11 @@ class Stretches:
         return "int8" if all(part.are_int8 for part in self.parts) else self.files.dtype.name
 
     def owners(self, rows: np.ndarray) -> np.ndarray:
-        """Return the stretch that contains each source row."""
+        """Return the sorted run that contains each source row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
     def read(self, k: int, first_row: int, n_rows: int, first_entry: int) -> Rows:
-        """Return consecutive rows of a stretch in the order of its files, with columns as features."""
+        """Return consecutive rows of a sorted run in the order of its files, with columns as features."""
         part, files = self.parts[k], self.files
         lengths = np.fromfile(files.path(part.name, f"{part.order}lengths"), np.int32, n_rows, offset=4 * first_row)
         n_entries = int(lengths.sum(dtype=np.int64))

@@ -1,7 +1,7 @@
 """Schema inference: a draft of a table schema for an unknown table, with suspicions about its columns.
 
-Three steps: `look_at` reads the beginning of a file, `Facts` are counted for each column, and `judge` decides. Nothing
-here changes data: the decisions are written to a schema that people read and change.
+Three steps: `look_at` reads the beginning of a file, `Facts` are counted for each column, and `infer_schema` decides.
+Nothing here changes data: the decisions are written to a schema that people read and change.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _YES_NO = {frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("y", 
 
 
 @dataclass
-class Judged:
+class InferredColumn:
     """A column with its inferred schema entry.
 
     Attributes
@@ -91,12 +91,12 @@ class Judged:
 
 
 @dataclass
-class Judgement:
+class InferredSchema:
     """A table with its inferred schema.
 
     Attributes
     ----------
-    columns : list of Judged
+    columns : list of InferredColumn
     target, why_target : str
     n_rows : int
         Number of rows that were examined.
@@ -104,7 +104,7 @@ class Judgement:
         Unusual texts among numbers, which are treated as missing values.
     """
 
-    columns: list[Judged]
+    columns: list[InferredColumn]
     target: str
     why_target: str
     n_rows: int
@@ -276,7 +276,7 @@ def _is_as_long(date_format: str, text: str) -> bool:
     return all(sign in text for sign in separators)
 
 
-def judge(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> Judgement:
+def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> InferredSchema:
     """Infer the role and type of each column, and report what is suspicious.
 
     Parameters
@@ -297,24 +297,24 @@ def judge(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | No
         if (signs := _signs_of_column(one)) is not None:
             facts[name] = Facts(name, columns[name], layout.model_copy(update=signs))
     chosen, why = _choose_target(list(facts), target)
-    judgement = Judgement([], chosen, why, next(iter(facts.values())).n)
+    inferred = InferredSchema([], chosen, why, next(iter(facts.values())).n)
     seen: dict[tuple[Any, ...], list[Facts]] = {}
     for name, one in facts.items():
         if name == chosen:
-            judged = _judge_target(one, judgement.missing_texts)
+            column = _infer_target(one, inferred.missing_texts)
         else:
-            judged = _judge_feature(one, judgement.missing_texts)
-            _compare(one, judged, seen)
-            if judged.entry.get("role", "feature") == "feature":
-                judged.suspicions += _leaks(one, facts[chosen])
-        is_number = judged.entry.get("dtype", "number") in ("number", "percent", "currency")
-        if is_number and judged.entry.get("role", "feature") in ("feature", "target"):
+            column = _infer_feature(one, inferred.missing_texts)
+            _compare(one, column, seen)
+            if column.entry.get("role", "feature") == "feature":
+                column.suspicions += _leaks(one, facts[chosen])
+        is_number = column.entry.get("dtype", "number") in ("number", "percent", "currency")
+        if is_number and column.entry.get("role", "feature") in ("feature", "target"):
             signs = {"decimal": one.layout.decimal, "thousands": one.layout.thousands}
-            judged.entry |= {key: sign for key, sign in signs.items() if sign != getattr(layout, key)}
-        judgement.columns.append(judged)
-    if judgement.n_features == 0:
+            column.entry |= {key: sign for key, sign in signs.items() if sign != getattr(layout, key)}
+        inferred.columns.append(column)
+    if inferred.n_features == 0:
         raise SchemaError("no column can be used as a feature", chosen, "check the delimiter and the header")
-    return judgement
+    return inferred
 
 
 def _signs_of_column(one: Facts) -> dict[str, str] | None:
@@ -351,7 +351,7 @@ def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
     return names[-1], "chosen as the last column; set target (--target) to choose another"
 
 
-def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_target(one: Facts, missing_texts: list[str]) -> InferredColumn:
     entry: dict[str, Any] = {"role": "target"}
     suspicions: list[str] = []
     if one.n_missing:
@@ -382,13 +382,13 @@ def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
         suspicions += _of_currencies(one)
         entry |= one.notation
         if one.is_whole and len(one.distinct) <= 2:
-            return Judged(one.name, entry, f"two classes{lost}", suspicions)
-        judged = Judged(one.name, entry, f"numbers from {_range(one)}{lost}", suspicions)
+            return InferredColumn(one.name, entry, f"two classes{lost}", suspicions)
+        column = InferredColumn(one.name, entry, f"numbers from {_range(one)}{lost}", suspicions)
         if one.is_whole and len(one.distinct) <= FEW_CODES:
-            judged.suspicions.append(
+            column.suspicions.append(
                 f"the target has {len(one.distinct)} different integers: if they are classes, write dtype: string"
             )
-        return judged
+        return column
     entry["dtype"] = "string"
     if 2 * len(one.distinct) > one.n_present:
         raise SchemaError(
@@ -396,36 +396,38 @@ def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
             f"column '{one.name}'",
             "choose another target (--target)",
         )
-    return Judged(one.name, entry, f"{len(one.distinct)} classes{lost}")
+    return InferredColumn(one.name, entry, f"{len(one.distinct)} classes{lost}")
 
 
-def _judge_feature(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_feature(one: Facts, missing_texts: list[str]) -> InferredColumn:
     name = one.name
     if one.n_present == 0:
-        return Judged(name, {"role": "ignore"}, "ignored: it has no value", ["has no value in any row"])
+        return InferredColumn(name, {"role": "ignore"}, "ignored: it has no value", ["has no value in any row"])
     if len(one.distinct) == 1 and not one.n_missing:
-        return Judged(
+        return InferredColumn(
             name, {"role": "ignore"}, f"ignored: it is {_quoted(one.distinct[0])} in all rows", ["is constant"]
         )
     if one.share_of_numbers < 1.0 and (found := one.date()) is not None:
-        return _judge_date(one, *found)
+        return _infer_date(one, *found)
     odd_is_missing = one.share_of_numbers >= _MOSTLY and 0 < len(one.odd) <= _MOST_ODD
     if odd_is_missing or one.share_of_numbers == 1.0:
-        return _judge_number(one, missing_texts)
-    return _judge_text(one)
+        return _infer_number(one, missing_texts)
+    return _infer_text(one)
 
 
-def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_number(one: Facts, missing_texts: list[str]) -> InferredColumn:
     name, n_distinct = one.name, len(one.distinct)
     if one.is_whole and n_distinct == one.n_present and one.n_present > 50:
         steps = np.diff(one.numbers[~np.isnan(one.numbers)])
         if bool(np.all(steps == 1)) or (_ID.search(name) and not one.notation):
-            return Judged(name, {"role": "id"}, "an identifier: a different integer in each row", ["is an identifier"])
+            return InferredColumn(
+                name, {"role": "id"}, "an identifier: a different integer in each row", ["is an identifier"]
+            )
     if one.has_leading_zeros or (one.is_whole and _CODE.search(name) and 2 < n_distinct <= MAX_CATEGORIES):
         reason = "digits with leading zeros" if one.has_leading_zeros else "integers in a column with this name"
-        judged = _category(one, f"{reason}, treated as codes: ")
-        judged.suspicions.append("integers treated as codes; set dtype: number if they are counts or measurements")
-        return judged
+        column = _category(one, f"{reason}, treated as codes: ")
+        column.suspicions.append("integers treated as codes; set dtype: number if they are counts or measurements")
+        return column
     entry: dict[str, Any] = {**one.notation}
     signs = {"percent": " with percent signs", "currency": " written as amounts of money"}
     why = f"numbers from {_range(one)}" + signs.get(entry.get("dtype", ""), "")
@@ -447,7 +449,7 @@ def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
     outlier = next((value for value in (-999.0, -9999.0, 9999.0, 99999.0) if value in known), None)
     if outlier is not None and outlier in (known.min(), known.max()):
         suspicions.append(f"{outlier:.0f} may mean a missing value: if so, add it to format.missing")
-    return Judged(name, entry, why, suspicions)
+    return InferredColumn(name, entry, why, suspicions)
 
 
 def _of_currencies(one: Facts) -> list[str]:
@@ -456,31 +458,33 @@ def _of_currencies(one: Facts) -> list[str]:
     return [f"has amounts in {', '.join(found)}, treated as numbers in one unit: convert them, or set role: ignore"]
 
 
-def _judge_text(one: Facts) -> Judged:
-    judged = _judge_levels(one)
+def _infer_text(one: Facts) -> InferredColumn:
+    column = _infer_levels(one)
     if one.share_of_numbers >= _MOSTLY:
-        judged.suspicions.append(
+        column.suspicions.append(
             f"most values are numbers, but {len(one.odd):,} texts are not, such as {one.first_odd()}: fix them, "
             "or add them to format.missing and set dtype: number"
         )
-    return judged
+    return column
 
 
-def _judge_levels(one: Facts) -> Judged:
+def _infer_levels(one: Facts) -> InferredColumn:
     name, n_distinct = one.name, len(one.distinct)
     is_mostly_unique = 2 * n_distinct > one.n_present and n_distinct > RARE
     if is_mostly_unique and one.words >= _WORDS_OF_TEXT:
         reason = f"ignored: free text of about {one.words:.0f} words"
-        return Judged(name, {"role": "ignore"}, reason, ["is free text; use kind: text to get words as features"])
+        return InferredColumn(
+            name, {"role": "ignore"}, reason, ["is free text; use kind: text to get words as features"]
+        )
     if is_mostly_unique and n_distinct > MANY_LEVELS:
         found = f"{n_distinct:,} different texts in {one.n_present:,} rows"
         if n_distinct == one.n_present or _ID.search(name):
-            return Judged(name, {"role": "id"}, f"an identifier: {found}", ["is an identifier"])
-        return Judged(name, {"role": "ignore"}, f"ignored: {found}", [f"{found}: too many for a category"])
+            return InferredColumn(name, {"role": "id"}, f"an identifier: {found}", ["is an identifier"])
+        return InferredColumn(name, {"role": "ignore"}, f"ignored: {found}", [f"{found}: too many for a category"])
     return _category(one, "")
 
 
-def _category(one: Facts, why: str) -> Judged:
+def _category(one: Facts, why: str) -> InferredColumn:
     entry: dict[str, Any] = {"dtype": "string"}
     n_levels = len(one.distinct)
     shown = ", ".join(_quoted(one.distinct[int(k)]) for k in np.argsort(-one.counts, kind="stable")[:3])
@@ -499,7 +503,7 @@ def _category(one: Facts, why: str) -> Judged:
     elif n_levels > MANY_LEVELS and 0 < n_rare < n_levels:  # otherwise only the pool would be left
         entry |= {"min_count": RARE, "unseen": "other"}
         why += f"; {n_rare:,} with fewer than {RARE} rows pooled"
-    return Judged(one.name, entry, why, _of_levels(one))
+    return InferredColumn(one.name, entry, why, _of_levels(one))
 
 
 def _of_levels(one: Facts) -> list[str]:
@@ -522,7 +526,7 @@ def _of_levels(one: Facts) -> list[str]:
     return found
 
 
-def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> Judged:
+def _infer_date(one: Facts, kind: str, date_format: str, others: list[str]) -> InferredColumn:
     entry: dict[str, Any] = {"dtype": kind}
     if date_format and date_format != {"date": "%Y-%m-%d", "time": "%H:%M:%S", "datetime": "%Y-%m-%d %H:%M:%S"}[kind]:
         entry["format"] = date_format
@@ -539,17 +543,17 @@ def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> J
     if one.n_missing:
         entry |= {"missing": "zero", "missing_indicator": True}
         why += f"; {_share(one.n_missing, one.n)} missing, with an indicator feature"
-    judged = Judged(one.name, entry, why)
+    column = InferredColumn(one.name, entry, why)
     if "|" in date_format:
-        judged.suspicions.append(f"dates are written in two formats, {date_format.replace('|', 'and')}")
+        column.suspicions.append(f"dates are written in two formats, {date_format.replace('|', 'and')}")
     if others:
-        judged.suspicions.append(f"dates could also have the format {others[0]!r}: if so, set format")
-    return judged
+        column.suspicions.append(f"dates could also have the format {others[0]!r}: if so, set format")
+    return column
 
 
-def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
+def _compare(one: Facts, column: InferredColumn, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
     """Ignore a column that duplicates an earlier one, or note that it carries the same information."""
-    if judged.entry.get("role") in ("ignore", "id"):
+    if column.entry.get("role") in ("ignore", "id"):
         return
     alike = seen.setdefault((len(one.distinct), one.n_missing), [])
     for other in alike:
@@ -558,11 +562,11 @@ def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]
             continue
         are_same = one.is_text == other.is_text and one.distinct.equals(other.distinct)
         if are_same and np.array_equal(one.codes, other.codes):
-            judged.entry, judged.why = {"role": "ignore"}, f"ignored: the same as '{other.name}'"
-            judged.suspicions = [f"is a copy of '{other.name}'"]
+            column.entry, column.why = {"role": "ignore"}, f"ignored: the same as '{other.name}'"
+            column.suspicions = [f"is a copy of '{other.name}'"]
             return
         if len(one.distinct) * 2 < one.n_present:
-            judged.suspicions.append(f"has the same information as '{other.name}': ignore one of them")
+            column.suspicions.append(f"has the same information as '{other.name}': ignore one of them")
             break
     alike.append(one)
 
