@@ -206,7 +206,7 @@ OTHER_SOURCES = {
     "other columns in the second file": (
         {"t1.csv": GOOD, "t2.csv": GOOD.replace("a,b", "b,a", 1)},
         {"kind": "csv", "path": ["t1.csv", "t2.csv"], "target": "y"},
-        ["t2.csv:1: ", "column 1 is 'b', not 'a'", "write the files with the same columns"],
+        ["t2.csv:1: ", "column 1 is 'b', not 'a'", "give all files the same columns"],
     ),
 }
 
