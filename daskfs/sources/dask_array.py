@@ -133,5 +133,5 @@ class _OfRows:
     def conclude(self, n_samples: int) -> None:
         """Refuse more values than rows."""
         if self._lazy is None and self._values is not None and len(self._values) != n_samples:
-            problem = f"expected {n_samples} {self._what} , one per row of X; found {len(self._values)}"
+            problem = f"expected {n_samples} {self._what}, one per row of X, found {len(self._values)}"
             raise DataError(problem, self._name)

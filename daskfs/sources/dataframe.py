@@ -224,7 +224,7 @@ def _with_columns(frame: pd.DataFrame, beside: Mapping[str, Any]) -> pd.DataFram
 def _of_another_length(name: str, expected: int, found: Any) -> DataError:
     is_weight = name.rstrip("_") == "weight"
     found = f"shape {found}" if isinstance(found, tuple) else found
-    problem = f"expected {expected} {'weights' if is_weight else 'targets'} , one per row of X; found {found}"
+    problem = f"expected {expected} {'weights' if is_weight else 'targets'}, one per row of X, found {found}"
     return DataError(problem, "weight" if is_weight else "y")
 
 

@@ -73,7 +73,7 @@ class ZarrSource(Source):
         n_samples, n_features = self._array.shape
         if self._y is not None and len(self._y) != n_samples:
             raise DataError(
-                f"expected {n_samples} targets, one per row of X; found {len(self._y)}", str(self._y_path or "y")
+                f"expected {n_samples} targets, one per row of X, found {len(self._y)}", str(self._y_path or "y")
             )
         self.n_samples: int = int(n_samples)
         self.feature_names = [str(name) for name in (Names(n_features) if names is None else names)]
