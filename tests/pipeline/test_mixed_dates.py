@@ -26,7 +26,7 @@ def test_dates_in_two_formats_are_one_date(tmp_path):
     store = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", schema=drafted.schema, dtype="float64")
     july = store.read(np.argsort(store.source_rows), np.array([list(store.feature_names).index("day.month=7")]))
     np.testing.assert_array_equal(july[:, 0], days.month == 7)
-    with pytest.warns(SelectionWarning, match="'day': dates are written in two ways"):
+    with pytest.warns(SelectionWarning, match="'day': dates are written in two formats"):
         selector = FGM(2, loss="squared").fit(frame, y)
     assert set(selector.get_feature_names_out()) == {"day.month=7", "a"}
     with refused(SourceError, "text-tables", naming=["2021/02/03"]):

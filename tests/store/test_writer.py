@@ -285,7 +285,7 @@ def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
         write_rows(writer, matrix)
     store = open_store(path)
     assert list(tmp_path.iterdir()) == [path]
-    assert f"process {process.pid} had left behind" in store.notes[0]
+    assert f"left by process {process.pid}" in store.notes[0]
     assert store.verify() == []
 
 
