@@ -52,13 +52,13 @@ BAD_HEADERS = {  # seen without reading the rows: the files, the source's option
     "cut short": (
         {"t.csv.gz": gzip.compress(GOOD.encode())[:-200]},
         {"path": "t.csv.gz"},
-        ["t.csv.gz: expected a whole .gz file", "end in the middle", "copy or download the file again"],
+        ["t.csv.gz: expected a complete .gz file", "end in the middle", "copy or download the file again"],
     ),
-    "not compressed": ({"t.csv.gz": GOOD}, {"path": "t.csv.gz"}, ["t.csv.gz: expected a whole .gz", "download"]),
+    "not compressed": ({"t.csv.gz": GOOD}, {"path": "t.csv.gz"}, ["t.csv.gz: expected a complete .gz", "download"]),
     "name not UTF-8": ({CSV: GOOD.replace("a", "\xe9", 1).encode("latin-1")}, {}, ["table.csv:1: ", "0xe9", "latin-1"]),
     "UTF-16": ({CSV: GOOD.encode("utf-16")}, {}, ["table.csv:1: ", "utf-16", "set format.encoding"]),
-    "zeros": ({CSV: bytes(999)}, {}, ["table.csv:1: expected text, found zero bytes", "check its format"]),
-    "semicolons": ({CSV: GOOD.replace(",", ";")}, {}, ["table.csv:1: ", "split by ';'", "set the delimiter to ';'"]),
+    "zeros": ({CSV: bytes(999)}, {}, ["table.csv:1: expected text, found zero bytes", "check that it is a CSV file"]),
+    "semicolons": ({CSV: GOOD.replace(",", ";")}, {}, ["table.csv:1: ", "found ';'", "set the delimiter to ';'"]),
     "lacks a column": ({CSV: GOOD, SCHEMA: schema(d={})}, BY_SCHEMA, ["table.csv:1: ", "lacks column 'd'", "'a', 'b'"]),
     "column not named": (
         {CSV: GOOD.replace("c", "e", 1), SCHEMA: schema(c={"required": False})},

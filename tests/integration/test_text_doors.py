@@ -143,7 +143,7 @@ def test_a_packed_file_that_was_cut_is_refused(workshop, kind, file, ending):
     content = PACKERS[ending][0](file.read_bytes())
     name = f"{file.name}{ending}"
     workshop.write(name, content[:-9])
-    refused(ingest(workshop, kind, name), name, f"expected a whole {ending} file", "copy or download the file again")
+    refused(ingest(workshop, kind, name), name, f"expected a complete {ending} file", "copy or download the file again")
     workshop.write(name, content)
     assert ingest(workshop, kind, name).code == 0
 
