@@ -153,7 +153,9 @@ def _existing_objects(folder: ObjectPath) -> tuple[Location, Manifest]:
         problem = "there is only an unfinished store: it is still being written, or writing was interrupted"
         raise StoreFormatError(problem, where, "wait, or ingest again")
     if folder.is_dir():
-        raise StoreFormatError(f"not a feature store of daskfs: there is no {MANIFEST}", where, "ingest it first")
+        raise StoreFormatError(
+            f"not a feature store of daskfs: there is no {MANIFEST}", where, "ingest the source first"
+        )
     raise StoreFormatError("no such store", where, "check the address, or ingest a source to it")
 
 
