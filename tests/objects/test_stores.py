@@ -141,7 +141,7 @@ def test_an_ingest_through_a_server_that_fails_now_and_then_is_whole_or_nothing(
     assert remote.digest == local.digest
     monkeypatch.setenv("DASKFS_REQUEST_TRIES", "2")
     server.faults = {"500": 0.9}
-    with refused(StorageError, "object-stores", naming=["answer"]):
+    with refused(StorageError, "object-stores", naming=["answered"]):
         made("s3://bucket/y.zarr")
     assert "bucket/y.zarr/manifest.json" not in server.objects
     assert not [*(tmp_path / "staging").iterdir()]
