@@ -95,7 +95,7 @@ TRIALS = [
         "data scientist",
         "frame",
         [
-            Step("python fit.py", "expected a value, found a missing one", "python fit.py judge"),
+            Step("python fit.py", "expected a value, found a missing value", "python fit.py judge"),
             Step("daskfs select houses.csv --target price --method auto --output runs/auto"),
             Step("daskfs report runs/auto"),
         ],

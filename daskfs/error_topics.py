@@ -117,7 +117,7 @@ TOPICS: dict[str, Topic] = {
             "selectors.mission.tasks",
             "selectors.mission.model",
             "selectors.shared.rows",
-            "store.sparse.stretches",
+            "store.sparse.sorted_runs",
             "matrix.arrays",
             "sources.arrow_table:DataError",
             "sources.undeclared",
@@ -263,7 +263,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "table-schemas": Topic(
         "Table schemas",
-        ("sources:SchemaError", "sources.roles", "sources.judging", "sources.survey", "sources.table_schema"),
+        ("sources:SchemaError", "sources.roles", "sources.schema_inference", "sources.survey", "sources.table_schema"),
         """
         A table schema defines each column's type, role (feature, target, weight, split, id, ignore) and encoding.
         It must name the columns of the table, each once, and one target. Each level of a category becomes a

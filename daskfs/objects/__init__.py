@@ -1,1 +1,1 @@
-"""Objects of object stores and of HTTP servers, by paths that files have too; the door to obstore."""
+"""Objects in object stores and on HTTP servers, accessed through paths like files; the only user of obstore."""

@@ -1,4 +1,4 @@
-"""Addresses of objects: what a URL names, and how it is shown, which is without what is secret in it."""
+"""URLs of objects: recognised, and shown without secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "memory")
-"""Of object stores and of HTTP servers; ``memory://`` is of this process alone."""
+"""Supported schemes; ``memory://`` is private to the process."""
 READ_ONLY = ("http", "https")
 
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -17,11 +17,11 @@ _IN_TEXT = re.compile(
 _ASSIGNED = re.compile(
     r"""(\b\w*(?:secret|token|passw|credential|signature|_key)\w*=)("[^"]*"|'[^']*'|[^\s"';&|$]+)""", re.IGNORECASE
 )
-"""In a line of a shell."""
+"""An assignment of a secret in a shell command."""
 
 
 def is_url(path: Any) -> bool:
-    """Return whether a path is a URL, which no file's path is ever made of.
+    """Return whether a path is a URL rather than the path of a file.
 
     Examples
     --------
@@ -32,13 +32,13 @@ def is_url(path: Any) -> bool:
 
 
 def has_url(paths: Any) -> bool:
-    """Return whether a path, or one of several, is of an object."""
+    """Return whether a path, or one of several, is an object."""
     several = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, (list, tuple)) else paths
     return any(is_url(path) or getattr(path, "is_object", False) for path in several)
 
 
 def redacted(text: str) -> str:
-    """Return a text whose URLs show neither passwords nor queries, which sign requests; nor what a shell keeps secret.
+    """Return a text without passwords and queries (which sign requests) in URLs, and without secrets in shell commands.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Parts of objects that are asked for before they are needed, so that nobody waits for one request after the other.
+"""Prefetches parts of objects, so that readers do not wait for one request after the other.
 
-How many are asked for at once follows from what waiting shows: it doubles whenever a part is waited for, up to what
-memory allows, and falls by one where none was for long.
+The number of simultaneous requests is adapted: it doubles whenever a reader has to wait, up to what memory allows, and
+decreases by one after a long time without waiting.
 """
 
 from __future__ import annotations
@@ -22,117 +22,117 @@ from daskfs.objects.cache import Cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import MOST_AT_ONCE, Transient, answered, begun, whole_setting
 
-ROOM_MIB = 44
-"""Of parts that have been asked for, and that are kept, by all threads of a process: ten tiles of 4 MiB and a rest."""
-TAKEN_FOR_ROOM = 96 / 44
-"""What a process takes for each byte of that: buffers of connections, what the allocator keeps; measured."""
+BUDGET_MIB = 44
+"""Memory for requested and cached parts, for all threads of a process: ten tiles of 4 MiB, and some more."""
+MEMORY_PER_BYTE = 96 / 44
+"""Measured memory of a process per byte of these: buffers of connections, overhead of the allocator."""
 KEPT_NBYTES = 16 << 20
-"""Of parts that were used and may be used again, of each thread."""
+"""Memory, per thread, for parts that have been used and may be used again."""
 _CALM = 64
-"""Parts that were there when they were wanted, one after the other, before fewer are asked for at once."""
+"""Number of parts read without waiting before the number of requests is reduced."""
 
 
 _IDLE = 4
-"""Parts that each thread has taken, on average, since one that is idle has taken any."""
+"""A cache is idle if each thread has taken this many parts, on average, since the last one was taken from it."""
 _TRIES_WHOLE = 4
-"""Of parts that fail their checksum: damaged on their way, or where they lie."""
+"""Number of tries for a part that fails its checksum, damaged in transit or in the object store."""
 
 Check = Callable[[memoryview], bool]
 
 
 class Part(NamedTuple):
-    """Consecutive bytes of an object."""
+    """A range of bytes of an object."""
 
     path: ObjectPath
     start: int = 0
     nbytes: int | None = None
-    """None: all of it."""
+    """None: to the end."""
     most_nbytes: int = 0
-    """How many these may be."""
+    """Upper bound for `nbytes`."""
     version: str = ""
-    """Of what it is a part: objects of one address may be written again."""
+    """Version of the store: an address may be overwritten."""
     cache: Cache | None = None
-    """Where it is kept once it has been fetched."""
+    """Cache on disk for fetched parts."""
 
     @property
     def kept_as(self) -> str:
-        """Its name in the cache."""
+        """Name in the cache on disk."""
         return hashlib.sha256(f"{self.path.root}/{self.path.key}:{self.start}".encode()).hexdigest()[:40]
 
     @property
     def is_kept(self) -> bool:
-        """Whether it lies on this machine."""
+        """Whether it is in the cache on disk."""
         return self.cache is not None and self.cache.holds(self.kept_as)
 
 
-class Room:
-    """Bytes that the shelves of a process share, and the lock under which these are looked at and changed."""
+class MemoryBudget:
+    """The memory shared by the prefetch caches of a process, with the lock that protects them."""
 
-    def __init__(self, most_nbytes: int = ROOM_MIB << 20) -> None:
+    def __init__(self, most_nbytes: int = BUDGET_MIB << 20) -> None:
         self.most_nbytes, self.held_nbytes = most_nbytes, 0
-        self.lock = threading.RLock()  # a shelf may be collected, and give back, while another one takes
-        self.shelves: weakref.WeakSet[Shelf] = weakref.WeakSet()
+        self.lock = threading.RLock()  # a cache may be garbage-collected, and release memory, while another one takes
+        self.caches: weakref.WeakSet[PrefetchCache] = weakref.WeakSet()
         self.n_taken = 0
-        """Parts, by all threads."""
+        """Number of parts taken by all threads."""
 
     def has(self, nbytes: int) -> bool:
-        """Return whether there is room for so many more."""
+        """Return whether `nbytes` more bytes are available."""
         return self.held_nbytes + nbytes <= self.most_nbytes
 
     def first_of(self, parts: list[Part]) -> list[Part]:
-        """Return the parts that are held on to: all, or of too many the first, and others come and go beside them."""
+        """Return the parts to hold on to: all, or, if they are too many, the first ones, leaving memory for others."""
         nbytes = [*accumulate(part.most_nbytes for part in parts)]
         if not parts or nbytes[-1] <= self.most_nbytes:
             return parts
         return parts[: bisect_right(nbytes, 3 * self.most_nbytes // 4)]
 
     def take(self, held: list[int], nbytes: int) -> None:
-        """Count bytes, less where they are given back; `held` is the count of a shelf."""
+        """Add to the used bytes (negative: release); `held` is the count of a cache."""
         with interrupts.held(), self.lock:
             self.held_nbytes += nbytes
             held[0] += nbytes
 
     def give_back(self, held: list[int]) -> None:
-        """Forget a shelf whose thread has ended."""
+        """Release the memory of a cache whose thread has ended."""
         self.take(held, -held[0])
 
-    def idle(self) -> list[Shelf]:
-        """Return the shelves from which nothing was taken for long, the longest first."""
-        since = self.n_taken - _IDLE * len(self.shelves)
-        return sorted((one for one in self.shelves if one.last_taken < since), key=lambda one: one.last_taken)
+    def idle(self) -> list[PrefetchCache]:
+        """Return the idle caches, the longest idle first."""
+        since = self.n_taken - _IDLE * len(self.caches)
+        return sorted((one for one in self.caches if one.last_taken < since), key=lambda one: one.last_taken)
 
 
 @cache
-def _room_of_process() -> Room:
-    return Room(whole_setting("DASKFS_AHEAD_MIB", ROOM_MIB) << 20)
+def _budget_of_process() -> MemoryBudget:
+    return MemoryBudget(whole_setting("DASKFS_AHEAD_MIB", BUDGET_MIB) << 20)
 
 
 def ahead_nbytes() -> int:
-    """Return what a process that reads object stores takes for requests that are on their way.
+    """Return the memory of a process for prefetched objects, in bytes.
 
     Raises
     ------
     ConfigError
-        DASKFS_AHEAD_MIB is no whole number.
+        DASKFS_AHEAD_MIB is not an integer.
     """
-    return int(TAKEN_FOR_ROOM * _room_of_process().most_nbytes)
+    return int(MEMORY_PER_BYTE * _budget_of_process().most_nbytes)
 
 
-class Shelf:
-    """What one thread has asked for, and what it has lately used.
+class PrefetchCache:
+    """The parts that one thread has requested or recently used.
 
     Parameters
     ----------
-    room : Room, optional
-        Shared with other threads; by default that of the process. It is exceeded by what is waited for alone.
+    budget : MemoryBudget, optional
+        Memory shared with other threads; by default that of the process. Only a part being waited for may exceed it.
     """
 
-    def __init__(self, room: Room | None = None) -> None:
+    def __init__(self, budget: MemoryBudget | None = None) -> None:
         self._held = [0]
-        self._room = room or _room_of_process()
-        weakref.finalize(self, self._room.give_back, self._held).atexit = False
-        self._room.shelves.add(self)
-        self.last_taken = self._room.n_taken
+        self._budget = budget or _budget_of_process()
+        weakref.finalize(self, self._budget.give_back, self._held).atexit = False
+        self._budget.caches.add(self)
+        self.last_taken = self._budget.n_taken
         self._parts: OrderedDict[Part, Future[tuple[memoryview, bool]]] = OrderedDict()
         self._untaken: set[Part] = set()
         self._present: frozenset[Part] = frozenset()
@@ -142,34 +142,34 @@ class Shelf:
         self._taken: Part | None = None
         self._awaited: Part | None = None
         self.passed: dict[Any, Any] = {}
-        """What was read last, by whoever asks ahead."""
+        """The last read for each array, recorded by the code that prefetches."""
 
     def expect(self, parts: Iterable[Part], check: Check | None = None, present: Iterable[Part] = ()) -> None:
-        """Say which parts are wanted next, in order; replaces what was said before.
+        """Set the parts that will be needed next, in order; replaces the previous ones.
 
         Parameters
         ----------
         parts : iterable of Part
         present : iterable of Part
-            Those of them that are read now and again at once, for a few rows more: they are not let go of for what
-            comes later, or not all of them where there is no room.
+            Those of the parts that are read now and again at once, for a few more rows: they are not discarded for
+            later parts, unless memory is too small for all.
         check : callable, optional
-            Tells whether what came is whole; else it is asked for again, and after some tries returned as it is.
+            Returns whether a part is intact; otherwise it is requested again, and after some tries returned as it is.
         """
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             self._wanted = deque(part for part in parts if part in self._parts or not part.is_kept)
-            self._check, self._present = check, frozenset(self._room.first_of([*present]))
+            self._check, self._present = check, frozenset(self._budget.first_of([*present]))
             self._untaken &= set(self._wanted)
             self._ask()
 
     def knows(self, parts: Iterable[Part]) -> bool:
-        """Return whether all these parts are here, on their way, wanted, or kept on this machine."""
-        with interrupts.held(), self._room.lock:
+        """Return whether each of these parts is available, requested, expected, or in the cache on disk."""
+        with interrupts.held(), self._budget.lock:
             return all(part in self._parts or part in self._wanted or part.is_kept for part in parts)
 
     def has(self, part: Part) -> bool:
-        """Return whether a part is here or on its way."""
-        with interrupts.held(), self._room.lock:
+        """Return whether a part is available or requested."""
+        with interrupts.held(), self._budget.lock:
             return part in self._parts
 
     def take(self, part: Part, check: Check | None = None) -> memoryview:
@@ -180,22 +180,22 @@ class Shelf:
         FileNotFoundError
         StorageError
         """
-        with interrupts.held(), self._room.lock:
+        with interrupts.held(), self._budget.lock:
             future = self._asked_for(part, check)
         is_whole = False
         try:
             found, is_whole = interrupts.result_of(future)
         finally:
-            with interrupts.held(), self._room.lock:
+            with interrupts.held(), self._budget.lock:
                 self._awaited = None
                 if not is_whole:
                     self._drop(part)
         return found
 
     def _asked_for(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
-        """Return a part that is here or on its way, and ask for those behind it."""
-        self._room.n_taken += 1
-        self.last_taken = self._room.n_taken
+        """Return the future of a part, and request the parts after it."""
+        self._budget.n_taken += 1
+        self.last_taken = self._budget.n_taken
         self._untaken.discard(part)
         self._taken = self._awaited = part
         if self._wanted and self._wanted[0] == part:
@@ -215,12 +215,12 @@ class Shelf:
         return future
 
     def _begin(self, part: Part, check: Check | None) -> Future[tuple[memoryview, bool]]:
-        self._room.take(self._held, part.most_nbytes)
+        self._budget.take(self._held, part.most_nbytes)
         future = self._parts[part] = begun(_fetched, part, check)
         return future
 
     def _ask(self) -> None:
-        """Ask for what is wanted next, as far as there is room."""
+        """Request the expected parts, as far as memory allows."""
         while self._wanted and len(self._untaken) < self._n_ahead:
             part = self._wanted[0]
             if part not in self._parts:
@@ -231,26 +231,26 @@ class Shelf:
             self._wanted.popleft()
 
     def _make_room(self, nbytes: int, *, by_force: bool = False) -> bool:
-        """Let go of what was used longest ago, by force of what was asked for too; return whether there is room."""
-        for other in self._room.idle() if not self._room.has(nbytes) else ():
+        """Discard the least recently used parts, by force also requested ones; return whether memory suffices."""
+        for other in self._budget.idle() if not self._budget.has(nbytes) else ():
             if other is not self:
                 other.clear()
         kept = self._untaken | self._present | {self._taken}
         used = [part for part in self._parts if part not in kept]
         kept_nbytes = sum(part.most_nbytes for part in used)
         for part in used:
-            if self._room.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
+            if self._budget.has(nbytes) and kept_nbytes <= KEPT_NBYTES:
                 break
             kept_nbytes -= part.most_nbytes
             self._drop(part)
         for part in [*self._untaken, *(self._present & self._parts.keys())] if by_force else ():
-            if self._room.has(nbytes):
+            if self._budget.has(nbytes):
                 break
             self._drop(part)
-        return self._room.has(nbytes)
+        return self._budget.has(nbytes)
 
     def clear(self) -> None:
-        """Let go of everything, for others; what was wanted is asked for again when somebody takes it."""
+        """Discard everything for the benefit of other threads; expected parts are requested again when taken."""
         for part in list(self._parts):
             if part != self._awaited:
                 self._drop(part)
@@ -259,38 +259,38 @@ class Shelf:
         future = self._parts.pop(part, None)
         if future is not None:
             future.cancel()
-            self._room.take(self._held, -part.most_nbytes)
+            self._budget.take(self._held, -part.most_nbytes)
         self._untaken.discard(part)
 
 
-_shelves = threading.local()
+_caches = threading.local()
 
 
-_left: list[Shelf] = []
-"""Those of threads that have ended: tasks read in threads of their own, and the next goes on where the last one was."""
+_left: list[PrefetchCache] = []
+"""Caches of threads that have ended: tasks run in new threads, and the next one continues where the last one was."""
 
 
 class _Holder:
-    """What goes when a thread ends."""
+    """Returns the cache to `_left` when its thread ends."""
 
     def __init__(self) -> None:
         try:
-            self.shelf = _left.pop()
+            self.cache = _left.pop()
         except IndexError:
-            self.shelf = Shelf()
-        weakref.finalize(self, _left.append, self.shelf).atexit = False
+            self.cache = PrefetchCache()
+        weakref.finalize(self, _left.append, self.cache).atexit = False
 
 
-def shelf() -> Shelf:
-    """Return this thread's."""
-    found: _Holder | None = getattr(_shelves, "holder", None)
+def prefetch_cache() -> PrefetchCache:
+    """Return the cache of this thread."""
+    found: _Holder | None = getattr(_caches, "holder", None)
     if found is None:
-        found = _shelves.holder = _Holder()
-    return found.shelf
+        found = _caches.holder = _Holder()
+    return found.cache
 
 
 def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:
-    """Return a part, and whether it is whole."""
+    """Return a part, and whether it is intact."""
     n_left = _TRIES_WHOLE
 
     def once() -> tuple[memoryview, bool]:
@@ -298,7 +298,7 @@ def _fetched(part: Part, check: Check | None) -> tuple[memoryview, bool]:
         found, n_left = part.path.fetch(part.start, part.nbytes), n_left - 1
         is_whole = check is None or check(found)
         if n_left and not is_whole:
-            raise Transient("what came is not what was written")
+            raise Transient("the received data fail their checksum")
         return found, is_whole
 
     found, is_whole = answered(once, str(part.path))

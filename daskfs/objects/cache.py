@@ -1,7 +1,7 @@
-"""Parts of objects kept in a folder of this machine, where one is declared, for what is read again and again.
+"""Cache on disk for parts of objects that are read repeatedly, if a folder is configured.
 
-A part gets its name when all of it is written, and is checked when a process first opens what it has not written
-itself: what a crash has left of it is fetched again. All processes of the machine share the folder and its bound.
+A part gets its name when it is completely written, and is checked when a process that has not written it first opens
+it: parts truncated by a crash are fetched again. All processes of a machine share the folder and its size limit.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from daskfs.errors import ConfigError, StorageError
 
 FOLDER, SIZE = "DASKFS_CACHE", "DASKFS_CACHE_GIB"
 OPTIONS = ("cache", "cache_gib")
-"""Of storage options: the same, and go before; ``cache: none`` is for none."""
+"""Storage options that override these variables; ``cache: none`` disables the cache."""
 DEFAULT_GIB = 20.0
 IDLE_S = 600.0
-"""A version of objects that nobody has read for so long makes room for others."""
+"""A version of objects that has not been read for so long may be removed for others."""
 _TALLY = "bytes"
 
 
 def cache_of(options: dict[str, str], version: str) -> Cache | None:
-    """Return where parts of a version of objects are kept, or None where no folder was declared.
+    """Return the cache for a version of objects, or None if no folder is configured.
 
     Raises
     ------
     ConfigError
-        Its size is none.
+        The size is not a positive number.
     StorageError
-        The folder cannot be made.
+        The folder cannot be created.
     """
     folder = options.get("cache") or os.environ.get(FOLDER, "")
     if not version or folder in ("", "none"):
@@ -57,38 +57,38 @@ def _opened(folder: str, most_nbytes: int, version: str) -> Cache:
 
 
 class Cache:
-    """What is kept here of one version of some objects.
+    """Cached parts of one version of some objects.
 
     Parameters
     ----------
     folder : Path
-        Of all that is kept on this machine.
+        Folder of the whole cache.
     most_nbytes : int
-        Of all that, together. Where there is no room, what is idle goes; where nothing is, nothing more is kept: of
-        what is read from front to back, again and again, the beginning is worth as much as the end.
+        Maximum size of the whole cache. If it is full, idle versions are removed; if none is idle, nothing more is
+        cached: when data are read repeatedly from front to back, the beginning is worth as much as the end.
     version : str
-        What tells these objects from all others.
+        Identifies the version of the objects.
     """
 
     def __init__(self, folder: Path, most_nbytes: int, version: str) -> None:
         self._folder, self._most_nbytes = folder, most_nbytes
         self._own = folder / hashlib.sha256(version.encode()).hexdigest()[:32]
         self._known: set[str] = set()
-        """What this process has written or checked."""
+        """Names that this process has written or checked."""
         self._is_full, self._touched = False, time.monotonic()
         try:
             self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.utime(self._own)
         except OSError as fault:
-            remedy = f"set {FOLDER}, or `cache` among the storage options, to a folder of this machine"
-            raise StorageError(f"the cache cannot be made: {fault.strerror}", str(folder), remedy) from None
+            remedy = f"set {FOLDER}, or the storage option `cache`, to a local folder"
+            raise StorageError(f"the cache cannot be created: {fault.strerror}", str(folder), remedy) from None
 
     def holds(self, name: str) -> bool:
-        """Return whether something is kept under a name; whether it is whole, `path_of` finds out."""
+        """Return whether there is a file with this name; `path_of` checks whether it is complete."""
         return name in self._known or self._path(name).exists()
 
     def path_of(self, name: str, check: Callable[[memoryview], bool]) -> Path | None:
-        """Return the file of what is kept under a name; None where there is none, or not all of it."""
+        """Return the file with this name; None if there is none, or it is incomplete."""
         path = self._path(name)
         self._touch()
         if name in self._known and path.exists():
@@ -104,7 +104,7 @@ class Cache:
         return None
 
     def keep(self, name: str, content: memoryview) -> None:
-        """Keep something that is whole, if there is room; a disk that fails ends keeping, and nothing else."""
+        """Cache a complete part, if there is room; a disk error disables writing to the cache, and nothing else."""
         path = self._path(name)
         temporary = path.with_name(f".{name}.{os.getpid()}.{threading.get_ident()}")
         if self._is_full or path.exists():
@@ -126,14 +126,14 @@ class Cache:
         return self._own / name[:2] / name
 
     def _touch(self) -> None:
-        """Say that these objects are read."""
+        """Record that these objects are in use."""
         if time.monotonic() - self._touched > IDLE_S / 10:
             self._touched = time.monotonic()
             with suppress(OSError):
                 os.utime(self._own)
 
     def _has_room(self, temporary: Path, nbytes: int) -> bool:
-        """Make and count a file of so many bytes where there is room; of all processes one at a time."""
+        """Create and count a file of `nbytes` bytes if there is room; only one process at a time can do this."""
         with (self._folder / _TALLY).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -153,7 +153,7 @@ class Cache:
         return sum(_nbytes_in(one) for one in self._folder.iterdir() if one.is_dir())
 
     def _counted_without_idle(self, nbytes: int) -> int:
-        """Remove what nobody has read for long, the longest first, until there is room; return the bytes left."""
+        """Remove idle versions, the longest idle first, until there is room; return the remaining bytes."""
         total = self._counted()
         found = sorted((one.stat().st_mtime, one) for one in self._folder.iterdir() if one.is_dir())
         for used, folder in found:

@@ -1,4 +1,4 @@
-"""The path of an object, which is asked what is asked of the path of a file."""
+"""Paths of objects, with the interface of `pathlib.Path`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from daskfs.objects.requests import answered, aside, client_of
 from daskfs.objects.stream import ObjectStream
 
 MULTIPART_NBYTES = 16 << 20
-"""Of files that are sent in parts of 5 MiB, four at once."""
+"""Larger files are uploaded in parts of 5 MiB, four at a time."""
 
 
 class ObjectStatus(NamedTuple):
-    """What a server says of an object."""
+    """Status of an object."""
 
     st_size: int
     e_tag: str
@@ -31,34 +31,34 @@ class ObjectStatus(NamedTuple):
 
     @property
     def st_mtime_ns(self) -> int:
-        """When it was written, as of a file."""
+        """Modification time, as for a file."""
         return int(self.changed.timestamp() * 1e9)
 
     @property
     def stamp(self) -> dict[str, Any]:
-        """What tells one version of an object from another."""
+        """Values that differ between versions of an object."""
         return {"nbytes": self.st_size, "e_tag": self.e_tag, "mtime_ns": self.st_mtime_ns}
 
 
 @dataclass(frozen=True, order=True)
 class ObjectPath:
-    """An object, or the objects whose keys begin like it: what a folder is of files.
+    """An object, or the objects whose keys have it as prefix, like a folder of files.
 
     Parameters
     ----------
     root : str
         "s3://bucket", "https://host".
     key : str
-        Its name there, without slashes at the ends.
+        Name within the root, without leading or trailing slashes.
     query : str
-        Behind the path of an HTTP address; never shown.
+        Query of an HTTP address; never shown.
     options : tuple of pairs of str
         Storage options; never shown.
 
     Notes
     -----
-    It is no `os.PathLike`: what asks for files alone refuses it. Text shows it without passwords and queries. Pickled
-    it is its address and the options that were given; each process finds its own credentials.
+    It is not an `os.PathLike`, so that code that needs files refuses it. As text it has neither passwords nor queries.
+    Pickled, it consists of its address and the given options; each process finds its own credentials.
     """
 
     root: str
@@ -70,12 +70,12 @@ class ObjectPath:
 
     @classmethod
     def of(cls, url: str, options: Mapping[str, Any] | None = None) -> ObjectPath:
-        """Return what a URL names.
+        """Return the path of a URL.
 
         Raises
         ------
         ConfigError
-            Its scheme is none that daskfs knows, or it has no bucket or host.
+            Its scheme is unknown, or it has no bucket or host.
 
         Examples
         --------
@@ -87,10 +87,10 @@ class ObjectPath:
         scheme = parts.scheme.lower()
         if scheme not in SCHEMES:
             known = ", ".join(f"{name}://" for name in SCHEMES)
-            remedy = f"there are {known}{did_you_mean(scheme, SCHEMES)}"
-            raise ConfigError(f"expected an address that daskfs knows, found {scheme}://", redacted(url), remedy)
+            remedy = f"the schemes are {known}{did_you_mean(scheme, SCHEMES)}"
+            raise ConfigError(f"expected a known scheme, found {scheme}://", redacted(url), remedy)
         if not parts.netloc and scheme != "memory":
-            raise ConfigError(f"expected a bucket or a host behind {scheme}://", redacted(url), "check the address")
+            raise ConfigError(f"expected a bucket or a host after {scheme}://", redacted(url), "check the address")
         if scheme in READ_ONLY:
             key, root = unquote(parts.path), f"{scheme}://{parts.netloc}"
         elif scheme == "memory":
@@ -111,13 +111,13 @@ class ObjectPath:
 
     @property
     def address(self) -> str:
-        """The whole URL, with what is secret in it."""
+        """The full URL, including secrets."""
         slash = "" if self.root.endswith("//") or not self.key else "/"
         return f"{self.root}{slash}{self.key}{f'?{self.query}' if self.query else ''}"
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nothing can be written there."""
+        """Whether it cannot be written to."""
         return self.root.partition(":")[0] in READ_ONLY
 
     def __truediv__(self, name: str | os.PathLike[str]) -> ObjectPath:
@@ -129,7 +129,7 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """What stands behind the last slash."""
+        """The part after the last slash."""
         return self._pure.name
 
     @property
@@ -149,29 +149,29 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """What the object is in."""
+        """The path of the containing prefix."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
     def parents(self) -> list[ObjectPath]:
-        """What the object is in, and what that is in."""
+        """The paths of all containing prefixes, the innermost first."""
         parts = self.key.split("/")
         return [replace(self, key="/".join(parts[:k])) for k in range(len(parts) - 1, -1, -1)]
 
     def with_name(self, name: str) -> ObjectPath:
-        """Return the object of another name beside it."""
+        """Return the path with another name."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> ObjectPath:
-        """Return the object of another ending."""
+        """Return the path with another suffix."""
         return self.parent / self._pure.with_suffix(suffix).name
 
     def relative_to(self, other: ObjectPath) -> PurePosixPath:
-        """Return its name within another."""
+        """Return the name relative to another path."""
         return self._pure.relative_to(other._pure)
 
     def expanduser(self) -> ObjectPath:
-        """Return it as it is."""
+        """Return the path unchanged."""
         return self
 
     absolute = resolve = expanduser
@@ -187,26 +187,26 @@ class ObjectPath:
         return tuple(pair for pair in self.options if pair[0] not in OPTIONS)
 
     def cache_for(self, version: str) -> Cache | None:
-        """Return where parts of it are kept on this machine, of one version; None where no folder was declared."""
+        """Return the disk cache for one version of the object; None if no folder is configured."""
         return None if self.root.startswith("memory") else cache_of(dict(self.options), version)
 
     @property
     def has_cache(self) -> bool:
-        """Whether a folder was declared where parts of it are kept."""
+        """Whether a folder is configured for a disk cache."""
         return self.cache_for("any") is not None
 
     def without_cache(self) -> ObjectPath:
-        """Return it as what is read over the network alone."""
+        """Return the path without a disk cache."""
         return replace(self, options=(*self._of_client, ("cache", "none")))
 
     def client_within(self) -> Any:
-        """Return obstore's client of what is in it, for libraries that take one."""
+        """Return an obstore client with this path as root, for libraries that accept one."""
         if self.root.startswith("memory"):
-            raise StorageError("the memory of a process is for stores of daskfs", str(self), "use a folder")
+            raise StorageError("memory:// works only for daskfs's own stores", str(self), "use a folder")
         return client_of(f"{self.root}/{self.key}", self._of_client)
 
     def stat(self) -> ObjectStatus:
-        """Return size, digest and time of the object.
+        """Return size, ETag and modification time of the object.
 
         Raises
         ------
@@ -220,22 +220,22 @@ class ObjectPath:
         return ObjectStatus(int(found["size"]), found.get("e_tag") or "", found["last_modified"])
 
     def is_file(self) -> bool:
-        """Return whether there is such an object."""
+        """Return whether the object exists."""
         try:
             return bool(self.key) and self.stat() is not None
         except FileNotFoundError:
             return False
 
     def is_dir(self) -> bool:
-        """Return whether there are objects whose keys begin like it; HTTP servers cannot be asked."""
+        """Return whether there are objects with this prefix; always False for HTTP servers, which list nothing."""
         return not self.is_read_only and next(self.iterdir(), None) is not None
 
     def exists(self) -> bool:
-        """Return whether it is an object or the beginning of some."""
+        """Return whether it is an object or a prefix of objects."""
         return self.is_file() or self.is_dir()
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield what is in it, in order."""
+        """Yield the objects and prefixes directly within it, sorted."""
         import obstore
 
         self._refuse_listing()
@@ -245,7 +245,7 @@ class ObjectPath:
         yield from (replace(self, key=key) for key in sorted(keys) if key != self.key)
 
     def all_objects(self) -> dict[str, int]:
-        """Return the bytes of all objects in it, however deep, by their names within it."""
+        """Return the sizes of all objects within it, also in deeper levels, by their relative names."""
         import obstore
 
         self._refuse_listing()
@@ -255,7 +255,7 @@ class ObjectPath:
         return {one["path"][start:]: int(one["size"]) for one in found}
 
     def matching(self) -> list[ObjectPath]:
-        """Return the objects that a pattern names, in order: ``*`` and ``?`` stop at slashes, ``**`` does not."""
+        """Return the objects that match the pattern, sorted: ``*`` and ``?`` do not match slashes, ``**`` does."""
         fixed = re.split(r"[*?\[]", self.key, maxsplit=1)[0].rpartition("/")[0]
         pattern = re.compile(_expression(self.key))
         folder = replace(self, key=fixed)
@@ -263,14 +263,14 @@ class ObjectPath:
 
     def _refuse_listing(self) -> None:
         if self.is_read_only:
-            raise StorageError("an HTTP server does not say what it has", str(self), "name each file")
+            raise StorageError("an HTTP server does not list its files", str(self), "name each file")
 
     def read_bytes(self) -> bytes:
         """Return the object's content; see `asked`."""
         return bytes(self.asked())
 
     def fetch(self, start: int = 0, nbytes: int | None = None) -> memoryview:
-        """Return the object's content, or a part of it, in one try and without a copy; see `answered`."""
+        """Return the object's content, or a range of it, without retries and without a copy; see `answered`."""
         import obstore
 
         if nbytes is None:
@@ -278,7 +278,7 @@ class ObjectPath:
         return memoryview(obstore.get_range(self.client, self.key, start=start, length=nbytes))
 
     def asked(self, start: int = 0, nbytes: int | None = None) -> memoryview:
-        """Return the object's content, or a part of it.
+        """Return the object's content, or a range of it.
 
         Raises
         ------
@@ -288,18 +288,18 @@ class ObjectPath:
         return aside(answered, lambda: self.fetch(start, nbytes), str(self))
 
     def write_bytes(self, content: bytes | memoryview, *, is_new: bool = False) -> None:
-        """Write the object, whole or not at all.
+        """Write the object atomically.
 
         Raises
         ------
         FileExistsError
-            It exists, where it is to be new.
+            `is_new` is set, and the object exists.
         StorageError
         """
         import obstore
 
         if self.is_read_only:
-            raise StorageError("nothing can be written over HTTP", str(self), "write to an object store")
+            raise StorageError("objects cannot be written over HTTP", str(self), "write to an object store")
         client, tries = self.client, 0
 
         def put() -> None:
@@ -309,12 +309,12 @@ class ObjectPath:
                 obstore.put(client, self.key, content, mode="create" if is_new else "overwrite", use_multipart=False)
             except obstore.exceptions.AlreadyExistsError:
                 if tries == 1 or bytes(obstore.get(client, self.key).bytes()) != bytes(content):
-                    raise  # else the first try had arrived, and only its answer was lost
+                    raise  # otherwise the first try succeeded, and only its response was lost
 
         aside(answered, put, str(self))
 
     def write_file(self, path: Path) -> None:
-        """Write what a file holds, a large one in several parts; whole or not at all."""
+        """Write the content of a file atomically; large files are uploaded in several parts."""
         import obstore
 
         if path.stat().st_size < MULTIPART_NBYTES:
@@ -335,7 +335,7 @@ class ObjectPath:
                 raise
 
     def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
-        """Open the object for reading: a stream that can be sought in, and that asks ahead where it is read on."""
+        """Open the object for reading: a seekable stream that prefetches when read sequentially."""
         if mode != "rb":
             raise ValueError(f"expected mode 'rb', found {mode!r}")
         status = self.stat()
@@ -344,7 +344,7 @@ class ObjectPath:
 
 
 def _expression(pattern: str) -> str:
-    """Return a pattern of paths as a regular expression."""
+    """Return a path pattern as a regular expression."""
     found, k = "", 0
     while k < len(pattern):
         if pattern.startswith("**/", k):

@@ -1,4 +1,4 @@
-"""Requests to object stores: tried again for a while, ended by an error that says what to do, and many at once."""
+"""Requests to object stores: with retries, errors that say what to do, and concurrency."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from daskfs.errors import ConfigError, StorageError, did_you_mean
 from daskfs.objects.address import redacted
 
 MOST_AT_ONCE = 32
-"""Requests of a process."""
+"""Maximum number of simultaneous requests of a process."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
-"""Between two tries; doubled from one to the next, and drawn from its upper half: not all come back at once."""
+"""Pauses between tries: doubled after each try, and shortened at random by up to half to avoid synchronised retries."""
 TIMEOUT_S, CONNECT_TIMEOUT_S = 60.0, 10.0
-"""Of one try."""
+"""Time limits of a single try."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
@@ -39,26 +39,26 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """What came is not what was sent: worth another try."""
+    """The response is incomplete or damaged: try again."""
 
 
 def n_tries() -> int:
-    """Return how often a request is tried at most."""
+    """Return the maximum number of tries of a request."""
     return whole_setting("DASKFS_REQUEST_TRIES", 8)
 
 
 def patience_s() -> float:
-    """Return how many seconds after its first try a request is not tried again."""
+    """Return the time after the first try, in seconds, after which a request is not tried again."""
     return float(whole_setting("DASKFS_REQUEST_PATIENCE_S", 120))
 
 
 def whole_setting(name: str, default: int) -> int:
-    """Return a whole number from 1 that a variable of the environment says.
+    """Return a positive integer from an environment variable.
 
     Raises
     ------
     ConfigError
-        It says something else.
+        The variable has another value.
     """
     value = os.environ.get(name, "")
     if value and not (value.isdecimal() and int(value) > 0):
@@ -67,22 +67,22 @@ def whole_setting(name: str, default: int) -> int:
 
 
 def answered(ask: Callable[[], T], shown: str, over: threading.Event | None = None) -> T:
-    """Return what a request gives, tried again where that may help.
+    """Return the result of a request, with retries if these may help.
 
     Parameters
     ----------
     ask : callable
         The request.
     shown : str
-        What it asks for, for messages.
+        The address, for messages.
     over : Event, optional
-        Set where nobody waits for the answer any more.
+        Set if nobody waits for the response any more.
 
     Raises
     ------
     FileNotFoundError
     StorageError
-        It is not allowed, or there is no answer after so many tries, or so long a time.
+        Access is denied, or there is no response after the maximum number of tries or time.
     """
     begun, pause, tries = time.monotonic(), FIRST_PAUSE_S, n_tries()
     for k in range(1, tries + 1):
@@ -92,8 +92,8 @@ def answered(ask: Callable[[], T], shown: str, over: threading.Event | None = No
             reason = _reason_to_try_again(fault, shown)
             waited = time.monotonic() - begun
             if k == tries or waited + pause > patience_s() or (over is not None and over.is_set()):
-                problem = f"no whole answer after {k} {'try' if k == 1 else 'tries'} in {waited:.0f} s: {reason}"
-                remedy = "check the address and the network, and run again; DASKFS_REQUEST_TRIES and _PATIENCE_S"
+                problem = f"no complete response after {k} {'try' if k == 1 else 'tries'} in {waited:.0f} s: {reason}"
+                remedy = "check the address and the network, and run again; see DASKFS_REQUEST_TRIES and _PATIENCE_S"
                 raise StorageError(problem, shown, remedy) from None
         length = pause * random.uniform(0.5, 1.0)
         over.wait(length) if over is not None else time.sleep(length)
@@ -102,9 +102,9 @@ def answered(ask: Callable[[], T], shown: str, over: threading.Event | None = No
 
 
 def _reason_to_try_again(fault: Exception, shown: str) -> str:
-    """Return why a request is tried again; raise where that would not help.
+    """Return the reason to try a request again; raise an error if that would not help.
 
-    What the library says may hold signed addresses: of it only codes are shown.
+    The library's messages may contain signed addresses, so only codes from them are shown.
     """
     if isinstance(fault, Transient):
         return str(fault)
@@ -117,12 +117,12 @@ def _reason_to_try_again(fault: Exception, shown: str) -> str:
     number, word = int(status[1]) if status else 0, code[1] if code else ""
     told = " ".join(filter(None, [status[1] if status else "", word])) or name
     if name in ("PermissionDeniedError", "UnauthenticatedError") or word in _CREDENTIALS or number in (401, 403):
-        problem = f"access denied ({told}): wrong or expired credentials, no right to it, or no such object"
+        problem = f"access denied ({told}): wrong or expired credentials, missing permission, or no such object"
         raise StorageError(problem, shown, _how_to_authorise(shown)) from None
     if name in ("AlreadyExistsError", "PreconditionError"):
         raise FileExistsError(17, "the object exists", shown) from None
     if name in ("NotSupportedError", "InvalidPathError", "UnknownConfigurationKeyError"):
-        raise StorageError(f"cannot be asked for here ({name})", shown, "check the address") from None
+        raise StorageError(f"not supported here ({name})", shown, "check the address") from None
     if 300 <= number < 500 and number not in _TRANSIENT:
         raise StorageError(f"refused with {told}", shown, "check the address, the region and the endpoint") from None
     if not isinstance(fault, _base_error()):
@@ -142,10 +142,10 @@ def _base_error() -> type[Exception]:
 
 
 _AUTHORISE = {
-    "s3": "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN, AWS_REGION) where it runs, on workers too",
-    "gs": "set GOOGLE_APPLICATION_CREDENTIALS where it runs, on workers too",
-    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY where it runs, on workers too",
-    "http": "check the address: a signed one may have expired",
+    "s3": "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN, AWS_REGION) here and on workers",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS here and on workers",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY here and on workers",
+    "http": "check the address: a signed address may have expired",
 }
 
 
@@ -154,7 +154,7 @@ def _how_to_authorise(shown: str) -> str:
 
 
 def _short(address: str) -> str:
-    """Return the kind of an address: "s3" of s3a://."""
+    """Return the kind of an address: "s3" for s3a://."""
     scheme = address.partition(":")[0].lower()
     return {"s3a": "s3", "abfs": "az", "abfss": "az", "https": "http"}.get(scheme, scheme)
 
@@ -163,23 +163,23 @@ _making = threading.Lock()
 
 
 def client_of(root: str, options: tuple[tuple[str, str], ...] = ()) -> Any:
-    """Return obstore's client of a bucket or host; one of each in a process, which keeps its connections.
+    """Return obstore's client for a bucket or host; there is one per process, which keeps its connections.
 
     Parameters
     ----------
     root : str
         "s3://bucket", "https://host".
     options : tuple of pairs of str
-        Of obstore, over those of the environment.
+        Options of obstore, which override the environment.
 
     Raises
     ------
     StorageError
         obstore is not installed.
     ConfigError
-        It knows no such scheme or option.
+        The scheme or an option is unknown.
     """
-    with interrupts.held(), _making:  # a store in memory must not be made twice
+    with interrupts.held(), _making:  # a store in memory must not be created twice
         return _client_of(root, options, tuple(os.environ.get(name, "") for name in _ENDPOINTS))
 
 
@@ -188,7 +188,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
     try:
         import obstore.store
     except ImportError:
-        problem = "objects of object stores and of HTTP servers take obstore, which is not installed"
+        problem = "object stores and HTTP servers need obstore, which is not installed"
         raise StorageError(problem, root.partition("://")[0] + "://", "pip install 'daskfs[cloud]'") from None
     if root.startswith("memory"):
         return obstore.store.MemoryStore()
@@ -205,7 +205,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
                 "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
                 "allow_http": any("http://" in one for one in (root, *given.values(), *endpoints)),
             },
-            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=TIMEOUT_S)},  # `answered` does
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=TIMEOUT_S)},  # `answered` retries
             **more,
         )
     except BaseException as fault:
@@ -223,7 +223,7 @@ def _client_of(root: str, options: tuple[tuple[str, str], ...], endpoints: tuple
 
 
 def _refuse_options_of_connections(root: str, given: Mapping[str, str]) -> None:
-    """Refuse by name what obstore takes for an option of the connection, upon which it ends the process's thread.
+    """Refuse by name obstore's options of the connection, with which it would panic.
 
     Raises
     ------
@@ -231,19 +231,19 @@ def _refuse_options_of_connections(root: str, given: Mapping[str, str]) -> None:
     """
     for name in given:
         if (bare := _bare(name)) in _OF_CONNECTIONS:
-            remedy = _OF_CONNECTIONS[bare] or "take it out: daskfs sets up the connections itself"
-            raise ConfigError(f"no storage option of {redacted(root)}", f"storage_options.{name}", remedy)
+            remedy = _OF_CONNECTIONS[bare] or "remove it: daskfs sets up the connections itself"
+            raise ConfigError(f"not a storage option of {redacted(root)}", f"storage_options.{name}", remedy)
 
 
 def _bare(name: str) -> str:
-    """Return an option's name without the store's."""
+    """Return an option's name without the provider's prefix."""
     return re.sub("^(aws|azure|google)_", "", name.lower())
 
 
-_TIME = "take it out: a try takes a minute at most, and DASKFS_REQUEST_PATIENCE_S says how long it is tried again"
-_PROXY = "take it out, and set HTTPS_PROXY or HTTP_PROXY (NO_PROXY) where it runs, on workers too"
+_TIME = "remove it: a try takes at most a minute, and DASKFS_REQUEST_PATIENCE_S limits the time for retries"
+_PROXY = "remove it, and set HTTPS_PROXY or HTTP_PROXY (NO_PROXY) in the environment, on workers too"
 _OF_CONNECTIONS = {
-    "allow_http": "take it out: an endpoint that begins with http:// is enough",
+    "allow_http": "remove it: an endpoint that begins with http:// is enough",
     **dict.fromkeys(("timeout", "connect_timeout", "read_timeout", "pool_idle_timeout"), _TIME),
     **dict.fromkeys(("proxy_url", "proxy_excludes", "proxy_ca_certificate"), _PROXY),
     **dict.fromkeys(("allow_invalid_certificates", "default_content_type", "http1_only", "http2_only"), ""),
@@ -262,20 +262,20 @@ _OPTIONS = {
         *("use_emulator", "use_fabric_endpoint", "container_name", "skip_signature", "federated_token_file"),
     ),
 }
-"""The most frequent ones: for what is meant by a name that no store knows. obstore itself says which it knows."""
+"""The most common options, for suggestions; obstore decides which are valid."""
 _OF_OTHERS = {"key": "access_key_id", "secret": "secret_access_key", "anon": "skip_signature"}
-"""Names that fsspec has."""
+"""Names of options in fsspec."""
 _REMEDY_OF_OPTIONS = "storage options are obstore's: see docs/object_stores.md"
 
 
 _ENDPOINTS = (
     *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"),
-    "GOOGLE_SERVICE_ACCOUNT_KEY",  # has the address of a server that is not Google's
+    "GOOGLE_SERVICE_ACCOUNT_KEY",  # may contain the address of a server other than Google's
 )
 
 
 def _profile(given: Mapping[str, str]) -> Any:
-    """Return what reads ~/.aws, which obstore does not, where nothing else says who asks and boto3 is installed."""
+    """Return a provider that reads ~/.aws, unlike obstore, if there are no other credentials and boto3 is installed."""
     if any(key.endswith(("access_key_id", "skip_signature", "token")) for key in given):
         return None
     if {"AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"} & os.environ.keys():
@@ -297,17 +297,17 @@ def _pool() -> interrupts.Pool:
 
 
 def begun(function: Callable[..., T], *args: Any) -> Future[T]:
-    """Begin a request in a thread of its own."""
+    """Start a request in a thread of the pool."""
     return _pool().submit(function, *args)
 
 
 def aside(function: Callable[..., T], *args: Any) -> T:
-    """Return what a function gives that waits for requests, in a thread that an interrupt leaves behind."""
+    """Return the result of a function that waits for requests; it runs in a thread that an interrupt abandons."""
     return interrupts.result_of(begun(function, *args)) if interrupts.is_reached() else function(*args)
 
 
 def all_of(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-    """Return ``function(item)`` of all items, in order, many at once; the function must not begin others."""
+    """Return ``function(item)`` for all items, in order, concurrently; the function must not start other requests."""
     futures = [begun(function, item) for item in items]
     try:
         return [interrupts.result_of(future) for future in futures]

@@ -1,4 +1,4 @@
-"""An object as a stream of bytes, which is asked for piece by piece, ahead where it is read on."""
+"""An object as a stream of bytes, fetched in pieces, with prefetching when it is read sequentially."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from daskfs.objects.requests import Transient, answered, begun
 
 PIECE_NBYTES = 1 << 20
 MOST_AHEAD = 8
-"""Pieces asked for ahead: as many as it takes never to wait, found by doubling from one."""
+"""Maximum number of prefetched pieces; it starts at one and doubles whenever the reader has to wait."""
 STREAM_NBYTES = (MOST_AHEAD + 2) * PIECE_NBYTES
-"""What a stream may hold."""
+"""Maximum memory of a stream."""
 
 
 class ObjectStream(io.RawIOBase):
@@ -26,16 +26,16 @@ class ObjectStream(io.RawIOBase):
     client : obstore's client
     key : str
     shown : str
-        Its address, for messages.
+        Address of the object, for messages.
     nbytes : int
     e_tag : str
-        Of the version; "" where the server does not tell.
+        ETag of the version; "" if the server gives none.
 
     Raises
     ------
     FileNotFoundError
     SourceError
-        The object is another by now, from reading.
+        The object has changed; raised while reading.
     """
 
     def __init__(self, client: Any, key: str, shown: str, nbytes: int, e_tag: str) -> None:
@@ -54,19 +54,19 @@ class ObjectStream(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return where the next byte is read."""
+        """Return the position of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to another place."""
+        """Move to another position."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if start + offset < 0:
-            raise OSError(22, "a place before the beginning")
+            raise OSError(22, "the position is before the beginning")
         self._position = start + offset
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer, but at the end."""
+        """Fill the buffer; fewer bytes are read only at the end."""
         room, filled = memoryview(buffer).cast("B"), 0
         while filled < len(room) and self._position < self._size:
             k, inside = divmod(self._position, PIECE_NBYTES)
@@ -77,7 +77,7 @@ class ObjectStream(io.RawIOBase):
         return filled
 
     def close(self) -> None:
-        """Forget what was asked for."""
+        """Cancel the outstanding requests."""
         if not self.closed:
             with interrupts.held():
                 self._over.set()
@@ -109,9 +109,9 @@ class ObjectStream(io.RawIOBase):
         stop = min(self._size, start + PIECE_NBYTES)
         try:
             return answered(lambda: self._fetched(start, stop), self._shown, self._over)
-        except FileExistsError:  # it exists, and is another
+        except FileExistsError:  # the ETag differs
             problem = "the object changed while it was read"
-            raise SourceError(problem, self._shown, "ingest it again when it is whole") from None
+            raise SourceError(problem, self._shown, "ingest it again when it is complete") from None
 
     def _fetched(self, start: int, stop: int) -> memoryview:
         import obstore

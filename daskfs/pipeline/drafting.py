@@ -16,9 +16,9 @@ from daskfs.matrix.split import FAMILIES, NO_FAMILY
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.genotypes import GenotypeSource
-from daskfs.sources.judging import TARGET_NAMES, Judged
 from daskfs.sources.looking import TABLES, Look, look_at
 from daskfs.sources.registry import PLACES, find_source, kind_of, make_source
+from daskfs.sources.schema_inference import TARGET_NAMES, InferredColumn
 from daskfs.sources.sparse.documents import fields_of_first
 from daskfs.sources.table_schema import TableFormat, load_table_schema
 
@@ -44,37 +44,37 @@ class Draft:
 
     def to_text(self) -> str:
         """Return a summary for the user."""
-        look, judgement = self.look, self.look.judgement
+        look, inferred = self.look, self.look.inferred
         rows = (
-            f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {judgement.n_rows:,} looked at"
+            f"{look.n_rows:,} rows" if look.is_whole else f"about {look.n_rows:,} rows, {inferred.n_rows:,} looked at"
         )
-        lines = [f"{', '.join(map(str, look.files[:3]))}: {rows}, {len(judgement.columns)} columns"]
+        lines = [f"{', '.join(map(str, look.files[:3]))}: {rows}, {len(inferred.columns)} columns"]
         lines += [f"  {remark}" for remark in look.remarks]
-        lines.append(f"target: {judgement.target!r}, {judgement.why_target}")
-        width = min(30, max(len(one.name) for one in judgement.columns))
-        shown = judgement.columns if len(judgement.columns) <= 60 else judgement.columns[:50]
+        lines.append(f"target: {inferred.target!r}, {inferred.why_target}")
+        width = min(30, max(len(one.name) for one in inferred.columns))
+        shown = inferred.columns if len(inferred.columns) <= 60 else inferred.columns[:50]
         lines += [f"  {one.name:<{width}}  {one.why}" for one in shown]
-        if len(shown) < len(judgement.columns):
-            lines.append(f"  and {len(judgement.columns) - len(shown)} more, in {self.schema}")
-        if judgement.suspicions:
-            lines += ["look at these:", *(f"  {text}" for text in judgement.suspicions)]
+        if len(shown) < len(inferred.columns):
+            lines.append(f"  and {len(inferred.columns) - len(shown)} more, in {self.schema}")
+        if inferred.suspicions:
+            lines += ["look at these:", *(f"  {text}" for text in inferred.suspicions)]
         return "\n".join([*lines, f"wrote {self.schema} and {self.pipeline}"])
 
     def to_document(self) -> dict[str, Any]:
         """Return the same as JSON."""
-        look, judgement = self.look, self.look.judgement
+        look, inferred = self.look, self.look.inferred
         return {
             "pipeline": str(self.pipeline),
             "schema": str(self.schema),
             "files": [str(file) for file in look.files],
             "n_rows": look.n_rows,
-            "n_rows_looked_at": judgement.n_rows,
+            "n_rows_looked_at": inferred.n_rows,
             "remarks": look.remarks,
-            "target": judgement.target,
-            "why_target": judgement.why_target,
+            "target": inferred.target,
+            "why_target": inferred.why_target,
             "columns": [
                 {"name": one.name, "entry": one.entry, "why": one.why, "suspicions": one.suspicions}
-                for one in judgement.columns
+                for one in inferred.columns
             ],
         }
 
@@ -89,7 +89,7 @@ def draft(
     path : path-like
         A text or Parquet table, a folder of tables, or a glob pattern.
     target : str, optional
-        The column to predict; see `daskfs.sources.judging.judge`.
+        The column to predict; see `daskfs.sources.schema_inference.infer_schema`.
     folder : path-like
         Folder of the files, or path of the pipeline file, ending in .yaml.
     force : bool
@@ -339,10 +339,10 @@ def source_of_file(path: PathLike, target: str | None, folder: Path) -> tuple[st
         folder.mkdir(parents=True, exist_ok=True)
         with written_whole(schema) as temporary:
             temporary.write_text(schema_text(name, look), encoding="utf-8")
-        left_out = [one.name for one in look.judgement.columns if one.entry.get("role") in ("ignore", "id")]
+        left_out = [one.name for one in look.inferred.columns if one.entry.get("role") in ("ignore", "id")]
         without = f"; left out: {', '.join(left_out)}" if left_out else ""
-        said = [f"target {look.judgement.target!r} ({look.judgement.why_target}){without}; see {schema} for reasons"]
-        said += [f"{LOOK_AT}{text}" for text in look.judgement.suspicions]
+        said = [f"target {look.inferred.target!r} ({look.inferred.why_target}){without}; see {schema} for reasons"]
+        said += [f"{LOOK_AT}{text}" for text in look.inferred.suspicions]
     return name, {"kind": kind, "path": str(path), "schema": str(schema)} | named, said
 
 
@@ -362,8 +362,8 @@ def _plain(text: str) -> str:
 
 def schema_text(name: str, look: Look) -> str:
     """Return the table schema as YAML, with a comment for each column on why its type was inferred."""
-    judgement = look.judgement
-    seen = "" if look.is_whole else f", from its first {judgement.n_rows:,} rows"
+    inferred = look.inferred
+    seen = "" if look.is_whole else f", from its first {inferred.n_rows:,} rows"
     lines = [
         editor_line("table"),
         f"# Table schema of {look.files[0].name}, inferred by daskfs init{seen}.",
@@ -378,13 +378,13 @@ def schema_text(name: str, look: Look) -> str:
     if differs:
         lines.append(f"format: {dump_line(differs)}")
     lines.append("columns:")
-    for one in judgement.columns:
+    for one in inferred.columns:
         lines += _entry(one)
     lines.append("other_columns: error  # columns that are not listed here")
     return "\n".join(lines) + "\n"
 
 
-def _entry(one: Judged) -> list[str]:
+def _entry(one: InferredColumn) -> list[str]:
     entry = {key: value for key, value in one.entry.items() if key != "format"}
     if "format" in one.entry:
         entry = {"dtype": entry.pop("dtype"), "format": one.entry["format"], **entry}
@@ -398,10 +398,10 @@ def _one_line(text: str) -> str:
 
 
 def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
-    look, judgement = drafted.look, drafted.look.judgement
+    look, inferred = drafted.look, drafted.look.inferred
     source = relative_to(str(path), drafted.pipeline)
-    n_features = judgement.n_features
-    dates = [one.name for one in judgement.columns if one.entry.get("dtype") in ("date", "datetime")]
+    n_features = inferred.n_features
+    dates = [one.name for one in inferred.columns if one.entry.get("dtype") in ("date", "datetime")]
     by_order = f"  # if the rows are sorted by time ({dates[0]}), use by: order" if dates else ""
     if look.n_rows >= max(_ENOUGH_ROWS, _TALL * n_features):
         select = "{method: message}"
@@ -413,7 +413,7 @@ def _pipeline_text(name: str, drafted: Draft, path: Location) -> str:
     return "\n".join(
         [
             editor_line("pipeline"),
-            f"# Selects the columns of {look.files[0].name} that predict {judgement.target!r}.",
+            f"# Selects the columns of {look.files[0].name} that predict {inferred.target!r}.",
             f"#   daskfs plan {drafted.pipeline}    daskfs run {drafted.pipeline}",
             "version: 1",
             f"name: {name}",

@@ -448,7 +448,7 @@ class _Sample:
 
     def warnings(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield warnings about the selected columns: possible copies of the target, and near duplicates."""
-        from daskfs.sources.judging import named_like, told_by_order
+        from daskfs.sources.schema_inference import named_like, told_by_order
 
         for name in self.names if target else ():
             if named_like(name, target):

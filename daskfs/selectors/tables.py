@@ -15,7 +15,7 @@ import numpy as np
 from daskfs.errors import DataError, SelectionWarning, warn
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
-from daskfs.sources.in_memory import JUDGED, is_table
+from daskfs.sources.in_memory import INFER, is_table
 
 if TYPE_CHECKING:
     from daskfs.sources.table import TableSource
@@ -52,9 +52,9 @@ def sources_of(
         raise DataError("requires y to be passed, but the target y is None", "fit", "fit(X, y)")
     header = _names_of(X)
     target, notes = target_name(y, header), []
-    if schema is None or schema == JUDGED:
-        found, judgement = schema_of(as_source(X, y=y, target=target), target, schema)  # type: ignore[arg-type]
-        notes = said(judgement, method)
+    if schema is None or schema == INFER:
+        found, inferred = schema_of(as_source(X, y=y, target=target), target, schema)  # type: ignore[arg-type]
+        notes = said(inferred, method)
     else:
         found = load_table_schema(schema)
     declared = _of_features(found, header, target)

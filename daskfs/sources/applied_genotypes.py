@@ -1,4 +1,4 @@
-"""Dosages of other samples, counted as those of a fit were: variants are matched by name and by alleles."""
+"""Dosages of new samples, encoded as in the fit: variants are matched by name and alleles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from daskfs.sources.genotypes import MISSING_CODE, GenotypeSource
 from daskfs.sources.phenotypes import read_covariates
 
 UNKNOWN = ("", "0", ".")
-"""What files have where an allele was not seen."""
+"""How files write an unknown allele."""
 _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 _NAMED = 8
 
@@ -24,27 +24,27 @@ class Matched(NamedTuple):
     """Where the variants of a fit are in other files."""
 
     places: np.ndarray
-    """int64, -1 where a variant is not there, or has other alleles."""
+    """int64; -1 if a variant is absent or has other alleles."""
     is_swapped: np.ndarray
-    """The files count the other allele."""
+    """Whether the files count the other allele."""
     absent: list[str]
     contradictory: list[str]
-    """Variants of other alleles, or swapped ones that may as well be read from the other strand (A/T, C/G)."""
+    """Variants with other alleles, or swapped ones that could also be read from the other strand (A/T, C/G)."""
 
 
 def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_known: Alleles) -> Matched:
-    """Find the variants of a fit among those of other files.
+    """Find the variants of a fit among the variants of other files.
 
     Parameters
     ----------
     names : sequence of str
-        Of the fit.
+        Variants of the fit.
     alleles : Alleles
-        Those that the fit counted, and the others.
+        The alleles that the fit counted, and the others.
     known : sequence of str
         Names in the files.
     of_known : Alleles
-        Those that the files count, and the others.
+        The alleles that the files count, and the others.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
     places, is_swapped = np.full(len(names), -1, np.int64), np.zeros(len(names), bool)
     absent, contradictory = [], []
     for k, (name, counted, other) in enumerate(zip(names, *alleles, strict=True)):
-        # a name that was made of both alleles has them in the order of its file
+        # a name made from both alleles has them in its file's order
         j = next((place[one] for one in other_names(name, counted, other) if one in place), -1)
         if j < 0:
             absent.append(name)
@@ -71,26 +71,26 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
 
 
 def copies(encoder: Mapping[str, Any]) -> np.ndarray:
-    """Return how many copies a dosage of each feature counts at most, 0 of covariates; see `GenotypeSource.encoder`."""
+    """Return the maximum dosage of each feature, 0 for covariates; see `GenotypeSource.encoder`."""
     lengths, of_each = np.array(encoder["ploidy"], np.int64).T
     return np.concatenate([np.zeros(int(encoder["n_covariates"])), np.repeat(of_each, lengths)])
 
 
 def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
-    """Return what is to be told of the variants of a fit that were looked for in other data.
+    """Return the notes on the variants of a fit that were looked up in other data.
 
     Raises
     ------
     SchemaError
-        None of them is there.
+        None of them is in the data.
     """
     if names and not (found.places >= 0).any():
-        problem = f"none of the {len(names):,} variants of the model is there with its alleles"
-        raise SchemaError(problem, place, f"it reads {', '.join(names[:_NAMED])}")
+        problem = f"none of the model's {len(names):,} variants is in the data with the same alleles"
+        raise SchemaError(problem, place, f"the model needs {', '.join(names[:_NAMED])}")
     notes: list[str] = []
     for words, those in (
-        ("are not in the data, and count as the run's mean", found.absent),
-        ("have contradictory or ambiguous alleles, and count as the run's mean", found.contradictory),
+        ("are not in the data; the mean of the run is used", found.absent),
+        ("have contradictory or ambiguous alleles; the mean of the run is used", found.contradictory),
     ):
         if those:
             more = f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else ""
@@ -102,7 +102,7 @@ def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
 
 
 def other_names(name: str, counted: str, other: str) -> list[str]:
-    """Return the names that a variant may have elsewhere: its own, and where it was made of both alleles, in turn.
+    """Return the names that a variant may have elsewhere: its own and, if made from the alleles, with these swapped.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def _ends(counted: str, other: str) -> list[tuple[str, str]]:
 
 
 def _is_turned(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
-    """Return whether the alleles stand the other way round; None where that cannot be told."""
+    """Return whether the alleles are swapped; None if that cannot be decided."""
     turned = theirs[1], theirs[0]
     if ours == theirs or {*ours} <= {*UNKNOWN} or {*theirs} <= {*UNKNOWN}:
         return False
@@ -140,27 +140,27 @@ class AppliedGenotypes(Source):
     Parameters
     ----------
     source : GenotypeSource
-        Opened with ``unlabelled="keep"``: all of its samples are rows.
+        Opened with ``unlabelled="keep"``, so that all of its samples are rows.
     names : sequence of str
-        Of the features that are wanted.
+        The requested features.
     variants : mapping
-        "counted", "other" and "mean" of each, as `GenotypeSource.encoder` has them; alleles are None of covariates.
+        "counted", "other" and "mean" of each, as in `GenotypeSource.encoder`; the alleles of covariates are None.
     missing : {"error", "drop", "mean", "zero"} or float
-        What missing dosages became in the fit. Those of "error" and "drop" are NaN here.
+        How the fit handled missing dosages. After "error" and "drop" they are NaN here.
     covariates : path-like, optional
         Table of covariates of these samples.
     levels : mapping of str to sequence of str, optional
-        All words of the fit's covariates, the reference first.
+        All levels of the fit's categorical covariates, the reference first.
 
     Attributes
     ----------
     void_columns : ndarray of int64
-        Samples that lack one of these were left out of the fit: covariates, with ``missing: drop`` variants, too.
+        The fit dropped samples in which one of these was missing: covariates, and with ``missing: drop`` also variants.
 
     Raises
     ------
     SchemaError
-        None of the variants is there, or covariates are not.
+        None of the variants is in the data, or covariates are missing.
     """
 
     kind = "genotypes"
@@ -200,23 +200,23 @@ class AppliedGenotypes(Source):
     def _read_covariates(
         self, columns: np.ndarray, path: PathLike | None, levels: Mapping[str, Sequence[str]] | None
     ) -> dict[int, np.ndarray]:
-        """Return the covariates that are wanted, by the number of the feature."""
+        """Return the requested covariates, by the number of the feature."""
         names = [self.feature_names[k] for k in columns.tolist()]
         if not names:
             return {}
         if path is None:
-            problem = f"the model reads covariates: {', '.join(map(repr, names[:_NAMED]))}"
-            raise SchemaError(problem, self._source.place, "name the table of these samples: --covariates FILE")
+            problem = f"the model needs covariates: {', '.join(map(repr, names[:_NAMED]))}"
+            raise SchemaError(problem, self._source.place, "name their table: --covariates FILE")
         known, values, notes, _ = read_covariates(path, self._source.samples, features=names, levels=levels)
         if lacking := [name for name in names if name not in known]:
             problem = f"the table lacks {', '.join(map(repr, lacking[:_NAMED]))}"
-            raise SchemaError(problem, str(path), "give it the covariates of the fit")
+            raise SchemaError(problem, str(path), "add the covariates of the fit")
         self.notes += notes
         return {k: values[:, known.index(name)] for k, name in zip(columns.tolist(), names, strict=True)}
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Those of the files."""
+        """Classes of the target in the files."""
         return self._source.target_classes
 
     def describe(self) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class AppliedGenotypes(Source):
         return self._source.digest()
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield all samples in the order of the files."""
+        """Yield all samples, in the order of the files."""
         n_samples = self._matrix.shape[0]
         if not n_samples:
             raise SourceError("expected samples, found none", self._source.place, "check the files")

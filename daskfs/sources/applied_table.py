@@ -1,4 +1,4 @@
-"""Rows of another table, encoded as those of a fit were: `daskfs.sources.table_encoder` says how."""
+"""Rows of another table, encoded as in a fit; see `daskfs.sources.table_encoder`."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ _AS_TEXT = ColumnSchema.model_validate({"role": "id", "dtype": "string"})
 
 
 class KnownLevels:
-    """The levels of a category that were frequent in the fit, by their ids: see `levels.LevelCounts`."""
+    """The category levels that were frequent in the fit, by their ids: see `levels.LevelCounts`."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids = np.array(ids, np.uint64)
 
     def frequent(self, min_count: int, most: int | None) -> tuple[np.ndarray, int, int]:
-        """Return them; of others nothing is known."""
+        """Return these levels; nothing is known about others."""
         return self.ids, 0, 0
 
 
 class AppliedTable(TableSource):
-    """Rows of a table encoded as those of a fit were.
+    """Rows of a table, encoded as in a fit.
 
-    A row that the fit would have dropped (``missing: drop``) is kept, its missing values as 0: rows that come out are
-    those that went in, and `beside` tells which they are.
+    Rows that the fit would have dropped (``missing: drop``) are kept, with missing values as 0: the output has the
+    rows of the input, and `beside` tells which ones these are.
 
     Parameters
     ----------
     encoder : TableEncoder
     source : TableSource
-        Of other rows, its columns in any order; those that are not known are left out.
+        The new rows. The columns may be in any order; unknown ones are ignored.
     features : sequence of int, optional
-        Numbers of the features that are wanted, in the order in which blocks are to have them: only columns of which
-        they are made need be there. By default all.
+        Numbers of the requested features, in the order in which blocks should have them: only the columns that they
+        are made from need to be present. By default all.
     kept : sequence of str
-        Columns that are handed on as they are, beside the ids.
+        Columns that are passed through unchanged, beside the ids.
     unseen : {"zero", "other"}, optional
-        What becomes of categories that the fit did not have, where they would be an error.
+        Encoding of categories that the fit did not have, where they would be an error.
 
     Attributes
     ----------
     extra : list of str
         Columns that the fit did not have.
     target : str or None
-        The target's column, where it is there.
+        The target's column, if present.
 
     Raises
     ------
     SchemaError
-        A column that is needed is not there.
+        A required column is missing.
     """
 
     kind = "table"
@@ -108,7 +108,7 @@ class AppliedTable(TableSource):
         survey = Survey({})
         survey.level_counts = {name: KnownLevels(ids) for name, ids in encoder.levels.items()}  # type: ignore[misc]
         survey.moments = {name: _moments(mean) for name, mean in encoder.means.items()}
-        self.__dict__.update(  # what is found by reading, where nothing is known
+        self.__dict__.update(  # otherwise computed by reading the data
             columns={name: _kept(column) for name, column in needed.items()},
             encoders={
                 name: _counting_anew(one, lets=name in self._void_without, unseen=unseen) for name, one in known.items()
@@ -128,13 +128,13 @@ class AppliedTable(TableSource):
         shown = ", ".join(map(repr, lacking[:_NAMED])) + more
         remedy = f"its columns are {', '.join(map(repr, [*header][:12]))}"
         if len(header) == 1:
-            remedy = f"it has one column, {next(iter(header))!r}: is it split by {self._encoder.layout.delimiter!r}?"
+            remedy = f"it has one column, {next(iter(header))!r}: is its delimiter {self._encoder.layout.delimiter!r}?"
         problem = f"the table lacks {shown}{did_you_mean(lacking[0], set(header) - set(self._encoder.names))}"
         raise SchemaError(problem, self.place, remedy)
 
     @property
     def place(self) -> str:
-        """That of the table."""
+        """The name of the table, for messages."""
         return self._source.place
 
     def header(self) -> Mapping[str, pa.DataType | None]:
@@ -142,7 +142,7 @@ class AppliedTable(TableSource):
         return self._source.header()
 
     def locate(self, file: str, row: int, column: str) -> str:
-        """Return the place of a value."""
+        """Return the place of a value, for messages."""
         return self._source.locate(file, row, column)
 
     def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
@@ -158,24 +158,24 @@ class AppliedTable(TableSource):
         return self._source.digest()
 
     def estimate_n_samples(self) -> int | None:
-        """Return about how many rows there are."""
+        """Return the approximate number of rows."""
         known = self._source.n_samples
         return known if known is not None else self._source.estimate_n_samples()
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Not known before the rows are read."""
+        """None: unknown until the rows are read."""
         return None
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield the wanted features of all rows, in the order in which they are wanted."""
+        """Yield the requested features of all rows, in the requested order."""
         for block in super().row_blocks(block_rows, dtype):
             if self._places is not None:
                 block.X = block.X[:, self._places]
             yield block
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
-        """Yield the rows in the types that they are encoded from; `beside` keeps what they have beside features."""
+        """Yield the rows in the types that the encoders expect; `beside` keeps their other values."""
         for batch in self._source.batches(self._read):
             with self._placed(batch, np.arange(batch.table.num_rows)):
                 arrays = {name: self._as_in_fit(name, batch.table[name]) for name in self.columns}
@@ -192,15 +192,15 @@ class AppliedTable(TableSource):
             yield TableBatch(known, batch.file, batch.first_row)
 
     def beside(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, of the next rows, which the fit would have dropped, and targets (NaN: none) and weights."""
+        """Return, for the next rows, whether the fit would drop them, their targets (NaN: none) and their weights."""
         return tuple(_taken(parts, n_rows) for parts in (self._void, self._targets, self._weights))  # type: ignore[return-value]
 
     def handed_on(self, n_rows: int) -> dict[str, pa.Array]:
-        """Return the columns of the next rows that are handed on as they are."""
+        """Return the pass-through columns of the next rows."""
         return {name: _first(parts, n_rows) for name, parts in self._handed_on.items()}
 
     def _as_in_fit(self, name: str, values: pa.Array) -> pa.Array:
-        """Return a column as the fit's would have come: texts of numbers as numbers, truth as it was spelt."""
+        """Return a column in the fit's type: numbers given as text as numbers, booleans in the fit's spelling."""
         column, encoder = self.columns[name], self.encoders.get(name)
         is_text = _is_text(values.type)
         if column.resolved_encoding in ("number", "standardised", "log_bins"):
@@ -209,7 +209,7 @@ class AppliedTable(TableSource):
             return pc.if_else(values, *_spelling(encoder.categories))
         if column.resolved_encoding == "category" and pa.types.is_floating(values.type):
             whole = pc.if_else(pc.equal(values, pc.floor(values)), True, False)
-            if pc.all(pc.fill_null(whole, True)).as_py():  # codes of which some are missing
+            if pc.all(pc.fill_null(whole, True)).as_py():  # integer codes, stored as floats because some are missing
                 return pc.cast(pc.cast(values, pa.int64(), safe=False), pa.string())
         return values
 
@@ -225,7 +225,7 @@ class AppliedTable(TableSource):
         return pa.array(numbers, mask=is_null)
 
     def _target_of(self, table: pa.RecordBatch) -> np.ndarray:
-        """Return the targets as the fit had them; NaN where there is none, or one that it did not know."""
+        """Return the targets as in the fit; NaN if missing or unknown to the fit."""
         if self.target is None:
             return np.full(table.num_rows, np.nan)
         values, encoder = table[self.target], self._encoder.encoders.get(self.target)
@@ -249,17 +249,17 @@ def _moments(mean: float) -> Moments:
 
 
 def _tolerant(column: ColumnSchema, unseen: str | None) -> ColumnSchema:
-    """Return a column that refuses what the fit's does, unless somebody wants otherwise."""
+    """Return a column that refuses the values that the fit refuses, unless `unseen` overrides this."""
     return _kept(column if unseen is None else column.model_copy(update={"unseen": unseen}))
 
 
 def _kept(column: ColumnSchema) -> ColumnSchema:
-    """Return a column of which no row is dropped."""
+    """Return a column definition that drops no rows."""
     return column.model_copy(update={"missing": "zero"}) if column.missing == "drop" else column
 
 
 def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -> Encoder:
-    """Return an encoder of its own, which may let missing values pass, as zeros, and unknown categories."""
+    """Return a copy of an encoder with its own counts; optionally, missing values become zeros."""
     passing = {
         NumberEncoder: {"fill": 0.0},
         CategoryEncoder: {"missing": "zero"},
@@ -278,12 +278,12 @@ def _counting_anew(encoder: Encoder, *, lets: bool, unseen: str | None = None) -
 
 
 def _places(spans: Mapping[str, tuple[int, int]], features: np.ndarray) -> tuple[set[str], np.ndarray]:
-    """Return the columns that features are made of, and where the features stand among those of these columns."""
+    """Return the columns behind the features, and the features' positions among all features of these columns."""
     names, starts = list(spans), np.array([start for start, _ in spans.values()], np.int64)
     stops = np.array([stop for _, stop in spans.values()], np.int64)
     of = np.searchsorted(stops, features, side="right")
     is_chosen = np.isin(np.arange(len(names)), of)
-    before = np.cumsum(np.where(is_chosen, 0, stops - starts))  # features of columns that are left out
+    before = np.cumsum(np.where(is_chosen, 0, stops - starts))  # number of features of columns that are not needed
     return {names[k] for k in np.flatnonzero(is_chosen).tolist()}, features - before[of]
 
 
@@ -294,7 +294,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _spelling(categories: Collection[str]) -> tuple[str, str]:
-    """Return how truth and its opposite are spelt among categories."""
+    """Return how true and false are spelt among categories."""
     spellings = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
     return next((pair for pair in spellings if {*pair} & {*categories}), spellings[0])
 
@@ -305,7 +305,7 @@ def _floats(values: pa.Array) -> np.ndarray:
 
 
 def _first(parts: list[pa.Array], n_rows: int) -> pa.Array:
-    """Return so many values from the head of a list of Arrow arrays, and remove them there."""
+    """Remove the first `n_rows` values from a list of Arrow arrays, and return them."""
     found, n_left = [], n_rows
     while n_left:
         found.append(parts[0].slice(0, n_left))
@@ -317,7 +317,7 @@ def _first(parts: list[pa.Array], n_rows: int) -> pa.Array:
 
 
 def _taken(parts: list[np.ndarray], n_rows: int) -> np.ndarray:
-    """Return so many values from the head of a list of arrays, and remove them there."""
+    """Remove the first `n_rows` values from a list of arrays, and return them."""
     found, n_left = [], n_rows
     while n_left:
         head = parts[0]

@@ -25,14 +25,14 @@ class ArraySource(Source):
     y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
     weight : array-like of shape (n_samples,), optional
     feature_names, target_names : sequence of str, optional
-        ``x0, x1, ...`` and ``target`` by default.
+        Default: ``x0, x1, ...`` and ``target``.
     description : str
         Where the arrays come from.
 
     Raises
     ------
     DataError
-        Shapes that do not fit, or values that are not numbers.
+        Shapes that do not match, or values that are not numbers.
     """
 
     kind = "array"
@@ -60,7 +60,7 @@ class ArraySource(Source):
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Texts that the target was given as."""
+        """Original texts of the target's codes."""
         return self._target_classes
 
     def describe(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class ArraySource(Source):
         }
 
     def digest(self) -> str:
-        """Return the SHA-256 of values, shapes and dtypes; the order in memory does not matter."""
+        """Return the SHA-256 of values, shapes and dtypes; the memory layout does not matter."""
         parts: list[np.ndarray] = []
         sha256 = hashlib.sha256(f"{self._X.shape} {self._X.dtype}".encode())
         if hasattr(self._X, "tocsr"):
@@ -88,7 +88,7 @@ class ArraySource(Source):
         return sha256.hexdigest()
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
+        """Return the inferred kind of target."""
         if self._target_classes is not None:
             return TargetKind(len(self._target_classes), is_declared=True)
         return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
@@ -102,13 +102,13 @@ class ArraySource(Source):
 
     @property
     def resident(self) -> np.ndarray | None:
-        """The array; none that is sparse, mapped from a file, or whose rows do not lie one after the other."""
+        """The array; None if it is sparse, memory-mapped or not C-contiguous."""
         is_plain = type(self._X) is np.ndarray and self._X.flags.c_contiguous
         return self._X if is_plain else None
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """Names of features and targets: renamed columns make another store."""
+        """Names of features and targets: an array with other names gives another store."""
         joined = "\n".join(self.feature_names)
         return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": self.target_names}
 
@@ -126,9 +126,9 @@ class ArraySource(Source):
 
 
 def coded_texts(y: Any, notes: list[str]) -> tuple[Any, list[str] | None]:
-    """Return a target of texts or categories as numbers 0, 1, ... and the texts, of which a note is made.
+    """Return a target of texts or categories as codes 0, 1, ..., and the texts; append a note about them.
 
-    A lazy target of texts is computed.
+    A lazy target of texts is computed first.
     """
     if y is None or not are_texts(y):
         return y, None

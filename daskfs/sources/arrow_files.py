@@ -1,4 +1,4 @@
-"""Files of Arrow tables (Feather, Arrow IPC) and of ORC, batch by batch or stripe by stripe."""
+"""Feather, Arrow IPC and ORC files, read batch by batch or stripe by stripe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FeatherOptions(TableOptions):
 
 
 class FeatherSource(FileTable):
-    """One or several files of Arrow tables or ORC with the same columns.
+    """One or several Feather, Arrow IPC or ORC files with the same columns.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class FeatherSource(FileTable):
 
     Notes
     -----
-    A batch, or a stripe of ORC, is in memory at a time, as it was written.
+    One record batch, or one ORC stripe, is in memory at a time.
     """
 
     kind, options, endings = "feather", FeatherOptions, (".feather", ".arrow", ".ipc", ".orc")
@@ -56,7 +56,7 @@ class FeatherSource(FileTable):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Rows of all files, where none can be dropped."""
+        """Rows of all files; unknown if rows may be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples
         return self._n_rows
@@ -66,7 +66,7 @@ class FeatherSource(FileTable):
         return self._n_rows
 
     def header(self) -> Mapping[str, pa.DataType | None]:
-        """Return names and types; every file must have the same names."""
+        """Return names and types; all files must have the same names."""
         first: dict[str, pa.DataType] = {}
         for file in self.files:
             with _opened(file) as table:
@@ -77,11 +77,11 @@ class FeatherSource(FileTable):
             if set(names) != set(first):
                 differing = ", ".join(repr(name) for name in sorted(set(names) ^ set(first))[:8])
                 problem = f"expected the columns of {self.files[0].name}; {differing} are in one file only"
-                raise SourceError(problem, str(file), "write the files with the same columns, or ingest them apart")
+                raise SourceError(problem, str(file), "give all files the same columns, or ingest them separately")
         return first
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
-        """Yield batches, long ones in pieces."""
+        """Yield batches; long ones are split."""
         for file in self.files:
             first_row = 0
             with _opened(file) as table:

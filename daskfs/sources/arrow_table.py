@@ -1,4 +1,4 @@
-"""Arrow tables, and whatever gives its columns as Arrow does: polars, DuckDB."""
+"""Arrow tables, and tables that export an Arrow stream: polars, DuckDB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ArrowSource(TableSource):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN counts as missing.
     y : array-like of shape (n_samples,), optional
-        The target, where it is no column of the table. So may `weight` be an array.
+        The target, if it is not a column of the table. `weight` may be an array too.
     """
 
     kind = "arrow"
@@ -47,7 +47,7 @@ class ArrowSource(TableSource):
         if y is not None:
             target = target or target_name(y, found.column_names)
             if len(np.asarray(y)) != found.num_rows:
-                raise DataError(f"expected {found.num_rows} targets as the rows of X, found {len(np.asarray(y))}", "y")
+                raise DataError(f"expected {found.num_rows} targets, one per row of X, found {len(np.asarray(y))}", "y")
             name = target if isinstance(target, str) else next(iter(target))
             found = found.append_column(name, pa.array(np.asarray(y)))
         if weight is not None and not isinstance(weight, str):
@@ -58,7 +58,7 @@ class ArrowSource(TableSource):
 
     @property
     def place(self) -> str:
-        """The table."""
+        """Name of the table, for messages."""
         return "Arrow table"
 
     def describe(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ArrowSource(TableSource):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Rows, where none can be dropped."""
+        """Number of rows; unknown if rows may be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples
         return int(self._table.num_rows)
@@ -104,13 +104,13 @@ class ArrowSource(TableSource):
 
 
 def has_numbers_alone(table: Any) -> bool:
-    """Tell whether all columns are of numbers or of truth."""
+    """Return whether all columns are numeric or boolean."""
     schema = table.schema if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table).schema
     return all(is_number(field.type) for field in schema)
 
 
 class _Hashing:
-    """A file that is hashed and not kept."""
+    """A file-like object that hashes what is written to it."""
 
     closed = False
 

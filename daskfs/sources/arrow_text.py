@@ -1,9 +1,9 @@
-"""Text that Arrow parses while it reads ahead in a thread of its own.
+"""Text that Arrow parses while it reads ahead in its own thread.
 
-Arrow goes on for a while after its reader was closed. A thread that comes back to Python while the interpreter ends
-aborts the process ("terminate called without an active exception") or has it wait for ever: ``daskfs plan``, which
-looks at the first rows, ended so once in fifteen times. It comes back to read, to let go of the stream, and, last of
-all, to let go of each text that it has read. So whoever stops early waits until it holds nothing any more.
+Arrow's thread goes on for a while after its reader was closed. If it calls Python while the interpreter shuts down, it
+aborts the process ("terminate called without an active exception") or hangs: ``daskfs plan``, which reads only the
+first rows, failed so once in fifteen times. The thread calls Python to read, to release the stream and, last of all, to
+release each buffer that it has read. So whoever stops early waits until Arrow has released everything.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 LET_GO_S = 1.0
-"""How long Arrow is waited for at most: the end of the stream has it stop by itself, unless it hangs in a pipe."""
+"""Longest wait for Arrow. It stops by itself at the end of the stream, unless a pipe blocks it."""
 _LOOK_S = 0.001
 
 
 class _Held:
-    """Knows what Arrow alone refers to; without a lock, which an interrupt might leave taken."""
+    """Tracks the objects that only Arrow refers to. It has no lock, since an interrupt could leave one locked."""
 
     def __init__(self) -> None:
         self._lent: set[object] = set()
         self.is_over = False
-        """Whether nobody wants more."""
+        """Whether reading has been cancelled."""
 
     def lend(self, one: Any) -> Any:
-        """Return an object, which is known until nobody refers to it."""
+        """Return an object after registering it until it is garbage-collected."""
         mark = object()
         self._lent.add(mark)
         weakref.finalize(one, self._lent.discard, mark).atexit = False
         return one
 
     def wait(self) -> None:
-        """Wait until there is nothing of it."""
+        """Wait until all registered objects are gone, at most `LET_GO_S` seconds."""
         ends = time.monotonic() + LET_GO_S
         while self._lent and time.monotonic() < ends:
             time.sleep(_LOOK_S)
 
 
 class _Door:
-    """What Arrow reads from: a stream, which is at its end for good once it was ended."""
+    """The stream that Arrow reads from; it is at its end as soon as reading is cancelled."""
 
     closed = False
 
@@ -56,11 +56,11 @@ class _Door:
         return True
 
     def close(self) -> None:
-        """Leave the stream open: it is another's."""
+        """Leave the stream open: its owner closes it."""
 
     def read(self, n: int = -1) -> Any:
         text = b"" if self._held.is_over else self._stream.read(n)
-        return self._held.lend(np.frombuffer(text, np.uint8))  # of bytes nobody can tell when they go
+        return self._held.lend(np.frombuffer(text, np.uint8))  # bytes allow no weak references
 
 
 def parsed(
@@ -69,7 +69,7 @@ def parsed(
     parse: arrow_csv.ParseOptions,
     convert: arrow_csv.ConvertOptions,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a text; once this has ended, or was closed, Arrow holds nothing of it and reads no more."""
+    """Yield batches of a text; once the generator ends or is closed, Arrow holds no references and reads no more."""
     held = _Held()
     door: Any = held.lend(_Door(stream, held))
     reader: Any = None

@@ -1,4 +1,4 @@
-"""What every source offers: names, a digest of its content, and its rows in blocks."""
+"""Interface of all sources: names, a digest of the content, and the rows in blocks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MIN_PART_NBYTES, MOST_PARTS = 2**24, 256
 
 @dataclass(slots=True)
 class SourceBlock:
-    """Consecutive rows of a source, in the source's order, after rows were dropped.
+    """Consecutive rows of a source in the source's order, without dropped rows.
 
     Attributes
     ----------
     start : int
-        Number of the first row among the rows that are kept.
+        Number of the first row, not counting dropped rows.
     X : ndarray of shape (n_rows, n_features)
     y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
         Targets, float64.
@@ -43,17 +43,17 @@ class SourceBlock:
 
 
 class InPlace(NamedTuple):
-    """A matrix that is read out of the files of a source."""
+    """A matrix that is read directly from the files of a source."""
 
     dtype: np.dtype
     tile_columns: int
     """Columns that are read together."""
     nbytes: int
-    """Of the files."""
+    """Total size of the files."""
 
 
 def part_nbytes(nbytes: int) -> int:
-    """Return how much of a source of so many bytes is read apart: few parts, which a few processes can share."""
+    """Return the size of the parts of a source of `nbytes` bytes: few parts, but enough for several processes."""
     return max(MIN_PART_NBYTES, nbytes // MOST_PARTS)
 
 
@@ -65,33 +65,33 @@ class Source(ABC):
     kind : str
         Name of this kind of source in a pipeline file.
     exchangeable : bool
-        True where the rows are in random order already, so that a store need not permute them.
+        True if the rows are already in random order, so that a store need not permute them.
     n_samples : int or None
         Number of rows, or None while it is not known.
     feature_names : list of str
-        Names of the columns of X; a table may have to be read once to know its categories.
+        Names of the columns of X; a table may have to be read once to find its categories.
     target_names : sequence of str
-        Empty where there is no target.
+        Empty if there is no target.
     label_names : sequence of str
         Names of the id and split columns.
     notes : list of str
-        Facts for the reader of a result: rows dropped, categories pooled, columns left out. Grows while reading.
+        Facts for the reader of a result: rows dropped, categories pooled, columns ignored. Grows while reading.
     missing : sequence of dict
-        What was missing in which column, and by what it was replaced, once the rows have been read: the fields of
+        What was missing in each column and how it was replaced, once the rows have been read: the fields of
         `daskfs.evidence.MissingRecord`.
     suspicions : sequence of str
-        What people were told to look at before a run, and have not settled.
+        Warnings of `daskfs init` that the user has not resolved.
     """
 
     kind: ClassVar[str]
     options: ClassVar[type[SourceOptions]]
-    """Its options in a pipeline file, by the names of its constructor's parameters."""
+    """Its options in a pipeline file; they have the names of the constructor's parameters."""
     knows_true_features: ClassVar[bool] = False
-    """True where recall and precision of a selection can be measured."""
+    """Whether recall and precision of a selection can be measured."""
     is_read_in_place: ClassVar[bool] = False
-    """True of one that has `in_place` and `as_matrix`, so that no store need be made."""
+    """Whether it has `in_place` and `as_matrix`, so that no store is needed."""
     is_sparse: ClassVar[bool] = False
-    """True of `daskfs.sources.sparse.base.SparseSource`, whose rows are read as entries."""
+    """Whether it is a `daskfs.sources.sparse.base.SparseSource`, whose rows are read as entries."""
     exchangeable: bool = False
     has_weight: bool = False
     n_samples: int | None = None
@@ -103,60 +103,60 @@ class Source(ABC):
     suspicions: Sequence[str] = ()
 
     def stamps(self) -> list[Any]:
-        """Return what tells files that were changed from these, without reading them; nothing where there are none."""
+        """Return values that change when the files change, found without reading them; empty if there are none."""
         return []
 
     def leave_off(self) -> None:  # noqa: B027 - few wait
-        """Have a thread that waits for more rows return: they are not wanted any more."""
+        """Cancel reading: a thread that waits for more rows returns."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return what identifies the source to a reader, as JSON can hold it."""
+        """Return a JSON-compatible description that identifies the source to a reader."""
 
     @abstractmethod
     def digest(self) -> str:
         """Return the SHA-256 of the content: equal content, equal digest."""
 
     def check(self) -> None:  # noqa: B027 - nothing left to check where the constructor has
-        """Check, by the header only, that the source exists, is complete as far as visible, and has the expected form.
+        """Check, from the header only, that the source exists, is complete as far as visible, and has the right format.
 
         Raises
         ------
         DaskfsError
-            With place and remedy.
+            Says where the fault is and what to do.
         """
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Texts that the target's codes 0, 1, ... stand for; None where it is of numbers, or there are several."""
+        """Texts that the target's codes 0, 1, ... stand for; None if it is numeric or there are several targets."""
         return None
 
     @property
     def table_columns(self) -> dict[str, tuple[int, int]] | None:
-        """Columns of the table that became several features, with the first of these and the end; None: no table."""
+        """Span (first, end) of the features of each column of the table; None if it is no table."""
         return None
 
     @property
     def annotations(self) -> dict[str, np.ndarray]:
-        """What is known of the features beside their names, once the rows have been read: see `Matrix.annotations`."""
+        """Further facts about the features, once the rows have been read: see `Matrix.annotations`."""
         return {}
 
     @property
     def resident(self) -> np.ndarray | None:
-        """All rows, where they lie in memory one after the other; None where they do not."""
+        """All rows as one C-contiguous array, if they are in memory; otherwise None."""
         return None
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How the content becomes numbers, as JSON can hold it: part of a store's identity."""
+        """JSON-compatible description of how the content becomes numbers: part of a store's identity."""
         return {}
 
     made_with: dict[str, Any] | None = None
-    """Options of a pipeline file that it was made with, but its place."""
+    """Options of the pipeline file that it was made with, except its path."""
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """What encodes other rows as these were encoded, as JSON can hold it."""
+        """JSON-compatible description that lets other rows be encoded in the same way."""
         return {"kind": self.kind, "options": self.made_with or {}}
 
     def estimate_shape(self) -> tuple[int | None, int]:
@@ -164,49 +164,49 @@ class Source(ABC):
         return self.n_samples, len(self.feature_names)
 
     def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]] | None:
-        """Return the features' names and `table_columns` without reading the whole table; None: no table."""
+        """Return the features' names and `table_columns` without reading the whole table; None if it is no table."""
         return None
 
     def may_have(self, feature: int | str) -> bool:
-        """Return whether a feature of this number or name may come, that `estimate_columns` does not know of."""
+        """Return whether a feature that `estimate_columns` does not list may appear under this number or name."""
         return False
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of what is held of names and the like, beside blocks, where they grow with the source."""
+        """Memory for names and the like, in bytes, beside blocks, if it grows with the source."""
         return 0
 
     @property
     def in_place(self) -> InPlace | None:
-        """How rows and columns are read out of the files, as far as is known; None where a store must be made."""
+        """How rows and columns are read directly from the files, as far as is known; None if a store is needed."""
         return None
 
     def as_matrix(self) -> Any:
-        """Return a `daskfs.matrix.base.Matrix` that reads where the data lie; None where a store must be made."""
+        """Return a `daskfs.matrix.base.Matrix` that reads the files directly; None if a store is needed."""
         return None
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for, as far as is known without reading the whole source."""
+        """Return the inferred kind of target, as far as is known without reading the whole source."""
         return PLAIN_NUMBERS
 
     def tell(self, notes: Sequence[str]) -> None:
-        """Add notes to those of reading."""
+        """Append notes to `notes`."""
         self.notes.extend(notes)
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Tell whether a store made from `description` with `digest` holds this content."""
+        """Return whether a store made from `description` with `digest` has the content of this source."""
         return self.digest() == digest
 
     @property
     def has_parts(self) -> bool:
-        """Whether there are `parts`, as far as is known without reading."""
+        """Whether `parts` returns any, as far as is known without reading."""
         return False
 
     def parts(self) -> Sequence[Any]:
-        """Return parts that processes can read apart, in order; none where there are none.
+        """Return parts that processes can read independently, in order; empty if the source cannot be split.
 
-        Parts and sources are sent to the processes. What a part cannot tell (a fault in it, for one) is found by
-        reading the whole.
+        Parts and the source are sent to the processes. If reading a part fails, the whole source is read again to find
+        the fault.
         """
         return ()
 
@@ -216,28 +216,28 @@ class Source(ABC):
         Raises
         ------
         DaskfsError
-            The source is to be read as a whole.
+            The source must be read as a whole.
         """
         raise NotImplementedError
 
     def part_facts(self) -> Any:  # noqa: B027 - a source without parts has none
-        """Return what reading a part has shown, for `conclude`."""
+        """Return what was learnt from reading a part, for `conclude`."""
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:  # noqa: B027 - as above
-        """Take what reading all parts has shown, in order, as if this had read them."""
+        """Combine the facts from all parts, in order, as if this source had read them."""
 
     @abstractmethod
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield the rows in order, in blocks of `block_rows` rows, the last one shorter; memory stays bounded.
+        """Yield the rows in order, in blocks of `block_rows` rows (the last may be shorter); memory stays bounded.
 
         Parameters
         ----------
         block_rows : int
         dtype : dtype
-            float32 or float64, of X. Arrays may keep a dtype of their own.
+            float32 or float64: the dtype of X. Arrays may keep their own dtype.
 
         Raises
         ------
         SourceError, SchemaError, DataError
-            Each with the place (file, line, column, value) and the remedy.
+            With the place (file, line, column, value) and the remedy.
         """

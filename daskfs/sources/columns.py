@@ -1,8 +1,8 @@
-"""One encoder per column of a table: an Arrow array in, columns of X out, through Arrow's kernels and numpy.
+"""One encoder per column of a table: it turns an Arrow array into columns of X with Arrow's kernels and numpy.
 
-An encoder knows its feature names before it sees a row (`survey.py` has looked at the data where that needs it), and
-writes into the block it is given. A value it cannot use ends in `BadValue`, which `table.py` turns into an error with
-file and line.
+An encoder knows its feature names before it sees a row (`survey.py` has read the data if that is needed), and writes
+into the block it is given. A value it cannot use raises `BadValue`, which `table.py` turns into an error with file and
+line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OTHER, MISSING = "other", "missing"
 
 
 class BadValue(Exception):
-    """A value that cannot be used: its row in the batch, what is wrong, what to do."""
+    """A value that cannot be used: its row in the batch, the problem, the remedy."""
 
     def __init__(self, column: str, row: int, problem: str, remedy: str) -> None:
         super().__init__(column, row, problem, remedy)
@@ -29,11 +29,11 @@ class BadValue(Exception):
 
 
 _LISTED = 8
-"""Levels that the fit did not have, at most, whose rows are counted for each."""
+"""Number of unseen levels, at most, whose rows are counted separately."""
 
 
 def counted_levels(known: Mapping[str, int], rows: Mapping[str, int]) -> dict[str, int]:
-    """Return rows by level, of the first few levels, with those of more rows added.
+    """Return the counts of the first few levels, with more rows added.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def counted_levels(known: Mapping[str, int], rows: Mapping[str, int]) -> dict[st
 
 
 def listed_levels(rows: Mapping[str, int], n_rows: int | None = None) -> str:
-    """Return levels with their rows as text, the most frequent first; `n_rows`: those of all levels.
+    """Return levels with their numbers of rows as text, the most frequent first; `n_rows` is the total of all levels.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Encoder(Protocol):
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the columns it writes."""
+        """Names of the columns that it writes."""
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
         """Write the features of these rows into `out` of shape (n_rows, n_features)."""
@@ -78,11 +78,11 @@ _PLAIN = {
     for name in ("float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 }
 _PIECE_NBYTES = 1 << 17
-"""Of columns that are written side by side: they stay in the cache."""
+"""Columns are transposed in pieces of this size, which stay in the processor's cache."""
 
 
 def plain_numbers(values: pa.Array) -> np.ndarray | None:
-    """Return a view of an Arrow array of numbers, without pandas, which Arrow loads; None where one is missing."""
+    """Return a view of a numeric Arrow array, without loading pandas as Arrow does; None if a value is missing."""
     dtype = _PLAIN.get(values.type)
     if dtype is None or values.null_count:
         return None
@@ -92,7 +92,7 @@ def plain_numbers(values: pa.Array) -> np.ndarray | None:
 
 
 def write_numbers(columns: Sequence[np.ndarray], out: np.ndarray) -> bool:
-    """Write columns of numbers side by side; tell whether all are finite, as they are and as they are written.
+    """Write numeric columns side by side; return whether all are finite, both before and after the cast.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def write_numbers(columns: Sequence[np.ndarray], out: np.ndarray) -> bool:
 
 
 def numbers_of(values: pa.Array) -> np.ndarray:
-    """Return an Arrow array of numbers as float64, NaN where a value is missing."""
+    """Return a numeric Arrow array as float64, with NaN for missing values."""
     if (plain := plain_numbers(values)) is not None:
         return np.asarray(plain, dtype=np.float64)
     if pa.types.is_dictionary(values.type):
@@ -126,12 +126,12 @@ def numbers_of(values: pa.Array) -> np.ndarray:
 def checked_numbers(
     name: str, values: pa.Array, *, integer: bool = False, fill: float | None = None, is_feature: bool = True
 ) -> np.ndarray:
-    """Return finite float64 numbers, missing ones filled.
+    """Return finite float64 numbers, with missing values filled.
 
     Raises
     ------
     BadValue
-        A missing value without `fill`, NaN or infinity, a fraction among integers.
+        A missing value and no `fill`, NaN or infinity, or a fraction where integers are expected.
     """
     try:
         numbers = numbers_of(values)
@@ -173,7 +173,7 @@ _HOW_TO_FILL = "set missing: drop, mean, zero or a number for the column"
 
 @dataclass
 class NumberEncoder:
-    """A number as it is, or centred and scaled."""
+    """A number, unchanged or standardised."""
 
     name: str
     integer: bool = False
@@ -184,17 +184,17 @@ class NumberEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """The column's name, and that of what is 1 where it is missing."""
+        """The column's name, and the name of the missing indicator if there is one."""
         return [self.name, f"{self.name}={MISSING}"][: 1 + self.has_indicator]
 
     def unchanged(self, values: pa.Array) -> np.ndarray | None:
-        """Return numbers that are written as they are, finite or not; None where there is more to do."""
+        """Return the numbers if they can be written unchanged (finite or not); None if they need encoding."""
         is_whole = not self.integer or pa.types.is_integer(values.type)
         is_plain = is_whole and self.centre == 0.0 and self.scale == 1.0 and not self.has_indicator
         return plain_numbers(values) if is_plain else None
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
-        """Write the number, and whether it was missing."""
+        """Write the number, and the missing indicator."""
         if self.has_indicator:
             out[:, 1] = pc.is_null(values).to_numpy(zero_copy_only=False)
         numbers = checked_numbers(self.name, values, integer=self.integer, fill=self.fill)
@@ -213,7 +213,7 @@ class NumberEncoder:
 
 
 def name_beside(word: str, categories: Sequence[str]) -> str:
-    """Return the name of a level that is made, unlike those of the categories that are there.
+    """Return a name for an added level that differs from the existing categories.
 
     Examples
     --------
@@ -232,11 +232,11 @@ class CategoryEncoder:
     Attributes
     ----------
     categories : sequence of str
-        Those with a dummy of their own.
+        Those with their own dummy.
     pooled : frozenset of str
-        Rare ones, that share the dummy called other; (other) where a category is called so.
+        Rare categories, which share the dummy "other", or "(other)" if a category is called "other".
     unseen : {"error", "zero", "other"}
-        What any other text becomes.
+        Encoding of any other text.
     missing : {"error", "zero", "category", "drop"}
     drop_first : bool
     """
@@ -268,7 +268,7 @@ class CategoryEncoder:
         return [f"{self.name}={level}" for level in self.levels[self.drop_first :]]
 
     def codes(self, values: pa.Array) -> np.ndarray:
-        """Return the level of each row, int64; -1 where all dummies are zero."""
+        """Return the level of each row, int64; -1 if all dummies are zero."""
         texts, indices = _levels(values)
         level_of_text = _or_minus_one(pc.index_in(texts, value_set=self._value_set))
         if self.pooled:
@@ -311,14 +311,14 @@ class CategoryEncoder:
 
 @dataclass
 class CountEncoder:
-    """A category as the number of rows that its level had in the fit: of any number of levels, without the target.
+    """A category as its level's number of rows in the fit, whatever the number of levels; ignores the target.
 
     Attributes
     ----------
     counts : dict of str to int
-        Rows of each level; any other has none.
+        Rows of each level; unknown levels count 0.
     n_missing : int
-        Rows without a value, where these are a level.
+        Rows without a value, if missing values form a level.
     missing : {"error", "zero", "category", "drop"}
     """
 
@@ -351,13 +351,13 @@ class CountEncoder:
 
 @dataclass
 class HashedEncoder:
-    """A category as dummies that its levels share by their hash: of any number of levels, and none of them kept.
+    """A category as dummies shared by levels with the same hash; works for any number of levels, stores none of them.
 
     Attributes
     ----------
     n_columns : int
     missing : {"error", "zero", "category", "drop"}
-        As a category it is the level called missing.
+        With "category", missing values form the level "missing".
     """
 
     name: str
@@ -371,7 +371,7 @@ class HashedEncoder:
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
         """Write one column per hash: ``xxh64(level, seed=xxh64(column, seed=0)) % 2**63 % n_columns``."""
-        from daskfs.sources.levels import bytes_of, ids_of, seed_of  # its kernels load numba, which others do without
+        from daskfs.sources.levels import bytes_of, ids_of, seed_of  # loads numba, which the other encoders do not need
 
         texts, level_of_row = _levels(values)
         refuse_missing(self.name, self.missing, level_of_row)
@@ -412,7 +412,7 @@ class DateEncoder:
         return [*names, f"{self.name}={MISSING}"] if self.has_indicator else names
 
     def encode(self, values: pa.Array, out: np.ndarray) -> None:
-        """Write the parts side by side, zeros where there is no date."""
+        """Write the parts side by side; zeros if there is no date."""
         present = np.ones(len(values), dtype=bool)
         if self.may_be_missing:
             present = pc.is_valid(values).to_numpy(zero_copy_only=False)
@@ -456,7 +456,7 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
     Raises
     ------
     BadValue
-        A missing value, or a text that is no such date.
+        A missing value, or a text that does not match the format.
     """
     dates = parse_dates(values, date_format)
     if dates.null_count:
@@ -476,7 +476,7 @@ def checked_dates(name: str, values: pa.Array, date_format: str) -> pa.Array:
 
 
 def refuse_missing(name: str, missing: str, levels: np.ndarray) -> None:
-    """Refuse rows without a level, -1, where these may not be.
+    """Refuse rows without a level (-1) unless missing values are allowed.
 
     Raises
     ------
@@ -488,7 +488,7 @@ def refuse_missing(name: str, missing: str, levels: np.ndarray) -> None:
 
 
 def _levels(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return the texts of a column, each once, and which of them each row has, int64; -1 where it has none."""
+    """Return the distinct texts of a column, and the index of each row's text, int64; -1 if missing."""
     values = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     texts, rows = pc.cast(values.dictionary, pa.string()), _or_minus_one(values.indices)
     if texts.null_count:
@@ -497,7 +497,7 @@ def _levels(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
-    """Set out[i, codes[i]] to one and the rest to zero; with `drop_first` level 0 has no column."""
+    """Set out[i, codes[i]] to one and the rest to zero; with `drop_first`, level 0 has no column."""
     out[...] = 0
     columns = codes - int(drop_first)
     rows = np.flatnonzero(columns >= 0)
@@ -505,5 +505,5 @@ def write_dummies(codes: np.ndarray, out: np.ndarray, drop_first: bool) -> None:
 
 
 def _or_minus_one(indices: pa.Array) -> np.ndarray:
-    filled = pc.fill_null(pc.cast(indices, pa.int64()), -1)  # polars counts them unsigned
+    filled = pc.fill_null(pc.cast(indices, pa.int64()), -1)  # polars uses unsigned indices
     return np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What every row of a source has in common: features, targets and weights with one value."""
+"""Constant columns: features, targets and weights that have one value in all rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_ROWS = 64
 
 
 class Constants:
-    """Columns that have shown one value so far; after the first block hardly any are left to look at."""
+    """Columns that have had a single value so far; few are left to check after the first block."""
 
     def __init__(self) -> None:
         self._columns: np.ndarray | None = None
@@ -28,20 +28,20 @@ class Constants:
         self.target_values = WholeValues()
 
     def update(self, block: SourceBlock) -> None:
-        """Look at some more rows."""
+        """Check another block of rows."""
         self.update_features(block.X)
         self.update_target(block)
 
     def update_features(self, X: np.ndarray) -> None:
-        """Look at the features of some more rows."""
+        """Check the features of another block of rows."""
         if self._columns is None:
             self._columns, self._first = np.arange(X.shape[1]), np.array(X[0])
-        for rows in (X[:_FIRST_ROWS], X[_FIRST_ROWS:]):  # which leave few columns to look at
+        for rows in (X[:_FIRST_ROWS], X[_FIRST_ROWS:]):  # the first rows rule out most columns
             if len(self._columns) and len(rows):
                 self._keep((rows[:, self._columns] == self._first).all(axis=0))
 
     def merge_features(self, later: Constants) -> None:
-        """Take in what was seen of the features of the rows that follow."""
+        """Merge the result for the features of the rows that follow."""
         if later._columns is None:
             return
         if self._columns is None:
@@ -57,7 +57,7 @@ class Constants:
         self._columns, self._first = self._columns[is_same], self._first[is_same]
 
     def update_target(self, block: SourceBlock | SparseBlock) -> None:
-        """Look at targets and weights of some more rows."""
+        """Check the targets and weights of another block of rows."""
         if block.weight is not None:
             self._all_weightless = self._all_weightless is not False and not block.weight.any()
         if block.y is None:
@@ -69,7 +69,7 @@ class Constants:
         self._target_constant &= (y == self._target_first).all(axis=0)
 
     def conclude(self, rows: Source, writer: StoreWriter) -> None:
-        """Refuse what cannot be learnt from; tell the store what was seen."""
+        """Refuse a constant target or zero weights; pass notes and facts to the store."""
         self.refuse_target(rows.target_names)
         self.refuse_weights()
         writer.source["n_target_values"] = self.target_values.count
@@ -79,7 +79,7 @@ class Constants:
         writer.notes += [*rows.notes, *self.notes(rows.feature_names)]
 
     def refuse_target(self, names: Sequence[str]) -> None:
-        """Refuse a target with one value only."""
+        """Refuse a target that is constant."""
         for k in np.flatnonzero(self._target_constant).tolist():
             value = self._target_first[k] if self._target_first is not None else None
             raise DataError(
@@ -87,12 +87,12 @@ class Constants:
             )
 
     def refuse_weights(self) -> None:
-        """Refuse weights that leave no row."""
+        """Refuse weights that are all 0."""
         if self._all_weightless:
             raise DataError("expected weights above 0, found 0 in every row", "weight", "choose another column")
 
     def notes(self, names: Sequence[str]) -> list[str]:
-        """Name the constant features."""
+        """Return a note that names the constant features."""
         if self._columns is None or not len(self._columns):
             return []
         listed = ", ".join(repr(names[j]) for j in self._columns[:_NAMED_IN_A_NOTE])

@@ -1,4 +1,4 @@
-"""CSV files, plain or compressed, one or many, read in batches by Arrow's streaming parser."""
+"""CSV files, plain or compressed, one or many, read in batches by our own fast reader or by Arrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDINGS = tuple(
 )
 MIN_BLOCK_NBYTES, MAX_BLOCK_NBYTES = 2**20, 2**28
 _LINES_PER_BLOCK = 4
-"""A block of the parser is this many times as long as the header or the first line, so that a line fits in one.
+"""The parser's block is this many times as long as the header or the first line, so that each line fits in a block.
 
 Arrow reads up to 32 blocks ahead, so longer blocks would cost memory.
 """
@@ -41,7 +41,7 @@ _HEAD_NBYTES = 2**18
 
 
 class CsvOptions(TableOptions):
-    """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
+    """Text tables: one file, several, or a glob; .gz, .bz2, .xz and .zst files are decompressed while they are read."""
 
     delimiter: str | None = None
     quote: str | None = None
@@ -59,7 +59,7 @@ class CsvSource(FileTable):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern (``power-*.csv.gz``) or a folder. Endings .gz, .bz2, .xz and .zst are decompressed.
+        A file, several, a pattern (``power-*.csv.gz``) or a folder. Files in .gz, .bz2, .xz or .zst are decompressed.
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`.
     **layout
@@ -70,7 +70,7 @@ class CsvSource(FileTable):
     SourceError
         A missing, empty or unreadable file.
     SchemaError
-        A schema that is wrong, or an unknown field of the layout.
+        An invalid schema, or an unknown field of `layout`.
     """
 
     kind, options, endings = "csv", CsvOptions, ENDINGS
@@ -94,16 +94,16 @@ class CsvSource(FileTable):
         self.layout = check_document(TableFormat, base.model_dump() | given, "source", SchemaError)
 
     def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256, and how they are laid out."""
+        """Return the files with size, time and SHA-256, and their format."""
         return {**super().describe(), "format": self.layout.to_document()}
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """The columns in use, and how the text is laid out."""
+        """The columns in use, and the text format."""
         return {"columns": super().encoding, "format": self.layout.to_document()}
 
     def header(self) -> Mapping[str, pa.DataType | None]:
-        """Return the columns; types are guessed from the head of the first file where no schema names them."""
+        """Return the columns; without a schema, types are inferred from the beginning of the first file."""
         names = self._names
         known = self.schema.columns if self.schema is not None else {}
         if set(names) <= set(known) or (self.schema is not None and self.schema.other_columns != "feature"):
@@ -121,7 +121,7 @@ class CsvSource(FileTable):
                     f"expected the columns of {self.files[0].name} in the same order; "
                     f"column {k} is {found!r}, not {expected!r}",
                     f"{file}:1",
-                    "write the files with the same columns, or ingest them apart",
+                    "give all files the same columns, or ingest them separately",
                 )
         return first
 
@@ -136,14 +136,14 @@ class CsvSource(FileTable):
             return [f"x{j}" for j in range(len(names))]
         if len(names) != len(self.schema.columns):
             raise SchemaError(
-                f"the file has no header and {len(names)} columns, the schema names {len(self.schema.columns)}",
+                f"the file has {len(names)} columns and no header; the schema names {len(self.schema.columns)} columns",
                 f"{file}:1",
                 "name every column in the file's order, or set format.header or format.delimiter",
             )
         return list(self.schema.columns)
 
     def _check_names(self, file: Path, names: list[str]) -> None:
-        """Find what only the header shows: another delimiter, spaces, a column lacking, a name used twice."""
+        """Find faults that the header shows: another delimiter, spaces, a missing column, a duplicate name."""
         given = {} if self.schema is None else self.schema.columns
         wanted = [name for name, column in given.items() if column.role != "ignore" and column.required]
         wanted += [self._target] if isinstance(self._target, str) else list(self._target or ())
@@ -155,9 +155,9 @@ class CsvSource(FileTable):
                 found = [name.strip(' "') for name in line.split(other)]
                 if other != self.layout.delimiter and set(wanted) <= set(found):
                     raise SourceError(
-                        f"expected columns split by {self.layout.delimiter!r}, found them split by {other!r}",
+                        f"expected the delimiter {self.layout.delimiter!r}, found {other!r}",
                         f"{file}:1",
-                        f"set the delimiter to {other!r}, in the source or as format.delimiter of the schema",
+                        f"set the delimiter to {other!r}, in the source or with format.delimiter in the schema",
                     )
             remedy = f"the columns are {', '.join(map(repr, names[:12]))}"
             if lacking[0] in [name.strip() for name in names]:
@@ -207,7 +207,7 @@ class CsvSource(FileTable):
         )
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
-        """Yield batches of about a mebibyte of text (more where lines are long)."""
+        """Yield batches of about one MiB of text (more if lines are long)."""
         for file in self.files:
             with unchanged(file):
                 yield from self._batches_of(file, columns)
@@ -234,13 +234,13 @@ class CsvSource(FileTable):
 
     @property
     def has_parts(self) -> bool:
-        """Whether the files may be plain text as it lies there."""
+        """Whether byte ranges of the files can be read independently: uncompressed UTF-8 in a simple format."""
         is_utf8 = codecs.lookup(self.layout.encoding).name in ("utf-8", "ascii", "utf-8-sig")
         is_packed = any(file.suffix in COMPRESSED for file in self.files)
         return self._may_be_plain and is_utf8 and not self.layout.comment and not is_packed
 
     def parts(self) -> Sequence[TextPart]:
-        """Return ranges of the files' bytes, where they are plain text as it lies there."""
+        """Return byte ranges of the files that can be read independently; empty if there are none."""
         layout = self.layout
         if not self.has_parts:
             return ()
@@ -258,7 +258,7 @@ class CsvSource(FileTable):
         return parts
 
     def part_batches(self, part: TextPart) -> Iterator[TableBatch]:
-        """Yield the records of a part, which are plain."""
+        """Yield the records of a part, which must be simple enough for `RecordReader`."""
         n_rows = 0
         types = {name: self._type_of(column) for name, column in self.columns.items()}
         with io.BufferedReader(PartOfFile(part), MIN_BLOCK_NBYTES) as stream:
@@ -267,10 +267,10 @@ class CsvSource(FileTable):
                 yield TableBatch(batch, str(part.file), n_rows)
                 n_rows += batch.num_rows
             if reader.rest is not None:
-                raise SourceError("the text is not plain", str(part.file), "read it as a whole")
+                raise SourceError("the text cannot be read in parts", str(part.file), "read it as a whole")
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
-        """Note what the parts have shown, and how the files end."""
+        """Combine what the parts have shown, and check how the files end."""
         self.refuse_changed()
         for file in self.files:
             with file.open("rb") as stream:
@@ -280,7 +280,7 @@ class CsvSource(FileTable):
 
     def _note_end(self, file: Path, last_byte: bytes) -> None:
         if last_byte not in (b"\n", b"\r"):
-            note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
+            note = f"{file}: the last line has no line end; if the file was cut off, its last value is wrong"
             self.reading_notes[note] = None
 
     def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
@@ -303,7 +303,7 @@ class CsvSource(FileTable):
 
     @property
     def _may_be_plain(self) -> bool:
-        """Whether our own reader is tried: for text that is worth it, laid out as it knows."""
+        """Whether to try our own reader: the text is long enough to be worth it, and the format simple enough."""
         layout = self.layout
         within_numbers = any(sign.isalnum() or sign in "+-" for sign in layout.delimiter + layout.quote)
         is_known = not self._has_signs and not layout.skip_initial_space and not within_numbers
@@ -314,7 +314,7 @@ class CsvSource(FileTable):
 
     @property
     def _has_signs(self) -> bool:
-        """Whether numbers may be read as texts."""
+        """Whether numbers of some columns are read as texts."""
         columns = () if self.schema is None else self.schema.columns.values()
         return bool(self.layout.thousands) or any(is_text_of_number(column, self.layout) for column in columns)
 
@@ -324,21 +324,21 @@ class CsvSource(FileTable):
         return pa.RecordBatch.from_arrays([trimmed(column) for column in batch.columns], schema=batch.schema)
 
     def _explain(self, file: Path, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception) -> DaskfsError:
-        """Return what is wrong with the file, as a second pass finds; in all columns, where some were read."""
+        """Return the error that a second pass finds in the file; it checks all columns if some were read."""
         all_columns = self.columns if columns else columns
         found = csv_faults.find_faults(file, self.layout, self._names, all_columns, n_rows)
         if found is not None:
             return found
         remedy = "check the file and its format"
         if "straddling" in str(fault):
-            remedy = "a line or a quoted value is far longer than the header: is a quote left open?"
-        return SourceError(f"the text cannot be parsed ({fault})", f"{file}, behind row {n_rows}", remedy)
+            remedy = "a line or a quoted value is far longer than the header: is a quote not closed?"
+        return SourceError(f"the text cannot be parsed ({fault})", f"{file}, after row {n_rows}", remedy)
 
     def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
-        """Return the error of a bad value, and of others in the file."""
+        """Return the error of a bad value, together with others in the file."""
         error = SourceError(
             fault.problem, self.locate(file, row, fault.column), fault.remedy
-        )  # of texts, not of frames
+        )  # the remedy for texts, not for frames
         known = csv_faults.Known(row, fault.column, error)
         return csv_faults.find_faults(Path(file), self.layout, self._names, self.columns, since, known) or known.error
 
@@ -347,7 +347,7 @@ class CsvSource(FileTable):
         return csv_faults.locate(Path(file), self.layout, self._names, row, column)
 
     def estimate_n_samples(self) -> int | None:
-        """Return an estimate by the head of the first file: bytes per line, and how far compression shrinks them."""
+        """Return an estimate from the beginning of the first file: bytes per line, and the compression ratio."""
         with open_text(self.files[0], self.layout) as (stream, _):
             head = stream.read(_HEAD_NBYTES)
             ended = not stream.peek(1)
@@ -365,4 +365,4 @@ def _block_nbytes(line_nbytes: int) -> int:
 
 def _require_rows(stream: Any, file: Path) -> None:
     if not stream.peek(1):
-        raise SourceError("expected rows, found a header only", str(file), "check how the file was made")
+        raise SourceError("expected rows, found only a header", str(file), "check how the file was made")

@@ -1,6 +1,6 @@
-"""Where a CSV file is wrong: a second, slow pass with Python's csv module, made only after the fast one has failed.
+"""Where a CSV file is wrong: a second, slow pass with Python's csv module, made only after the fast pass failed.
 
-All places are told at once, as far as a person reads on: some of each column, twenty in all.
+All faults are reported at once, up to a readable number: a few of each column, twenty in total.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infin
 _READING = re.compile(r" \(it is then [^)]*\)")
 _LONGEST_SHOWN = 60
 MOST_TOLD, MOST_ALIKE = 20, 3
-"""Places in all, and of one column."""
+"""Maximum number of reported places in total, and of one column."""
 _LOOKED_AT = 100_000
-"""Records behind the first that is wrong."""
+"""Number of records checked after the first faulty one."""
 
 
 class Known(NamedTuple):
-    """What the fast pass has found itself."""
+    """The fault that the fast pass has found."""
 
     row: int
     column: str
@@ -50,7 +50,7 @@ def find_faults(
     n_good: int,
     known: Known | None = None,
 ) -> SourceError | None:
-    """Return the error for the records that are wrong, a line for each place, or None where nothing is.
+    """Return the error of all faulty records, one line per place, or None if there is no fault.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ def find_faults(
     names : sequence of str
         Names of the columns, in the file's order.
     columns : mapping of str to ColumnSchema
-        Those in use.
+        The columns in use.
     n_good : int
-        Records that have been read already; their values are not looked at again.
+        Number of records that were read successfully; their values are not checked again.
     known : Known, optional
     """
     found = _Found(known)
@@ -92,7 +92,7 @@ def find_faults(
     except csv.Error as fault:
         problem = f"a quoted value is not closed or not followed by {layout.delimiter!r}"
         if "field larger" in str(fault):
-            problem = f"a value is longer than {csv.field_size_limit():,} characters, as behind a quote left open"
+            problem = f"a value is longer than {csv.field_size_limit():,} characters, as after an unclosed quote"
         remedy = "is the file cut short? close the quote, or set format.quote: ''"
         end = SourceError(problem, f"{path}:{line + 1}", remedy)
     if ragged is not None:
@@ -103,18 +103,18 @@ def find_faults(
 
 
 class _Found:
-    """Faults in the order of the lines, some of each column."""
+    """Faults in the order of the lines, a few of each column."""
 
     def __init__(self, known: Known | None) -> None:
         self._known = known
         self._told: list[SourceError] = []
         self._counts: dict[str, int] = {}
         self._remedies: set[tuple[str, str]] = set()
-        """Told already, of a column."""
+        """Remedies that were already reported, by column."""
         self._n_records = 0
 
     def add(self, column: str, error: SourceError) -> None:
-        """Take a fault of a column; "" of a whole line."""
+        """Add a fault of a column, or of a whole line if the name is ""."""
         self._counts[column] = self._counts.get(column, 0) + 1
         if self._counts[column] <= MOST_ALIKE and len(self._told) < MOST_TOLD:
             remedy = column, _READING.sub("", error.remedy)
@@ -122,12 +122,12 @@ class _Found:
             self._remedies.add(remedy)
 
     def looked_enough(self) -> bool:
-        """Whether enough has been looked at, after each record."""
+        """Return whether enough records were checked; to be called after each record."""
         self._n_records += bool(self._told)
         return len(self._told) >= MOST_TOLD or self._n_records >= _LOOKED_AT
 
     def as_error(self, path: Path) -> SourceError | None:
-        """Return one error of all faults; what was known beforehand is among them."""
+        """Return one error with all faults, including the one known beforehand."""
         told = self._told
         if self._known is not None and self._known.error not in told:
             told = [self._known.error, *told]
@@ -136,15 +136,15 @@ class _Found:
         more = {column: count - MOST_ALIKE for column, count in self._counts.items() if count > MOST_ALIKE}
         lines = [str(one) for one in told]
         if more:
-            of = [f"{count:,} in " + (f"column '{name}'" if name else "lines as these") for name, count in more.items()]
+            of = [f"{count:,} in " + (f"column '{name}'" if name else "whole lines") for name, count in more.items()]
             lines.append(f"{path}: and more like these: {', '.join(of)}")
         if self.looked_enough():
-            lines.append(f"{path}: what follows was not looked at")
+            lines.append(f"{path}: the rest of the file was not checked")
         return SourceError("\n".join(lines))
 
 
 class _Check:
-    """What a column takes of what a text says by itself."""
+    """Checks single values of a column, as text."""
 
     def __init__(self, column: ColumnSchema, layout: TableFormat) -> None:
         self._column, self._layout, self._missing = column, column.layout_in(layout), {*layout.missing}
@@ -156,7 +156,7 @@ class _Check:
         self._dates: dict[str, bool] = {}
 
     def fault_of(self, text: str, is_dropped: bool) -> tuple[str, str] | None:
-        """Return problem and remedy, or None; of a row that is dropped only what cannot be parsed."""
+        """Return problem and remedy, or None; for a dropped row, only numbers that cannot be parsed are faults."""
         column = self._column
         if text in self._missing:
             if is_dropped or not self._is_used or column.missing != "error":
@@ -209,7 +209,7 @@ _HOW_TO_FILL = {
 
 
 def locate(path: Path, layout: TableFormat, names: Sequence[str], row: int, column: str) -> str:
-    """Return "file:line, column 'name' (value)" of the record with this number behind the header."""
+    """Return "file:line, column 'name', value ..." of the record with this number (0 follows the header)."""
     with closing(_records(path, layout)) as records:
         for line, record in islice(records, row, row + 1):
             return f"{path}:{line}, column '{column}', value {_shown(record[names.index(column)])}"
@@ -217,7 +217,7 @@ def locate(path: Path, layout: TableFormat, names: Sequence[str], row: int, colu
 
 
 def _records(path: Path, layout: TableFormat) -> Generator[tuple[int, list[str]], None, None]:
-    """Yield the records behind the header, each with the number of its first line."""
+    """Yield the records after the header, each with the number of its first line."""
     with open_bytes(path) as stream:
         reader = csv.reader(_lines(stream, layout), **reader_options(layout))  # type: ignore[arg-type]
         before, skip = 0, layout.header
@@ -252,16 +252,16 @@ def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_l
         remedy = "it is the last line: the file seems cut short; copy or download it again"
     shown = _shown(",".join(record))
     return SourceError(
-        f"expected {len(names)} values as in the header, found {len(record)}: {shown}", f"{path}:{line}", remedy
+        f"expected {len(names)} values, as many as columns, found {len(record)}: {shown}", f"{path}:{line}", remedy
     )
 
 
 def _unreadable(readings: Mapping[str, float]) -> str:
-    """Return what to do about a text that is no number as it stands."""
+    """Return the remedy for a text that cannot be parsed as a number."""
     if not readings:
         return "fix the value, add it to format.missing, or set the column's dtype"
     meant = " or ".join(f"{settings} (it is then {number:.15g})" for settings, number in readings.items())
-    return f"set what is meant, in the table schema or (without format.) in the source: {meant}"
+    return f"set the intended format in the table schema, or (without format.) in the source: {meant}"
 
 
 def _is_number(text: str, layout: TableFormat) -> bool:

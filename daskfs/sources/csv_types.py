@@ -1,4 +1,4 @@
-"""Types of the columns of a CSV file: guessed where no schema names them, asked of the parser where one does."""
+"""Types of the columns of a CSV file: inferred if no schema gives them, otherwise requested from the parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from daskfs.sources.table_schema import ColumnSchema, TableFormat
 
 
 def guessed_type(values: pa.ChunkedArray) -> pa.DataType:
-    """Return the type of a column; one that mostly holds numbers is a number, so that a stray text is an error."""
+    """Return the type of a column; one that mostly holds numbers is numeric, so that a stray text is an error."""
     if pa.types.is_boolean(values.type):
         return pa.string()
     if not pa.types.is_string(values.type) or values.null_count == len(values):
@@ -30,24 +30,24 @@ CURRENCY = (
     "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BGN|RUB|UAH|TRY|BRL|MXN|ARS|CLP|COP|PEN|"
     "ZAR|KRW|SGD|HKD|TWD|THB|IDR|MYR|PHP|VND|ILS|AED|SAR|QAR|EGP|NGN|KES|PKR|ISK)"
 )
-"""A regular expression of the signs and codes of currencies, for `re` and for Arrow."""
+"""A regular expression for the symbols and codes of currencies, for `re` and for Arrow."""
 _BLANKS = "[ \t\u00a0\u2009\u202f]"
 
 
 def is_text_of_number(column: ColumnSchema, layout: TableFormat) -> bool:
-    """Tell whether a column's numbers are read as texts: with signs between groups of digits, a percent or currency."""
+    """Return whether numbers are read as text: with thousands separators, percent, currency or another decimal sign."""
     own = column.layout_in(layout)
     has_signs = own.thousands or own.decimal != layout.decimal or column.dtype in ("percent", "currency")
     return pa.types.is_floating(arrow_type(column)) and bool(has_signs)
 
 
 def numbers_of_texts(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat) -> pa.RecordBatch:
-    """Return a batch whose numbers, read as texts, are numbers: their digits stand in groups of three, or in none.
+    """Return a batch whose numbers, read as text, are parsed; digits must be in groups of three, or ungrouped.
 
     Raises
     ------
     pa.ArrowInvalid
-        A text is no such number.
+        A text is not a number of this form.
     """
     arrays = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -61,7 +61,7 @@ def numbers_of_texts(batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema],
 
 
 def without_signs(texts: pa.Array, layout: TableFormat, dtype: str) -> pa.Array:
-    """Return texts of numbers without what `dtype` lets stand around them; accountants' (12) is -12."""
+    """Return texts of numbers without the percent or currency signs that `dtype` allows; accountants' (12) is -12."""
     texts = pc.utf8_trim_whitespace(texts)
     if dtype == "percent":
         texts = pc.replace_substring_regex(texts, f"{_BLANKS}*%$", "")
@@ -78,7 +78,7 @@ def without_signs(texts: pa.Array, layout: TableFormat, dtype: str) -> pa.Array:
 
 
 def _plain_numbers(texts: pa.Array, layout: TableFormat, dtype: str) -> pa.Array:
-    """Return numbers as Arrow reads them, null where a text is none."""
+    """Return texts of numbers in Arrow's form; null if a text is not a number."""
     plain = without_signs(texts, layout, dtype)
     sign, decimal = re.escape(layout.thousands), re.escape(layout.decimal)
     digits = rf"(\d{{1,3}}({sign}\d{{3}})+|\d+)" if sign else r"\d+"
@@ -100,26 +100,26 @@ def arrow_type(column: ColumnSchema) -> pa.DataType:
 
 
 def trimmed(values: pa.Array) -> pa.Array:
-    """Return texts without the spaces around them."""
+    """Return texts without surrounding spaces."""
     if pa.types.is_dictionary(values.type):
         return pa.DictionaryArray.from_arrays(values.indices, pc.utf8_trim_whitespace(values.dictionary))
     return pc.utf8_trim_whitespace(values) if pa.types.is_string(values.type) else values
 
 
 def numbers_in(texts: pa.Array, layout: TableFormat, dtype: str | None = None) -> np.ndarray:
-    """Return the number that each text is; NaN where it is none.
+    """Return the number that each text represents; NaN if it represents none.
 
     Parameters
     ----------
     texts : Arrow array of str
     layout : TableFormat
     dtype : {"number", "percent", "currency"}, optional
-        What may stand around a number; by default a percent sign, or what amounts of money have.
+        Signs allowed around a number; by default both percent and currency.
     """
     found = [as_floats(_plain_numbers(texts, layout, one)) for one in ([dtype] if dtype else ["percent", "currency"])]
     return np.where(np.isnan(found[0]), found[-1], found[0])
 
 
 def as_floats(values: pa.Array) -> np.ndarray:
-    """Return numbers or texts of numbers as float64, NaN where a value is missing."""
+    """Return numbers or texts of numbers as float64, with NaN for missing values."""
     return np.asarray(pc.fill_null(pc.cast(values, pa.float64()), np.nan).to_numpy(zero_copy_only=False))

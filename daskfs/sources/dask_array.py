@@ -1,4 +1,4 @@
-"""Dask arrays: row blocks computed one after the other."""
+"""Dask arrays: row blocks, computed one at a time."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from daskfs.sources.base import Source, SourceBlock
 
 
 class DaskArraySource(Source):
-    """A two-dimensional dask array; lengths of chunks may be unknown.
+    """A two-dimensional dask array; chunk lengths may be unknown.
 
     Parameters
     ----------
     X : dask.array.Array of shape (n_samples, n_features)
         Chunks may hold numpy arrays or scipy.sparse matrices.
     y : dask array or array-like of shape (n_samples,), optional
-        A lazy one must have the row chunks of X.
+        A lazy one must have the same row chunks as X.
     feature_names, target_names : sequence of str, optional
     weight : dask array or array-like of shape (n_samples,), optional
-        As y.
+        Like y.
 
     Raises
     ------
     DataError
-        Not two-dimensional, an unknown number of columns, or a target that does not fit.
+        Not two-dimensional, an unknown number of columns, or a target that does not match.
     """
 
     kind = "dask-array"
@@ -59,11 +59,11 @@ class DaskArraySource(Source):
         for name, values in (("y", y), ("weight", weight)):
             if hasattr(values, "numblocks") and values.numblocks[0] != self._X.numblocks[0]:
                 problem = f"expected the {self._X.numblocks[0]} row chunks of X, found {values.numblocks[0]}"
-                raise DataError(problem, name, "rechunk it as X is")
+                raise DataError(problem, name, "rechunk it like X")
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Texts that the target was given as."""
+        """Original texts of the target's codes."""
         return self._target_classes
 
     def describe(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class DaskArraySource(Source):
         }
 
     def digest(self) -> str:
-        """Return the digest of the graph: Dask's names are equal for equal graphs over equal inputs."""
+        """Return the digest of the graph: equal graphs over equal inputs have equal names in Dask."""
         y = self._y.name if hasattr(self._y, "dask") else self._y
         sha256 = hashlib.sha256(f"{self._X.name} {y if isinstance(y, str) else ''}".encode())
         if y is not None and not isinstance(y, str):
@@ -94,7 +94,7 @@ class DaskArraySource(Source):
         return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": self.target_names}
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield each chunk in pieces of at most `block_rows` rows (pieces end where chunks end)."""
+        """Yield each chunk in pieces of at most `block_rows` rows; pieces do not cross chunks."""
         of_rows = _OfRows(self._y, "targets", "y"), _OfRows(self._weight, "weights", "weight")
         start = 0
         for k, delayed in enumerate(self._X.to_delayed()[:, 0]):
@@ -114,24 +114,24 @@ class DaskArraySource(Source):
 
 
 class _OfRows:
-    """Numbers of the rows, one each, lazy or not."""
+    """One number per row, lazy or not."""
 
     def __init__(self, values: Any, what: str, name: str) -> None:
         self._values, self._what, self._name = values, what, name
         self._lazy = list(values.to_delayed().ravel()) if hasattr(values, "to_delayed") else None
 
     def of(self, k: int, start: int, stop: int) -> np.ndarray | None:
-        """Return those of chunk k, in which these rows are."""
+        """Return the values of chunk k, which holds these rows."""
         if self._values is None:
             return None
         found = np.asarray(self._values)[start:stop] if self._lazy is None else np.asarray(self._lazy[k].compute())
         if len(found) != stop - start:
             problem = f"expected {stop - start} {self._what}, found {len(found)}"
-            raise DataError(problem, f"{self._name}, from row {start}", "rechunk it as X is")
+            raise DataError(problem, f"{self._name}, from row {start}", "rechunk it like X")
         return np.asarray(found, dtype=np.float64)
 
     def conclude(self, n_samples: int) -> None:
-        """Refuse more than there are rows."""
+        """Refuse more values than rows."""
         if self._lazy is None and self._values is not None and len(self._values) != n_samples:
-            problem = f"expected {n_samples} {self._what} as the rows of X, found {len(self._values)}"
+            problem = f"expected {n_samples} {self._what}, one per row of X, found {len(self._values)}"
             raise DataError(problem, self._name)

@@ -24,7 +24,7 @@ _HEAD_ROWS = 1000
 
 
 class _AnyFrame(TableSource):
-    """A data frame, and perhaps a target and weights beside it."""
+    """A data frame, optionally with a separate target and weights."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class _AnyFrame(TableSource):
 
 
 class FrameSource(_AnyFrame):
-    """A pandas DataFrame; a Series is one column.
+    """A pandas DataFrame; a Series is treated as one column.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ class FrameSource(_AnyFrame):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`. NaN and None count as missing.
     y : array-like of shape (n_samples,), optional
-        The target, where it is no column of the frame. So may `weight` be an array.
+        The target, if it is not a column of the frame. `weight` may be an array too.
     """
 
     kind = "dataframe"
 
     @property
     def place(self) -> str:
-        """The data frame."""
+        """Name of the frame, for messages."""
         return "DataFrame"
 
     @cached_property
@@ -75,7 +75,7 @@ class FrameSource(_AnyFrame):
         return {"kind": self.kind, "description": "pandas DataFrame", "shape": list(self._with_target.shape)}
 
     def digest(self) -> str:
-        """Return the SHA-256 of names, types and values; the index does not enter."""
+        """Return the SHA-256 of names, types and values; the index is ignored."""
         frame = self._with_target
         sha256 = hashlib.sha256(f"{list(frame.columns)} {[str(dtype) for dtype in frame.dtypes]}".encode())
         for start in range(0, len(frame), _BATCH_ROWS):
@@ -85,7 +85,7 @@ class FrameSource(_AnyFrame):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Rows, where none can be dropped."""
+        """Number of rows; unknown if rows may be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples
         return len(self._frame)
@@ -116,15 +116,15 @@ class DaskFrameSource(_AnyFrame):
     schema, target, weight, missing
         See `daskfs.sources.table.TableSource`.
     y : dask Series, dask array or array-like of shape (n_samples,), optional
-        The target, where it is no column of the frame; a lazy one must have the frame's partitions. So may `weight` be
-        an array.
+        The target, if it is not a column of the frame; a lazy one must have the frame's partitions. `weight` may be an
+        array too.
     """
 
     kind = "dask-dataframe"
 
     @property
     def place(self) -> str:
-        """The data frame."""
+        """Name of the frame, for messages."""
         return "dask DataFrame"
 
     def describe(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class DaskFrameSource(_AnyFrame):
         return {"kind": self.kind, "description": self.place, "columns": columns, "n_partitions": n_partitions}
 
     def digest(self) -> str:
-        """Return the digest of the graph: Dask's token, which is equal for equal graphs over equal inputs."""
+        """Return Dask's token of the graph; equal graphs over equal inputs have equal tokens."""
         return self._identity[2]
 
     @cached_property
@@ -142,11 +142,11 @@ class DaskFrameSource(_AnyFrame):
         return [str(name) for name in self._frame.columns], self._frame.npartitions, token
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent: not the frame, of which parts are sent."""
+        """Return the state to pickle, without the frame, whose partitions are sent instead."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_frame", "_beside")}
 
     def header(self) -> Mapping[str, pa.DataType | None]:
-        """Return names and types; the first partition is computed where object columns hide them."""
+        """Return names and types; the first partition is computed if object columns hide types."""
         meta = pd.DataFrame(columns=self._frame.columns).astype(self._frame.dtypes)
         if _hides_types(meta) or self._beside:
             meta = next(self._partitions())
@@ -167,14 +167,14 @@ class DaskFrameSource(_AnyFrame):
 
     @property
     def has_parts(self) -> bool:
-        """Whether each partition has its targets and weights."""
+        """Whether target and weights are partitioned like the frame."""
         return all(hasattr(values, "to_delayed") for values in self._beside.values())
 
     def parts(self) -> Sequence[Promise]:
-        """Return the partitions, which are computed where they are read."""
+        """Return the partitions, each computed where it is read."""
         if not self.has_parts:
             return ()
-        _ = self._identity, self.columns  # found before the source is sent
+        _ = self._identity, self.columns  # computed before the source is sent
         n_partitions = self._frame.npartitions
         beside = [_lazy_parts(values, n_partitions, name) or [] for name, values in self._beside.items()]
         return promises(self._frame.to_delayed(), *beside)
@@ -202,13 +202,13 @@ class DaskFrameSource(_AnyFrame):
 
 
 def target_name(y: Any, taken: list[str]) -> str:
-    """Return a name for a target that is no column: its own, or target."""
+    """Return a name for a target that is not a column: its own name or "target"."""
     name = getattr(y, "name", None)
     return free_name(name if isinstance(name, str) and hasattr(y, "index") else "target", taken)
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name, with as many lines below as make it another than those that are taken."""
+    """Return a name with underscores appended until it is not taken."""
     while name in taken:
         name += "_"
     return name
@@ -224,12 +224,12 @@ def _with_columns(frame: pd.DataFrame, beside: Mapping[str, Any]) -> pd.DataFram
 def _of_another_length(name: str, expected: int, found: Any) -> DataError:
     is_weight = name.rstrip("_") == "weight"
     found = f"shape {found}" if isinstance(found, tuple) else found
-    problem = f"expected {expected} {'weights' if is_weight else 'targets'} as the rows of X, found {found}"
+    problem = f"expected {expected} {'weights' if is_weight else 'targets'}, one per row of X, found {found}"
     return DataError(problem, "weight" if is_weight else "y")
 
 
 def _hides_types(frame: pd.DataFrame) -> bool:
-    """Whether a column of Python objects may hold anything."""
+    """Return whether a column has Python objects, whose type is unknown."""
     return any(dtype.kind == "O" and dtype == np.dtype(object) for dtype in frame.dtypes)
 
 
@@ -239,7 +239,7 @@ def _lazy_parts(y: Any, n_partitions: int, name: str) -> list[Any] | None:
     parts = list(np.ravel(np.asarray(y.to_delayed(), dtype=object)))
     if len(parts) != n_partitions:
         raise DataError(
-            f"expected the {n_partitions} partitions of X, found {len(parts)}", name, "repartition it as X is"
+            f"expected the {n_partitions} partitions of X, found {len(parts)}", name, "repartition it like X"
         )
     return parts
 
@@ -259,7 +259,7 @@ def _as_arrow(
 
 
 def _spelt(values: pa.Array, column: ColumnSchema) -> pa.Array:
-    """Return truth as pandas writes it to a file, where it is a level."""
+    """Return booleans as pandas writes them to a file, if the column is categorical."""
     if pa.types.is_boolean(values.type) and column.of_levels and column.categories is None:
         return pc.if_else(values, "True", "False")
     return values
@@ -270,7 +270,7 @@ def _column_as_arrow(values: pd.Series, place: str) -> pa.Array:
         array = pa.Array.from_pandas(values)
     except (pa.ArrowException, TypeError, ValueError) as fault:
         raise SourceError(
-            f"the column mixes types ({fault})",
+            f"the column has mixed types ({fault})",
             f"{place}, column '{values.name}'",
             "give it one type, for example .astype(str)",
         ) from None

@@ -1,4 +1,4 @@
-"""Dates and times of a table: text parsed by Arrow's kernels, and taken apart into years, months, hours ..."""
+"""Dates and times of a table: parses text with Arrow's kernels and extracts years, months, hours ..."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANGES = {
     "minute": range(60),
     "second": range(60),
 }
-"""Every value a part can take, whatever the data hold; weekday 0 is Monday. Years are those of the data or schema."""
+"""All possible values of each part; weekday 0 is Monday. Years come from the data or the schema."""
 
 _KERNELS = {
     "year": pc.year,
@@ -36,19 +36,19 @@ _MAX_DAY_THAT_CAN_BE_WRONG = 3
 
 
 def parse_dates(values: pa.Array, date_format: str) -> pa.Array:
-    """Return timestamps, null where a text is missing or is no such date.
+    """Return timestamps; null if a text is missing or does not match the format.
 
     Parameters
     ----------
     values : Arrow array of text, dictionary-encoded text, or of any temporal type
     date_format : str
-        In strptime's letters; of several, separated by ``|``, the first that fits reads a text. Single digits are
-        accepted for padded fields.
+        In strptime's notation. Several formats may be given, separated by ``|``; each text is read by the first that
+        matches. Single digits are accepted in padded fields.
 
     Notes
     -----
-    Arrow's strptime turns 31/2/2007 into 3 March silently; such dates come back with a day of at most 3 that the
-    text does not name, and are made null here. So is a year below 1000: a two-digit year read with %Y.
+    Arrow's strptime silently turns 31/2/2007 into 3 March; such dates have a day of at most 3 that differs from the
+    text, and are made null here. Years below 1000 are made null too: they are two-digit years read with %Y.
     """
     if pa.types.is_dictionary(values.type):
         return parse_dates(values.dictionary, date_format).take(values.indices)
@@ -86,7 +86,7 @@ def _parsed(values: pa.Array, date_format: str) -> pa.Array:
 
 
 def _pattern(date_format: str) -> str:
-    """Return the regular expression that finds the day in a text of this format."""
+    """Return the regular expression that extracts the day from a text of this format."""
     pattern = r"^\s*"
     for piece in re.split(r"(%.)", date_format):
         if piece == "%d":
@@ -99,7 +99,7 @@ def _pattern(date_format: str) -> str:
 
 
 def date_part(dates: pa.Array, part: str) -> np.ndarray:
-    """Return one part of each date, int64 of shape (n_rows,); dates must not be null."""
+    """Return one part of each date, int64 of shape (n_rows,); dates must not contain nulls."""
     return np.asarray(pc.cast(_KERNELS[part](dates), pa.int64()).to_numpy(zero_copy_only=False))
 
 

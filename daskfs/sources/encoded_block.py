@@ -1,4 +1,4 @@
-"""A block of a table while it is filled with encoded rows."""
+"""A block of a table that is being filled with encoded rows."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ BlockT = TypeVar("BlockT", covariant=True)
 
 
 class Filling(Protocol[BlockT]):
-    """A block of a table being filled."""
+    """A block of a table that is being filled."""
 
     n_rows: int
 
     @property
     def stop(self) -> int:
-        """Number of the first row behind the block."""
+        """Number of the first row after the block."""
 
     def append(self, table: pa.RecordBatch) -> None:
-        """Encode some more rows."""
+        """Encode and add rows."""
 
     def finished(self) -> BlockT:
-        """Return the block, cut to its rows."""
+        """Return the block, cut to the rows added."""
 
 
 class Beside:
-    """What the rows of a block have beside their features: targets, weights, labels.
+    """Targets, weights and labels of the rows of a block.
 
     Parameters
     ----------
     length : int
-        Rows that it has room for.
+        Capacity, in rows.
     source : TableSource
     encoders : mapping of str to Encoder
-        Of targets that are categories.
+        Encoders of categorical targets.
     """
 
     def __init__(self, length: int, source: Any, encoders: Mapping[str, Encoder]) -> None:
@@ -51,7 +51,7 @@ class Beside:
         self._labels: dict[str, list[np.ndarray]] = {name: [] for name in source.label_names}
 
     def write(self, rows: slice, table: pa.RecordBatch) -> None:
-        """Take those of some rows."""
+        """Write the targets, weights and labels of some rows."""
         for k, name in enumerate(self._targets):
             self._y[rows, k] = self._target(name, table[name])
         for name in self._weights:
@@ -66,7 +66,7 @@ class Beside:
         return checked_numbers(name, values, integer=self._columns[name].dtype == "integer", is_feature=False)
 
     def of(self, n_rows: int) -> tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray]]:
-        """Return targets, weights and labels of so many rows."""
+        """Return targets, weights and labels of the first `n_rows` rows."""
         y = self._y[:n_rows]
         weight = None if self._weight is None else self._weight[:n_rows]
         labels = {name: np.concatenate(texts) for name, texts in self._labels.items()}
@@ -74,7 +74,7 @@ class Beside:
 
 
 class EncodedBlock:
-    """A block of dense rows being filled."""
+    """A dense block that is being filled with encoded rows."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class EncodedBlock:
 
     @property
     def stop(self) -> int:
-        """Number of the first row behind the block."""
+        """Number of the first row after the block."""
         return self.start + self.n_rows
 
     def append(self, table: pa.RecordBatch) -> None:
-        """Encode some more rows."""
+        """Encode and add rows."""
         rows = slice(self.n_rows, self.n_rows + table.num_rows)
         X, start, encoders = self._X[rows], 0, self._encoders
         together: dict[str, np.ndarray] = {}
@@ -122,15 +122,15 @@ class EncodedBlock:
         X: np.ndarray,
         start: int,
     ) -> int:
-        """Write columns that are written as they are, all at once; return where the next begins."""
+        """Write columns of unchanged numbers all at once; return where the next column begins."""
         stop = start + len(together)
         if together and not write_numbers(list(together.values()), X[:, start:stop]):
-            for k, name in enumerate(together, start):  # which says what is wrong
+            for k, name in enumerate(together, start):  # the encoder raises the error
                 self._encoders[name].encode(table[name], X[:, k : k + 1])
         return stop
 
     def finished(self) -> SourceBlock:
-        """Return the block, cut to its rows."""
+        """Return the block, cut to the rows added."""
         return SourceBlock(self.start, self._X[: self.n_rows], *self._beside.of(self.n_rows))
 
 

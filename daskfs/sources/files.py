@@ -1,4 +1,4 @@
-"""Files of a source: found by path, list or pattern; hashed; opened as a plain byte stream whatever compresses them."""
+"""Files of a source: found by path, list or pattern; hashed; opened as byte streams, decompressed if needed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Any]:
-    """Return the files or objects that a path, a list, a pattern or a folder names, sorted within each pattern.
+    """Return the files or objects given by a path, list, pattern or folder, sorted within each pattern.
 
     Parameters
     ----------
     paths : path-like, URL, or list of them
-        A name that exists is taken as it is, even where it holds ``*`` or ``[``.
+        An existing path is used as it is, even if it contains ``*`` or ``[``.
     endings : tuple of str
-        File name endings that are taken from a folder.
+        File name endings that are read from a folder.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
 
 
 def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
-    """Return the objects that an address names: itself, those of a pattern, or those in it."""
+    """Return the objects at an address: the object itself, the matches of a pattern, or the objects in the folder."""
     if not isinstance(path, ObjectPath):  # file://
         return expand_paths(path, endings)
     if path.is_read_only or path.is_file():
@@ -91,7 +91,7 @@ def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
 
 
 def located(paths: Any, options: Mapping[str, Any]) -> Any:
-    """Return a source with its URLs as places that carry storage options."""
+    """Return a source whose URLs are replaced by locations with storage options."""
     if is_url(paths):
         return location(paths, options)
     if isinstance(paths, (list, tuple)) and any(map(is_url, paths)):
@@ -100,7 +100,7 @@ def located(paths: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _refuse_copies(files: Sequence[Location]) -> None:
-    """Refuse files of a folder that are named alike but for what compresses them: rows would be read twice."""
+    """Refuse files of a folder whose names differ only in the compression: rows would be read twice."""
     names: dict[str, Location] = {}
     for file in files:
         name = file.stem if file.suffix in COMPRESSED else file.name
@@ -116,7 +116,7 @@ def _nearest(path: Path) -> str:
 
 
 def check_file(path: Location) -> None:
-    """Refuse what is no file that can be read, or an empty one.
+    """Refuse a path that is not a readable, non-empty file.
 
     Raises
     ------
@@ -132,44 +132,44 @@ def check_file(path: Location) -> None:
     if path.is_dir():
         raise SourceError("expected a file, found a folder", str(path), "name the files in it")
     if not path.exists():
-        raise SourceError("expected a file, found a link to nothing", str(path), "fix or remove the link")
+        raise SourceError("expected a file, found a broken link", str(path), "fix or remove the link")
     if not path.is_file():
-        remedy = "write what it gives to a file; `daskfs select -` reads lines from a pipe"
+        remedy = "write its output to a file; `daskfs select -` reads lines from a pipe"
         raise SourceError("expected a file, found a pipe or a device", str(path), remedy)
     if not os.access(path, os.R_OK):
-        raise SourceError("the file may not be read", str(path), f"change its permissions: chmod u+r '{path}'")
+        raise SourceError("no permission to read the file", str(path), f"change its permissions: chmod u+r '{path}'")
     if path.stat().st_size == 0:
         raise SourceError("expected data, found an empty file", str(path), "check how the file was made or copied")
 
 
 def fingerprint(path: Location) -> dict[str, Any]:
-    """Return name, size, time of change and SHA-256 of a file (reads all of it)."""
+    """Return name, size, modification time and SHA-256 of a file (reads all of it)."""
     with path.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     return {"path": str(path), **stamp(path), "sha256": sha256}
 
 
 def stamp(path: Location) -> dict[str, Any]:
-    """Return size in bytes and time of change in nanoseconds: what tells a changed file without reading it.
+    """Return size in bytes and modification time in nanoseconds, which reveal a changed file without reading it.
 
-    Of an object its ETag, too.
+    For an object, the ETag too.
     """
     try:
         state = path.stat()
         if not isinstance(state, os.stat_result):
             return state.stamp
     except FileNotFoundError:
-        raise SourceError("the file is no longer there", str(path), "put it back, or name another") from None
+        raise SourceError("the file is no longer there", str(path), "restore it, or name another file") from None
     return {"nbytes": state.st_size, "mtime_ns": state.st_mtime_ns}
 
 
 def digest_of(prints: Sequence[dict[str, Any]]) -> str:
-    """Return the digest of several files in order; their names and times do not enter."""
+    """Return the digest of several files in order, whatever their names and times."""
     return hashlib.sha256("\n".join(entry["sha256"] for entry in prints).encode()).hexdigest()
 
 
 def same_stamps(files: Sequence[Location], prints: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether the files have the sizes and times that `prints` recorded, path by path."""
+    """Return whether the files have the sizes and times recorded in `prints`, path by path."""
     if [str(file) for file in files] != [entry.get("path") for entry in prints]:
         return False
     return all(
@@ -180,7 +180,7 @@ def same_stamps(files: Sequence[Location], prints: Sequence[dict[str, Any]]) -> 
 
 @contextmanager
 def unchanged(file: Location) -> Iterator[None]:
-    """Refuse a file that is another when its reading ends.
+    """Raise an error if the file changes while the context is open.
 
     Raises
     ------
@@ -193,24 +193,24 @@ def unchanged(file: Location) -> Iterator[None]:
 
 
 def changed(file: Location | str) -> SourceError:
-    """Return the error for a file whose stamp is another after it was read."""
-    return SourceError("the file changed while it was read", str(file), "ingest it again when it is whole")
+    """Return the error for a file that changed while it was read."""
+    return SourceError("the file changed while it was read", str(file), "ingest it again when it is complete")
 
 
 @contextmanager
 def explained_room(folder: str) -> Iterator[None]:
-    """Raise an error of one line where a temporary file cannot be written."""
+    """Turn the operating system's error for a full disk into a `SourceError` with a remedy."""
     try:
         yield
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         problem = f"a temporary file could not be written: {fault.strerror}"
-        raise SourceError(problem, folder, "let TMPDIR name a folder with room") from None
+        raise SourceError(problem, folder, "set TMPDIR to a folder with free space") from None
 
 
 def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
-    """Write bytes to a file from an offset on."""
+    """Write all bytes to a file, starting at an offset."""
     view = memoryview(data)
     while len(view):
         n_written = os.pwrite(file, view, offset)
@@ -218,7 +218,7 @@ def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
 
 
 class OfFiles:
-    """What a source of one or several files says of itself.
+    """Description, digest and checks for changes of a source with one or several files.
 
     Attributes
     ----------
@@ -230,15 +230,15 @@ class OfFiles:
 
     @property
     def place(self) -> str:
-        """The first file."""
+        """The first file, for messages."""
         return str(self.files[0])
 
     def take_stamps(self) -> None:
-        """Note what the files are before they are read, for `refuse_changed`."""
+        """Record the files' stamps before they are read, for `refuse_changed`."""
         self._stamps = [stamp(file) for file in self.files]
 
     def refuse_changed(self) -> None:
-        """Refuse files that are others than before they were read.
+        """Refuse files that changed since `take_stamps`.
 
         Raises
         ------
@@ -266,30 +266,30 @@ class OfFiles:
         return digest_of(self._prints)
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
+        """Return whether sizes and times are equal; if not, whether the bytes are."""
         return same_stamps(self.files, description.get("files", [])) or self.digest() == digest
 
 
 def files_below(folder: Location) -> list[Location]:
-    """Return all files in a folder, however deep, in order."""
+    """Return all files in a folder and its subfolders, sorted."""
     if isinstance(folder, ObjectPath):
         return [folder / name for name in sorted(folder.all_objects())]
     return [file for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
 def as_file(path: Location) -> Any:
-    """Return what libraries take that open files themselves: the path of a file, or the stream of an object."""
+    """Return an argument for libraries that open files themselves: a file's path, or the stream of an object."""
     return path.open("rb") if isinstance(path, ObjectPath) else path
 
 
 @contextmanager
 def open_bytes(path: Location) -> Iterator[BinaryIO]:
-    """Open a file, decompressed by its ending (.gz, .bz2, .xz, .zst).
+    """Open a file, decompressed according to its ending (.gz, .bz2, .xz, .zst).
 
     Raises
     ------
     SourceError
-        The compressed data end early or are damaged, wherever in the block that happens; there is no file any more.
+        The compressed data are truncated or damaged, found anywhere in the context; or the file no longer exists.
     """
     stamp(path)
     reader = _READERS.get(path.suffix)
@@ -305,18 +305,18 @@ def open_bytes(path: Location) -> Iterator[BinaryIO]:
     except OSError as fault:
         if reader is None or fault.errno is not None:
             raise
-        raise cut_short(path, fault) from None  # bz2's, which has no name of its own
+        raise cut_short(path, fault) from None  # raised by bz2, which has no exception of its own
 
 
 def cut_short(path: Location, fault: BaseException) -> SourceError:
-    """Return the error for compressed data that end early or are damaged."""
+    """Return the error for compressed data that are truncated or damaged."""
     early = isinstance(fault, EOFError)
     found = "the compressed data end in the middle" if early else f"the compressed data are damaged ({fault})"
-    return SourceError(f"expected a whole {path.suffix} file, {found}", str(path), "copy or download the file again")
+    return SourceError(f"expected a complete {path.suffix} file, {found}", str(path), "copy or download the file again")
 
 
 def text_ratio(path: Location, head_nbytes: int) -> float:
-    """Return how many bytes of text a byte of the file holds, measured at its head; 1.0 where nothing compresses it."""
+    """Return the ratio of text to file size, measured at the beginning of the file; 1.0 if it is not compressed."""
     if path.suffix not in COMPRESSED:
         return 1.0
     try:
@@ -328,7 +328,7 @@ def text_ratio(path: Location, head_nbytes: int) -> float:
 
 
 class _Decompressed(io.RawIOBase):
-    """A stream of bzip2 or xz, one member or several; what stands behind the last is damage, and no end."""
+    """A bzip2 or xz stream with one or several members; trailing garbage is an error."""
 
     def __init__(self, raw: BinaryIO, decompressor: Callable[[], Any]) -> None:
         self._raw, self._new, self._decompressor = raw, decompressor, decompressor()
@@ -353,13 +353,13 @@ class _Decompressed(io.RawIOBase):
             try:
                 data = self._decompressor.decompress(packed, len(buffer))
             except (OSError, MemoryError) as fault:
-                raise zlib.error(str(fault) or "it says that it takes more memory than there is") from None
+                raise zlib.error(str(fault) or "it claims to need more memory than there is") from None
             packed = b""
         buffer[: len(data)] = data
         return len(data)
 
     def _behind_member(self) -> bytes:
-        """Return what comes behind the zeros that may fill up a member's last block."""
+        """Return the data after the zero bytes that may pad a member."""
         packed: bytes = self._decompressor.unused_data.lstrip(b"\0")
         while not packed and (more := self._raw.read(_PACKED_NBYTES)):
             packed = more.lstrip(b"\0")
@@ -367,7 +367,7 @@ class _Decompressed(io.RawIOBase):
 
 
 class _Zstd(io.RawIOBase):
-    """A stream of zstd through pyarrow: Python 3.11 has none of its own."""
+    """A zstd stream through pyarrow: Python 3.11 has no zstd module."""
 
     def __init__(self, raw: BinaryIO) -> None:
         import pyarrow
@@ -381,7 +381,7 @@ class _Zstd(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer."""
         try:
-            return int(self._stream.readinto(buffer))  # its read() keeps what it has read where it fails
+            return int(self._stream.readinto(buffer))  # read() would leak its buffer on failure
         except OSError as fault:
             kind = EOFError if re.search("[Tt]runcated", str(fault)) else zlib.error
             raise kind(str(fault)) from None

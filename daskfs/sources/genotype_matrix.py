@@ -1,4 +1,4 @@
-"""Genotypes as they lie in files, two bits each, one variant after the other; and as a matrix that is read there."""
+"""Genotypes as files store them, two bits each, variant by variant; and a matrix that reads these files directly."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ from daskfs.matrix.names import Names, distinct
 
 GENOTYPES_IN_BYTE = 4
 WINDOW_NBYTES = 2**24
-"""Read at a time where a file is read from its begin to its end."""
+"""Size of reads when a file is read sequentially."""
 PIECE_NBYTES = 2**21
-"""Packed genotypes that are decoded at a time, where columns are read."""
+"""Packed genotypes decoded at a time when columns are read."""
 TILE_COLUMNS = 64
-"""Variants that are read together where nothing speaks for more."""
+"""Default number of variants that are read together."""
 
 
 class Alleles(NamedTuple):
-    """Alleles of variants as texts: "" or "0" where one is not known."""
+    """Alleles of variants as texts: "" or "0" if unknown."""
 
     counted: Sequence[str]
     other: Sequence[str]
 
 
 class Genotypes(ABC):
-    """Variants x samples, which can be had as two bits a genotype, see `daskfs.kernels.genotypes`."""
+    """Variants x samples, available as two bits per genotype, see `daskfs.kernels.genotypes`."""
 
     n_variants: int
     n_samples: int
     place: Location
-    """Of the file or folder."""
+    """The file or folder."""
     ploidy: int = 2
-    """Copies that a dosage counts at most."""
+    """Maximum dosage."""
     chunk_variants: int = 1
-    """Variants that cannot be read one by one."""
+    """Number of variants that can only be read together."""
 
     @property
     def stride(self) -> int:
-        """Bytes of a variant."""
+        """Bytes per variant."""
         return -(-self.n_samples // GENOTYPES_IN_BYTE)
 
     @abstractmethod
     def check_size(self) -> None:
-        """Refuse files that have not the length that they should have."""
+        """Raise an error if a file has an unexpected length."""
 
     @abstractmethod
     def check_unchanged(self) -> None:
-        """Refuse files that are no longer those that were opened."""
+        """Raise an error if a file is no longer the one that was opened."""
 
     @abstractmethod
     def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
@@ -68,9 +68,9 @@ class Genotypes(ABC):
         Parameters
         ----------
         first, last : int
-            Variants.
+            Range of variants.
         start, stop : int
-            Bytes of each, of four samples each.
+            Range of bytes in each variant; a byte holds four samples.
         """
 
     @abstractmethod
@@ -79,16 +79,16 @@ class Genotypes(ABC):
 
     @abstractmethod
     def read_variants(self) -> dict[str, np.ndarray]:
-        """Return what is known of the variants, as far as it is.
+        """Return the known properties of the variants.
 
         Returns
         -------
         dict of str to ndarray of shape (n_variants,)
-            "chromosome", "first" and "second" (alleles), texts, and "position", int64, -1 where it is not known.
+            "chromosome", "first" and "second" (alleles), texts, and "position", int64, -1 if unknown.
         """
 
     def remarks(self) -> list[str]:
-        """Return what there is to say of genotypes, once all have passed by as `windows`."""
+        """Return notes on the genotypes, after `windows` has read them all."""
         return []
 
     def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -98,23 +98,23 @@ class Genotypes(ABC):
             yield slice(first, last), self.read(first, last, 0, self.stride)
 
     def bounds(self, first: int, last: int, nbytes: int) -> list[int]:
-        """Return where to cut variants into pieces of about so many bytes, between chunks where these fit."""
+        """Return bounds that cut variants into pieces of about `nbytes` bytes, aligned to chunks if possible."""
         step = max(1, nbytes // self.stride)
         step = step - step % self.chunk_variants if step >= self.chunk_variants else step
         return [first, *range(first - first % step + step, last, step), last]
 
 
 class GenotypeMatrix(Matrix):
-    """Samples x variants, read out of the files that hold them: there is no store.
+    """Samples x variants, read directly from genotype files: no store is needed.
 
     Parameters
     ----------
     sets : sequence of Genotypes
-        Their variants stand side by side.
+        Their variants are concatenated.
     values : ndarray of shape (n_variants, 4)
-        What each code of a variant stands for; its dtype is the matrix's.
+        Value of each code of a variant; its dtype becomes the dtype of the matrix.
     samples : ndarray of shape (n_samples,), int64
-        Those that are rows, ascending, by their numbers in the files.
+        The samples that become rows, ascending, by their numbers in the files.
     y : ndarray of shape (n_samples,)
     covariates : ndarray of shape (n_samples, n_covariates)
         The first columns.
@@ -126,13 +126,13 @@ class GenotypeMatrix(Matrix):
         Identity of the content.
     notes : list of str
     annotations : mapping of str to ndarray of shape (n_columns,)
-        Not there where the matrix has travelled.
+        Not available after pickling.
 
     Notes
     -----
-    All samples of some variants lie together in a .bed file: to read columns is to read their bytes, and to decode
-    them. Rows are gathered from all variants. Pickled, it is the paths, what the codes stand for, and the target:
-    whoever reads it elsewhere must see the files there.
+    In a .bed file, all samples of a variant are contiguous, so columns are read as consecutive bytes and decoded. Rows
+    are gathered from all variants. The pickled matrix consists of the paths, the values of the codes and the target:
+    the process that unpickles it must have access to the files.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class GenotypeMatrix(Matrix):
         Raises
         ------
         SourceError
-            A file was cut, or cannot be decoded.
+            A file was truncated, or cannot be decoded.
         """
         samples = self._samples[rows]
         chosen = np.arange(self.shape[1])[columns]
@@ -225,7 +225,7 @@ class GenotypeMatrix(Matrix):
 
     @cached_property
     def names(self) -> Names:  # type: ignore[override]
-        """Names of covariates and variants, read again where the matrix has travelled."""
+        """Names of covariates and variants; read from the files again after unpickling."""
         return Names(self.shape[1], self._names_again if self._given is None else self._given)
 
     def _names_again(self) -> np.ndarray:
@@ -234,7 +234,7 @@ class GenotypeMatrix(Matrix):
 
     @property
     def tile_shape(self) -> tuple[int, int]:
-        """All rows of some columns."""
+        """All rows of a few columns."""
         chunk = max(one.chunk_variants for one in self._sets)
         return (self.shape[0], min(self.shape[1], max(TILE_COLUMNS, chunk)))
 
@@ -254,7 +254,7 @@ class GenotypeMatrix(Matrix):
         return self._classes
 
     def labels(self, name: str) -> np.ndarray:
-        """Return ids of the samples."""
+        """Return the labels of the samples."""
         if name not in self._labels:
             problem = f"no column {name!r}{did_you_mean(name, self._labels)}; there are: {', '.join(self._labels)}"
             raise ConfigError(problem, "split.by", "split by random, by order or by one of these")
@@ -269,12 +269,12 @@ class GenotypeMatrix(Matrix):
         return all(one.place.exists() for one in self._sets)
 
     def verify_unchanged(self) -> None:
-        """Raise a `SourceError` where a file is no longer the one that was opened."""
+        """Raise a `SourceError` if a file is no longer the one that was opened."""
         for one in self._sets:
             one.check_unchanged()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what is asked for where the matrix was made, or can be read again."""
+        """Return the state without what only the creating process needs, or what can be read again."""
         state = {name: value for name, value in vars(self).items() if name != "names"}
         return state | {"_given": None, "_labels": {}, "_annotations": {}}
 
@@ -283,7 +283,7 @@ class GenotypeMatrix(Matrix):
 
 
 def fill(file: int, array: np.ndarray, offset: int, cut: Callable[[], Exception]) -> None:
-    """Fill an array with the bytes of a file from an offset on; raise what `cut` returns where they end before."""
+    """Fill an array with a file's bytes from an offset; raise what `cut` returns if the file ends too early."""
     view = array.reshape(-1).data
     while len(view):
         n_read = os.preadv(file, [view], offset)

@@ -1,4 +1,4 @@
-"""Genotypes that stand by variants, with targets of their samples: what PLINK's files and VCF Zarr have in common."""
+"""Genotypes stored by variant, with targets of the samples: what PLINK files and VCF Zarr have in common."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from daskfs.sources.options import check_choices
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
 
 DOSAGES = ((2, 0, 1, 0), (0, 0, 1, 2))
-"""What the codes of two bits stand for where the first allele is counted, and the second; at 1 a dosage is missing."""
+"""Dosage of each two-bit code if the first allele is counted, and if the second is; code 1 means missing."""
 
 
 VARIANT_NBYTES, SAMPLE_NBYTES = 512, 256
-"""Held of each while files are read: lines of .bim and .fam, names, codes and their counts."""
+"""Memory for each variant and sample while files are read: lines of .bim and .fam, names, codes and counts."""
 
 
 class Survey(NamedTuple):
-    """What must be known of all genotypes before the first is read."""
+    """What must be known about all genotypes before the first is returned."""
 
     counts: np.ndarray
-    """Of each code, int64 of shape (n_features, 4)."""
+    """Counts of each code, int64 of shape (n_features, 4)."""
     has_missing: np.ndarray
-    """Samples that lack a dosage, bool of shape (n_in_files,)."""
+    """Whether a sample has missing dosages, bool of shape (n_in_files,)."""
 
 
 class GenotypeSource(OfFiles, Source):
-    """Samples x variants, dosages of an allele; a subclass says where they are.
+    """Samples x variants, dosages of an allele; subclasses read the files.
 
     Parameters
     ----------
     sets : list of Genotypes
-        Of the same samples: their variants stand side by side.
+        Filesets of the same samples: their variants are concatenated.
     samples : DataFrame of shape (n_in_files, n_labels)
         Label columns.
     files : list of Path
-        All of them.
+        All files.
     target : str or list of str, optional
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path, optional
     phenotypes, covariates : path-like, optional
@@ -95,7 +95,7 @@ class GenotypeSource(OfFiles, Source):
         first: list[str] = []
         self._covariates, self._levels = np.empty((len(samples), 0)), dict[str, list[str]]()
         if covariate_names is not None and covariates is None and phenotypes is None:
-            problem, remedy = "expected the table that has the covariates, found none", "add covariates or phenotypes"
+            problem, remedy = "expected a table with the covariates, found none", "set covariates or phenotypes"
             raise ConfigError(problem, "source.covariate_names", remedy)
         if covariates is not None or covariate_names is not None:
             chosen = [covariate_names] if isinstance(covariate_names, str) else covariate_names
@@ -109,14 +109,14 @@ class GenotypeSource(OfFiles, Source):
 
     def _take_target(self, target: str | Sequence[str] | None, y: Any, phenotypes: PathLike | None) -> None:
         if y is not None and phenotypes is not None:
-            raise ConfigError("expected the targets as y or as phenotypes, found both", "source.y", "leave one out")
+            raise ConfigError("expected the targets as y or as phenotypes, found both", "source.y", "pass only one")
         names = [target] if isinstance(target, str) else target
         if y is not None:
             coded, self._target_classes = coded_texts(array_of(y), self.notes)
             self._y = as_targets(coded, len(self._samples))
         elif phenotypes is None:
             names, self._y = names or ["phenotype"], self._own_phenotype()
-            if self._unlabelled == "keep" and names != ["phenotype"]:  # another is to be predicted
+            if self._unlabelled == "keep" and names != ["phenotype"]:  # the target is not the files' own phenotype
                 names, self._y, self._target_classes = names[:1], np.full(len(self._samples), np.nan), None
         else:
             names = self._from_table(SampleTable(phenotypes), names)
@@ -124,16 +124,16 @@ class GenotypeSource(OfFiles, Source):
         self.target_names = name_targets(self._y, names)
 
     def _own_phenotype(self) -> np.ndarray:
-        """Return the phenotype that the files have, NaN where it is missing."""
+        """Return the phenotype in the files, NaN if missing."""
         if self._unlabelled == "keep":
             return np.full(len(self._samples), np.nan)
         raise ConfigError("expected targets, found none", "source", "set y, or phenotypes (a table by IID) and target")
 
     def _from_table(self, table: SampleTable, names: Sequence[str] | None) -> list[str]:
-        """Take phenotypes of a table; return their names."""
+        """Read phenotypes from a table; return their names."""
         if names is None and len(table.names) > 1:
             known = ", ".join(table.names[:10])
-            raise ConfigError(f"expected the name of a phenotype, of {known}", "source.target", "name one")
+            raise ConfigError(f"expected the name of a phenotype, one of {known}", "source.target", "set target")
         words, told = table.of(self._samples, names)
         coded = [code_phenotype(words[name], str(name), str(table.path)) for name in words.columns]
         self.notes += [*([told] if told else []), *(note for one in coded for note in one.notes)]
@@ -143,45 +143,45 @@ class GenotypeSource(OfFiles, Source):
 
     @cached_property
     def _has_target(self) -> np.ndarray:
-        """Samples that have all of their targets and covariates, or are kept without."""
+        """Whether each sample has all targets and covariates, or is kept without them."""
         if self._unlabelled == "keep":
             return np.ones(len(self._samples), bool)
         return ~np.isnan(np.column_stack([self._y, self._covariates])).any(axis=1)
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Control and case, or the texts that the target was given as."""
+        """Control and case, or the original texts of the target's codes."""
         return self._target_classes
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
+        """Return the inferred kind of target."""
         if self._target_classes is not None:
             return TargetKind(len(self._target_classes), is_declared=True)
         return kind_of(self._y[self._has_target]) if self._y.ndim == 1 else PLAIN_NUMBERS
 
     def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256, and what lies in them."""
+        """Return the files with size, time and SHA-256, and the shape of their content."""
         return {**super().describe(), "shape_of_files": [len(self._samples), len(self.feature_names)]}
 
     def digest(self) -> str:
-        """Return the digest of the bytes of all files, and of targets that were given."""
+        """Return the digest of the bytes of all files, and of `y` if it was passed."""
         if not self._y_is_given:
             return super().digest()
         return hashlib.sha256(super().digest().encode() + self._y.tobytes()).hexdigest()
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ or targets were given."""
+        """Return whether sizes and times are equal, or the digests if they differ or `y` was passed."""
         return self.digest() == digest if self._y_is_given else super().is_unchanged(description, digest)
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """What was counted, and what missing dosages became."""
+        """Which allele was counted, and how missing dosages were filled."""
         made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self.counts_first}
         return made | ({"covariates": self.feature_names[: self.n_covariates]} if self.n_covariates else {})
 
     @property
     def variants(self) -> dict[str, np.ndarray]:
-        """Of each variant chromosome, position, the allele that is counted and the other one, as far as known."""
+        """Chromosome, position, effect allele and other allele of each variant, as far as known."""
         first, second = ("first", "second") if self.counts_first else ("second", "first")
         kinds = {"chromosome": "chromosome", "position": "position", "effect_allele": first, "other_allele": second}
         several = [one.read_variants() for one in self._sets]
@@ -193,9 +193,9 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def annotations(self) -> dict[str, np.ndarray]:
-        """What is known of each feature: `variants`, and the frequency of the allele that is counted.
+        """Properties of each feature: `variants`, and the frequency of the effect allele.
 
-        The frequency is that in the known genotypes of all samples of the files.
+        The frequency is computed from the known genotypes of all samples in the files.
         """
         found = {}
         for name, values in self.variants.items():
@@ -210,9 +210,9 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """What missing dosages became, how many features are covariates with which words, and the ploidy of variants.
+        """Treatment of missing dosages, number of covariates, levels of categorical ones, and ploidy of the variants.
 
-        `daskfs.pipeline.applying.model_of` adds the alleles and means of those that are selected.
+        `daskfs.pipeline.applying.model_of` adds the alleles and means of the selected variants.
         """
         options = (self.made_with or {}) | {"missing": self._missing, "target": list(self.target_names)}
         ploidy = [[one.n_variants, one.ploidy] for one in self._sets]
@@ -221,7 +221,7 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def alleles(self) -> Alleles:
-        """Alleles of the variants: that which is counted, and the other."""
+        """Alleles of the variants: the effect alleles, and the others."""
         known, none = self.variants, [""] * len(self.feature_names[self.n_covariates :])
         sides = (known.get(name, none) for name in ("effect_allele", "other_allele"))
         return Alleles(*([str(allele).upper() for allele in side] for side in sides))
@@ -233,23 +233,23 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def n_covariates(self) -> int:
-        """How many of the first features are covariates."""
+        """Number of covariates; they are the first features."""
         return self._covariates.shape[1]
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return samples and variants; samples that lack a dosage are not known before all is read."""
+        """Return the numbers of samples and features; with ``missing: drop``, samples are unknown before reading."""
         n_samples = self.n_samples if self.n_samples is not None else int(self._has_target.sum())
         return n_samples, len(self.feature_names)
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Number of samples that are kept; None while samples that lack a dosage are not known."""
+        """Number of samples that are kept; None while it is unknown which samples have missing dosages."""
         if self._missing == "drop" and "survey" not in vars(self):
             return None
         return len(self._kept)
 
     def check(self) -> None:
-        """Look at the lengths of the files again."""
+        """Check the lengths of the files again."""
         for fileset in self._sets:
             fileset.check_size()
         n_variants = len(self.feature_names) - self.n_covariates
@@ -259,7 +259,7 @@ class GenotypeSource(OfFiles, Source):
 
     @cached_property
     def survey(self) -> Survey:
-        """What is missing, and where; reads all dosages."""
+        """Which dosages are missing; reads all dosages."""
         n_samples = len(self._samples)
         counts = np.empty((len(self.feature_names) - self.n_covariates, 4), np.int64)
         has_missing, start = np.zeros(n_samples, bool), 0
@@ -272,12 +272,12 @@ class GenotypeSource(OfFiles, Source):
         return Survey(counts, has_missing)
 
     def _explain(self, counts: np.ndarray, has_missing: np.ndarray) -> None:
-        """Note what was missing, or refuse it."""
+        """Add notes on missing values, or raise an error."""
         self.notes += [remark for one in self._sets for remark in one.remarks()]
         n_untold = len(self._samples) - int(self._has_target.sum())
         if n_untold:
             lacking = " and ".join([*self.target_names, *(["covariates"] if self.n_covariates else [])])
-            self.notes.append(f"{n_untold:,} samples left out, which have no {lacking}")
+            self.notes.append(f"{n_untold:,} samples without {lacking} were dropped")
         n_missing = int(counts[:, MISSING_CODE].sum())
         if not n_missing:
             return
@@ -286,26 +286,26 @@ class GenotypeSource(OfFiles, Source):
         j = int(np.argmax(counts[:, MISSING_CODE] > 0))
         if self._missing == "error":
             problem = f"expected a dosage for each sample, found {found}"
-            remedy = "set missing: mean, zero, drop (samples) or a number; or leave such variants out"
+            remedy = "set missing: mean, zero, drop (samples) or a number; or remove these variants"
             raise DataError(problem, f"{self.place}, variant '{self.feature_names[self.n_covariates + j]}'", remedy)
         if self._missing == "drop":
             n_dropped = int((has_missing & self._has_target).sum())
             if n_dropped == int(self._has_target.sum()):
-                problem = f"all {n_dropped:,} samples lack a dosage ({found})"
-                raise DataError(problem, self.place, "set missing: mean; or leave such variants out first")
+                problem = f"all {n_dropped:,} samples have missing dosages ({found})"
+                raise DataError(problem, self.place, "set missing: mean; or remove these variants first")
             self.notes.append(f"{n_dropped:,} samples dropped because of missing dosages")
             return
         is_void = counts[:, MISSING_CODE] == len(self._samples)
         if self._missing == "mean" and is_void.any():
             j = self.n_covariates + int(np.argmax(is_void))
             where = f"{self.place}, variant '{self.feature_names[j]}'"
-            raise DataError("expected a dosage to take the mean of, found none", where, "leave the variant out")
-        became = "their variant's mean" if self._missing == "mean" else f"{self._fill:g}"
-        self.notes.append(f"{found}, became {became}")
+            raise DataError("expected at least one dosage to compute the mean, found none", where, "remove the variant")
+        became = "the mean of their variant" if self._missing == "mean" else f"{self._fill:g}"
+        self.notes.append(f"{found}, were replaced by {became}")
 
     @property
     def _fill(self) -> float:
-        """What missing dosages become, where that is one number."""
+        """The number that replaces missing dosages, if it is the same for all."""
         return 0.0 if isinstance(self._missing, str) else float(self._missing)
 
     @cached_property
@@ -315,14 +315,14 @@ class GenotypeSource(OfFiles, Source):
         return np.flatnonzero(is_kept & ~self.survey.has_missing if self._missing == "drop" else is_kept)
 
     def dosages(self, counts_first: np.ndarray) -> np.ndarray:
-        """Return what each code stands for, int8 of shape (n_variants, 4), where the first allele is counted or not."""
+        """Return the value of each code, int8 of shape (n_variants, 4), given whether the first allele is counted."""
         found = np.array(DOSAGES, np.int8)[(~counts_first).astype(int)]
-        n_lacking = np.concatenate([np.full(one.n_variants, 2 - one.ploidy) for one in self._sets])  # of two copies
+        n_lacking = np.concatenate([np.full(one.n_variants, 2 - one.ploidy) for one in self._sets])  # up to two
         is_known = np.arange(4) != MISSING_CODE
         return found - np.where(counts_first, 0, n_lacking)[:, None].astype(np.int8) * is_known
 
     def _values(self, dtype: np.dtype | type) -> np.ndarray:
-        """Return what each code of each variant stands for, of shape (n_variants, 4)."""
+        """Return the value of each code of each variant, of shape (n_variants, 4)."""
         counts = self.survey.counts
         dosages = self.dosages(np.full(len(counts), self.counts_first))
         is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
@@ -338,15 +338,15 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def has_parts(self) -> bool:
-        """True: samples can be read apart."""
+        """True: samples can be read independently."""
         return True
 
     def parts(self) -> Sequence[tuple[int, int]]:
-        """Return first and last of the samples of each part, among those that are kept."""
+        """Return the range of samples of each part, among those that are kept."""
         nbytes = sum(fileset.n_variants * fileset.stride for fileset in self._sets)
         n_parts = max(1, nbytes // part_nbytes(nbytes))
         bounds = np.unique(np.linspace(0, len(self._kept), n_parts + 1).astype(np.int64)).tolist()
-        self._values(np.float32)  # what was counted here is sent to the workers
+        self._values(np.float32)  # the counts made here are sent to the workers
         return list(pairwise(bounds))
 
     def part_blocks(
@@ -355,10 +355,10 @@ class GenotypeSource(OfFiles, Source):
         """Yield the samples of a part."""
         first, last = part
         values, itemsize = self._values(dtype), np.dtype(dtype).itemsize
-        band_rows = block_rows * itemsize * GENOTYPES_IN_BYTE  # of two bits, in the room of a block
+        band_rows = block_rows * itemsize * GENOTYPES_IN_BYTE  # two-bit genotypes in the space of a block
         start = first
         while start < last:
-            # the samples of a band, whose bytes are gathered at once
+            # the samples of a band; their bytes are read at once
             end = int(np.searchsorted(self._kept[:last], int(self._kept[start]) + band_rows))
             lowest, highest = int(self._kept[start]) // GENOTYPES_IN_BYTE, int(self._kept[end - 1]) // GENOTYPES_IN_BYTE
             bands = [one.read(0, one.n_variants, lowest, highest + 1) for one in self._sets]
@@ -369,12 +369,12 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of names, of what codes stand for and how often each is there, and of the samples' ids."""
+        """Memory for names, values and counts of the codes, and the samples' ids, in bytes."""
         return VARIANT_NBYTES * len(self.feature_names) + SAMPLE_NBYTES * len(self._samples)
 
     @property
     def in_place(self) -> InPlace:
-        """How `as_matrix` is read; before genotypes are, the type of its values is the larger one that it may be."""
+        """How `as_matrix` is read; before the survey, its dtype is the larger possible one."""
         if "survey" in vars(self):
             dtype = self._values(np.float32).dtype
         else:
@@ -384,7 +384,7 @@ class GenotypeSource(OfFiles, Source):
         return InPlace(dtype, tile_columns, sum(file.stat().st_size for file in self.files))
 
     def as_matrix(self) -> GenotypeMatrix:
-        """Return the samples that are kept as a matrix that is read where it lies."""
+        """Return the samples that are kept as a matrix that reads the files directly."""
         self.check()
         kept = self._kept
         values = self._values(np.float32)
@@ -406,12 +406,12 @@ class GenotypeSource(OfFiles, Source):
         return found
 
     def matrix_of(self, values: np.ndarray) -> GenotypeMatrix:
-        """Return all samples as a matrix of variants alone, without having read any.
+        """Return all samples as a matrix of the variants only, without reading any.
 
         Parameters
         ----------
         values : ndarray of shape (n_variants, 4)
-            What each code of each variant stands for.
+            Value of each code of each variant.
         """
         everyone, none = np.arange(len(self._samples)), np.empty((len(self._samples), 0))
         labels = {name: self._samples[name].to_numpy(dtype=object) for name in self.label_names}
@@ -421,7 +421,7 @@ class GenotypeSource(OfFiles, Source):
         )
 
     def _digest_of_matrix(self, values: np.ndarray) -> str:
-        """Return the digest of sizes and times of the files, how often each variant has each code, and the rest."""
+        """Return the digest of the files' sizes and times, the counts of the codes, and the remaining data."""
         stamps = [(str(file), stamp(file)) for file in self.files]
         digest = hashlib.sha256(repr((stamps, self.encoding, self.feature_names)).encode())
         for array in (self.survey.counts, values, self._kept, self._y, self._covariates):
@@ -448,7 +448,7 @@ class GenotypeSource(OfFiles, Source):
 
 
 def _checked(missing: Any) -> Any:
-    """Return what missing dosages become: a word or a finite number."""
+    """Return the treatment of missing dosages: a word or a finite number."""
     words = ("error", "drop", "mean", "zero")
     if isinstance(missing, str):
         if missing in words:

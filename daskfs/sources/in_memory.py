@@ -1,4 +1,4 @@
-"""What a table in memory is, without reading it: light enough for whoever only asks."""
+"""Questions about a table in memory that do not read it; importing this is cheap."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-JUDGED = "judge"
-"""The schema of whoever wants missing values to be replaced, and columns of numbers to be judged too."""
+INFER = "judge"
+"""The value of `schema` that requests inference for numeric columns too, and replaces missing values."""
 _NUMBERS = "buifc"
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
+    """Return whether X is a data frame of pandas, polars or Dask, or an Arrow table."""
     return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
 
 
 def read_once(X: Any) -> Any:
-    """Return X, or a table of what a stream of Arrow's holds: such a stream may be read only once."""
+    """Return X, or a table with the content of an Arrow stream: such a stream can be read only once."""
     if not hasattr(X, "__arrow_c_stream__") or hasattr(X, "columns"):
         return X
     import pyarrow as pa
@@ -26,7 +26,7 @@ def read_once(X: Any) -> Any:
 
 
 def has_more_than_numbers(X: Any) -> bool:
-    """Whether a table has a column that is neither of numbers nor of truth."""
+    """Return whether a table has a column that is neither numeric nor boolean."""
     if hasattr(X, "dtypes") and hasattr(X, "columns") and not hasattr(X, "get_columns"):  # pandas, Dask
         return any(_is_no_number(dtype, X, j) for j, dtype in enumerate(X.dtypes))
     from daskfs.sources.arrow_table import has_numbers_alone

@@ -1,4 +1,4 @@
-"""From a source to a feature store: made once, and reused when source and encoding are unchanged."""
+"""From a source to a feature store, which is reused if source and encoding are unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import located
-from daskfs.sources.in_memory import JUDGED, is_table, read_once
+from daskfs.sources.in_memory import INFER, is_table, read_once
 from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
@@ -72,29 +72,28 @@ def ingest(
     storage_options: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> FeatureStore:
-    """Make a feature store of a source, in bounded memory.
+    """Write a feature store from a source, in bounded memory.
 
     Parameters
     ----------
     source : path, list of paths, DataFrame, array or Source
         CSV (also .gz, .bz2, .xz, .zst) and Parquet files, patterns and folders, Zarr arrays, ``"sklearn:diabetes"``;
-        PLINK's .bed files with .bim and .fam;
-        files of LIBSVM and Vowpal Wabbit, click logs and texts, which become sparse stores;
-        tables of categories of any number of levels, with ``one_hot="sparse"``, too;
-        pandas, dask and polars DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of
-        them, which become sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records
-        of texts, and lists of delayed objects that are such lists or the paths of files.
+        PLINK's .bed files with .bim and .fam; LIBSVM and Vowpal Wabbit files, click logs and texts, which become sparse
+        stores; with ``one_hot="sparse"`` also tables with categories of any number of levels; pandas, dask and polars
+        DataFrames, Arrow tables; numpy and dask arrays; scipy.sparse matrices and .npz files of them, which become
+        sparse stores; Dask bags of lines (``kind="vw"``, "libsvm", "clicks", "text") or of records with texts, and
+        lists of delayed objects that are such lists or the paths of files.
     path : path-like or URL
-        Path of the store. One in an object store (``s3://``, ``gs://``, ``az://``) is made in a folder of this machine
-        and uploaded, its manifest last: see docs/object_stores.md. Files of the source may be at URLs, too.
+        Path of the store. A store in an object store (``s3://``, ``gs://``, ``az://``) is written to a local folder
+        and then uploaded, its manifest last: see docs/object_stores.md. Files of the source may be URLs, too.
     target : str or list of str, optional
-        Column to predict, where no schema names it; for arrays the name of `y`, or the targets themselves.
+        Column to predict, if the schema does not name it; for arrays the name of `y`, or the targets themselves.
     schema : path, mapping, TableSchema or "judge", optional
-        Names, types and roles of the columns of a table. Without one, the columns of a frame or an Arrow table are
-        judged as a fit judges them, and missing values are refused; with "judge" these are replaced by the mean, and
-        a feature says where. Of files, numbers are taken as numbers, texts as categories: `daskfs init` judges them.
+        Names, types and roles of the columns of a table. Without one, the schema of a frame or an Arrow table is
+        inferred as by `fit`, and missing values are an error; with "judge" they are replaced by the mean, and indicator
+        features are added. For files, numbers are read as numbers and texts as categories: `daskfs init` infers more.
     y : array-like of shape (n_samples,), optional
-        Targets of an array, or of a frame without them.
+        Targets of an array, or of a frame without a target column.
     weight : str or array-like of shape (n_samples,), optional
         Column of a table, or the weights themselves for an array.
     names : sequence of str, optional
@@ -105,31 +104,31 @@ def ingest(
         Store the rows in random order, as MESSAGE's subsets require; sources whose rows are drawn independently keep
         their order.
     random_state : int or None
-        Seed of that order.
+        Seed of the random order.
     codec : {"raw", "lz4"}, optional
-        Chosen from the data by default.
+        By default chosen from the data.
     tile_shape : tuple of int, optional
         Rows and columns of a tile; about 4 MiB by default.
     memory_limit : int or str
-        Bytes for all buffers together, in each process.
+        Memory for all buffers together, in each process, in bytes.
     on_exists : {"reuse", "error", "replace"}
-        Return or refuse a store of the same content that exists at `path`; or make it anew, whatever its content: it
-        stays beside, as ``<name>.replaced``, until the new one is whole.
+        What to do if a store exists at `path`: return it if it has the same content; refuse it; or replace it, whatever
+        its content. The replaced store is kept as ``<name>.replaced`` until the new one is complete.
     progress : Progress or True, optional
-        True: a bar in a terminal, an output in a notebook, elsewhere a line a minute.
+        True: a bar in a terminal, an output in a notebook, elsewhere one line per minute.
     missing : {"error", "drop", "mean", "zero"} or float, optional
-        Treatment of missing values in columns that no schema names, and of missing dosages of genotypes.
+        Treatment of missing values in columns that the schema does not name, and of missing dosages of genotypes.
     client : distributed.Client, optional
-        Workers that see the files and the store's folder: ranges of plain text files, of entries too, row groups of
-        Parquet files and partitions of Dask's frames and bags are encoded, sorted and cut into tiles there. The store
-        is the same, byte for byte.
+        Client of a cluster whose workers see the files and the store's folder: they encode, sort and tile ranges of
+        uncompressed text files (also sparse ones), row groups of Parquet files and partitions of Dask frames and bags.
+        The store is the same, byte for byte.
     storage_options : mapping, optional
-        Of URLs, the source's and the store's, as obstore names them; by default each process finds its own in its
+        Options for the URLs of the source and the store, named as in obstore; by default each process uses its own
         environment.
     **layout
-        Options of the kind of source, of which ``kind`` is one where the name of the file does not say it ("clicks").
-        Of tables: ``one_hot="sparse"``, and then interactions, for categories of any number of levels.
-        Of CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
+        Options of the kind of source; ``kind`` itself is needed if the file name does not show it ("clicks").
+        For tables: ``one_hot="sparse"``, optionally with interactions, for categories of any number of levels.
+        For CSV files: delimiter, quote, header, encoding, decimal, thousands, comment, skip_initial_space.
 
     Returns
     -------
@@ -140,7 +139,7 @@ def ingest(
     SourceError, SchemaError, DataError
         The source cannot be used; nothing is left behind.
     StoreExistsError
-        Another store exists at `path`; the message says whether its source or its encoding differs.
+        Another store exists at `path`; the message says whether its source or its settings differ.
     PlanError
         `memory_limit` is too small for even a few rows.
 
@@ -165,10 +164,10 @@ def ingest(
     rows.check()
     dtype = _checked_dtype(dtype)
     if codec not in (None, "raw", "lz4"):
-        raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to have it chosen")
+        raise ConfigError(f"expected raw or lz4, found {codec!r}", "codec", "leave it out to choose it automatically")
     if isinstance(rows, SparseSource) and (codec is not None or tile_shape is not None):
         where = "codec" if codec is not None else "tile_shape"
-        raise ConfigError("a sparse store has neither codec nor tiles to choose", where, "leave it out")
+        raise ConfigError("codec and tile_shape have no effect with a sparse store", where, "leave it out")
     shuffle = shuffle and not rows.exchangeable
     encoding = encoding_digest(rows, dtype, shuffle, random_state, codec, tile_shape)
     path = location(path, storage_options)
@@ -210,7 +209,7 @@ def ingest(
 
     with interrupts.guard(), aside, heard_by(progress) as heard:
         if client is not None and (parts := rows.parts()):
-            with suppress(DataError, SourceError, SchemaError):  # explained by reading the whole
+            with suppress(DataError, SourceError, SchemaError):  # reading the whole raises the full error
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
                 return open_store(path)
         _write(rows, writer(described(rows)), limit // 8, heard)
@@ -220,12 +219,12 @@ def ingest(
 def _declared(
     source: Any, target: Any, schema: Any, y: Any, weight: Any, missing: Any, layout: Mapping[str, Any]
 ) -> tuple[Any, list[str]]:
-    """Return what the columns are, and what was decided: a fit of the same table takes them for the same."""
-    is_judged = isinstance(schema, str) and schema == JUDGED
-    if is_judged and not is_table(source):
-        problem = "only tables in memory are judged while they are read"
-        raise ConfigError(problem, "schema='judge'", "`daskfs init FILE` writes a schema of a file")
-    if not is_judged and (schema is not None or layout.get("one_hot") or not is_table(source)):
+    """Return the schema of the columns and notes on its inference, equal to those of a fit of the same table."""
+    is_inferred = isinstance(schema, str) and schema == INFER
+    if is_inferred and not is_table(source):
+        problem = "schema='judge' works only for tables in memory"
+        raise ConfigError(problem, "schema='judge'", "use `daskfs init FILE` to write a schema for a file")
+    if not is_inferred and (schema is not None or layout.get("one_hot") or not is_table(source)):
         return schema, []
     from daskfs.sources.dataframe import target_name
     from daskfs.sources.roles import is_number
@@ -239,14 +238,14 @@ def _declared(
         named = [target_name(y, list(header))]
     apart = [*named, weight] if isinstance(weight, str) else named
     are_numbers = all(kind is None or is_number(kind) for name, kind in header.items() if name not in apart)
-    if not named or (y is None and named[0] not in header) or (are_numbers and not is_judged):
-        return None, []  # a target that is not there is refused when the source is made
+    if not named or (y is None and named[0] not in header) or (are_numbers and not is_inferred):
+        return None, []  # a missing target column is refused when the source is created
     (name, *_) = named
-    found, judgement = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
-    if layout.get("one_hot") == "sparse":  # which level is the first is not known before all are read
+    found, inferred = schema_of(as_source(source, target=name, y=y), name, schema, missing)  # type: ignore[arg-type]
+    if layout.get("one_hot") == "sparse":  # the first level is not known before all rows are read
         columns = {key: one.model_copy(update={"drop_first": False}) for key, one in found.columns.items()}
         found = found.model_copy(update={"columns": columns})
-    return found, said(judgement, "ingest")
+    return found, said(inferred, "ingest")
 
 
 def _checked_dtype(dtype: Any) -> np.dtype:
@@ -260,13 +259,13 @@ def _checked_dtype(dtype: Any) -> np.dtype:
 
 
 def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress) -> None:
-    """Pass all blocks to the writer, watch for constants, and add the notes before the store is finished."""
+    """Write all blocks, check for constant columns, and add the notes before the store is finished."""
     block_rows, dtype = shape_of_blocks(rows, writer.dtype, block_nbytes)
     constants = Constants()
     with writer:
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         for block in rows.row_blocks(block_rows, dtype):
-            interrupts.check()  # Arrow imports pandas where nothing can be raised
+            interrupts.check()  # pyarrow swallows a KeyboardInterrupt while it imports pandas
             writer.write(block)
             constants.update(block)
             progress.advance(block.X.shape[0])
@@ -283,7 +282,7 @@ def encoding_digest(
     codec: str | None = None,
     tile_shape: Sequence[int] | None = None,
 ) -> str:
-    """Return the identity of everything but the content that makes a store what it is."""
+    """Return the digest of all settings that determine a store, besides the content."""
     document = {
         "encoding": source.encoding,
         "dtype": dtype.name,
@@ -295,15 +294,15 @@ def encoding_digest(
 
 
 def replaceable(path: Location) -> Path:
-    """Return the path of a store that may be replaced.
+    """Return the path of a store if it may be replaced.
 
     Raises
     ------
     StoreExistsError
-        Something that is no store of daskfs, or a store in an object store.
+        The path holds something other than a daskfs store, or is in an object store.
     """
     if isinstance(path, ObjectPath):
-        raise StoreExistsError("a store in an object store is not replaced", str(path), _OTHERWISE)
+        raise StoreExistsError("stores in an object store cannot be replaced", str(path), _OTHERWISE)
     try:
         open_store(path)
     except CorruptStoreError:
@@ -318,7 +317,7 @@ def _something_else(path: Location, fault: StoreFormatError) -> StoreExistsError
 
 
 def _existing(path: Location, source: Source, encoding: str, on_exists: str) -> FeatureStore:
-    """Return the store at `path` if it holds this source in this encoding."""
+    """Return the store at `path` if it holds this source with these settings."""
     remedy = "choose another name, or replace it (--force; in Python on_exists='replace')"
     if on_exists == "error":
         raise StoreExistsError("something already exists at this path", str(path), remedy)

@@ -1,4 +1,4 @@
-"""Levels of categories by their ids, of which there may be any number: hashed, counted, looked up."""
+"""Category levels by their ids, in any number: hashing, counting, lookup."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from daskfs.kernels.text.hashes import ID_MASK, hash_texts
 from daskfs.kernels.text.words import MARGIN
 
 _MERGED_AT = 1 << 16
-"""Ids that wait at least, before they are merged with those before."""
+"""Minimum number of waiting ids before they are merged with the earlier ones."""
 
 
 def distinct_texts(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return the texts that occur, and which each row has, -1 where the value is missing.
+    """Return the distinct texts, and the index of each row's text, -1 if the value is missing.
 
     Parameters
     ----------
     values : Arrow array, dictionary-encoded or not
-        Numbers as texts, too.
+        Numbers are converted to texts.
     """
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     levels, filled = encoded.dictionary, pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1)
     rows = np.array(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
-    if len(levels) > len(values):  # of a whole table, of which these are some rows
+    if len(levels) > len(values):  # the dictionary is that of the whole table
         used, places = np.unique(rows[rows >= 0], return_inverse=True)
         rows[rows >= 0], levels = places, levels.take(pa.array(used))
     texts = pc.cast(levels, pa.large_string())
@@ -36,7 +36,7 @@ def distinct_texts(values: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return texts, none of them missing, as UTF-8 with a margin for kernels, and where each begins and ends."""
+    """Return texts (none missing) as UTF-8 with a margin for kernels, and the offsets where each begins and ends."""
     if not len(texts):
         return np.zeros(MARGIN, np.uint8), np.zeros(1, np.int64)
     _, places, content = texts.buffers()
@@ -48,26 +48,26 @@ def bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ids_of(text: np.ndarray, offsets: np.ndarray, seed: np.uint64) -> np.ndarray:
-    """Return the ids of texts that `bytes_of` or `joined` has returned."""
+    """Return the ids of texts, given as returned by `bytes_of` or `joined`."""
     ids = np.empty(len(offsets) - 1, np.uint64)
     hash_texts(text, offsets, seed, ids)
     return ids & ID_MASK
 
 
 def seed_of(name: str) -> np.uint64:
-    """Return the seed of the ids of a column's levels: the hash of its name."""
+    """Return the seed of the ids of a column's levels: the hash of the column's name."""
     encoded, seed = name.encode(), np.empty(1, np.uint64)
     hash_texts(np.frombuffer(encoded + bytes(MARGIN), np.uint8), np.array([0, len(encoded)]), np.uint64(0), seed)
     return seed[0]  # type: ignore[no-any-return]
 
 
 class LevelCounts:
-    """How many rows have each level of a column, by its id: sixteen bytes for each, and as much while merging.
+    """Number of rows of each level of a column, by the level's id; takes 16 bytes per level, twice that while merging.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     """
 
     def __init__(self, name: str) -> None:
@@ -77,7 +77,7 @@ class LevelCounts:
         self._n_waiting = 0
 
     def update(self, values: pa.Array) -> None:
-        """Count some more rows."""
+        """Count more rows."""
         texts, rows = distinct_texts(values)
         ids = ids_of(*bytes_of(texts), self._seed)
         counts = np.bincount(rows[rows >= 0], minlength=len(ids))
@@ -95,15 +95,15 @@ class LevelCounts:
         self._waiting, self._n_waiting = [], 0
 
     def frequent(self, min_count: int, most: int | None) -> tuple[np.ndarray, int, int]:
-        """Return the ids of levels with so many rows, the most frequent of them, ascending.
+        """Return the ids, ascending, of at most `most` levels with at least `min_count` rows, the most frequent ones.
 
         Returns
         -------
         ids : ndarray of uint64
         n_rare : int
-            How many other levels there are.
+            Number of other levels.
         n_rows : int
-            Rows that have those.
+            Number of rows with other levels.
         """
         self._merge()
         order = np.lexsort((self._ids, -self._counts))

@@ -1,4 +1,4 @@
-"""Bins of counts: the squares of their logarithms, as whole numbers."""
+"""Bins of counts: squared logarithms, rounded down."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import pairwise
 import numpy as np
 
 LARGEST_BINNED = 2.0**40
-"""Counts beyond it share a bin: nearer to 2⁵³ edges would depend on the machine's rounding of logarithms."""
+"""Larger counts share a bin: near 2⁵³, edges would depend on the machine's rounding of logarithms."""
 
 
 @cache
 def bins() -> tuple[np.ndarray, list[str]]:
-    """Return where bins of counts begin, from the second on, and their texts.
+    """Return the lower edges of the bins, from the second bin on, and the names of all bins.
 
-    Whole numbers from -2 to 2 are bins of their own; from 3 on the bin of x is ⌊log(x)²⌋, as is usual for counts of
-    clicks, below -2 that of -x. A bin's text is its least and its largest whole number, ``13..16``. Fractions belong to
-    the whole number below.
+    Integers from -2 to 2 have their own bins; from 3 on, the bin of x is ⌊log(x)²⌋, as is usual for counts of clicks;
+    below -2, bins are mirrored. A bin is named by its smallest and largest integer, ``13..16``. Fractions belong to the
+    integer below.
     """
     most = math.floor(math.log(LARGEST_BINNED) ** 2)
     firsts = sorted({max(3, math.ceil(math.exp(math.sqrt(k)))) for k in range(1, most + 1)})

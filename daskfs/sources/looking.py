@@ -1,4 +1,4 @@
-"""A look at a file nobody has described: its kind, its layout, its first rows, and what its columns are taken for."""
+"""Inspection of an unknown file: its kind, its format, its first rows, and the inferred schema of its columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyarrow import parquet
 from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.sources.files import PathLike, expand_paths, text_ratio
-from daskfs.sources.judging import Judgement, judge
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.registry import find_source, kind_of
+from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import HEAD_RECORDS, layout_of_texts, sniff
 from daskfs.sources.table import TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
@@ -32,34 +32,34 @@ TABLES = ("csv", "parquet", "feather")
 
 @dataclass
 class Look:
-    """What a look at a table showed.
+    """Result of the inspection of a table.
 
     Attributes
     ----------
     kind : {"csv", "parquet", "feather"}
     files : list of Path
     layout : TableFormat
-        Of a text table; as numbers are usually written else.
-    judgement : Judgement
+        Format of a text table; otherwise the default number format.
+    inferred : InferredSchema
     n_rows : int
-        About as many as the table has; those that were looked at where that is known to be all.
+        Approximate number of rows of the table; exact if all rows were examined.
     is_whole : bool
-        Whether all rows were looked at.
+        Whether all rows were examined.
     remarks : list of str
-        About the file as a whole.
+        Remarks about the whole file.
     """
 
     kind: str
     files: list[Path]
     layout: TableFormat
-    judgement: Judgement
+    inferred: InferredSchema
     n_rows: int
     is_whole: bool
     remarks: list[str]
 
 
 def look_at(path: PathLike, target: str | None = None) -> Look:
-    """Look at the head of a table, a folder of tables, or files that match a pattern.
+    """Inspect the beginning of a table, a folder of tables, or files that match a pattern.
 
     Parameters
     ----------
@@ -70,29 +70,29 @@ def look_at(path: PathLike, target: str | None = None) -> Look:
     Raises
     ------
     SourceError
-        It is no table, or cannot be read.
+        The path is not a table, or cannot be read.
     SchemaError
-        The target is no column, or nothing can be predicted or selected.
+        The target does not exist, or nothing can be predicted or selected.
     """
     kind = kind_of(str(path))
     if kind not in TABLES:
         ingested = f"`daskfs ingest {shlex.quote(str(path))} STORE.zarr`"
         remedy = f"its columns need no schema: {ingested}, or source: {{kind: {kind}}} in a pipeline"
         if kind == "text":
-            remedy = f"texts need no schema: {ingested}; a table as JSON lines: "
+            remedy = f"texts need no schema: {ingested}; convert a table in JSON lines: "
             remedy += f"`{command_of_json_lines(location(path))}`"
         raise SourceError(f"expected a table (text or Parquet), found a {kind} source", str(path), remedy)
     files = expand_paths(path, find_source(kind).endings)  # type: ignore[attr-defined]
     read = {"csv": _text_rows, "parquet": _parquet_rows, "feather": _feather_rows}[kind]
     layout, columns, n_read, n_rows, remarks = read(files[0], target)
     if len(files) > 1:
-        remarks.append(f"{len(files)} files; the first, {files[0].name}, was looked at")
+        remarks.append(f"{len(files)} files; only the first, {files[0].name}, was examined")
         n_rows = int(n_rows * sum(file.stat().st_size for file in files) / files[0].stat().st_size)
-    judgement = judge(columns, layout, target)
-    if judgement.missing_texts:
-        missing = [*layout.missing, *judgement.missing_texts]
+    inferred = infer_schema(columns, layout, target)
+    if inferred.missing_texts:
+        missing = [*layout.missing, *inferred.missing_texts]
         layout = layout.model_copy(update={"missing": missing})
-    return Look(kind, files, layout, judgement, n_rows, n_read == n_rows, remarks)
+    return Look(kind, files, layout, inferred, n_rows, n_read == n_rows, remarks)
 
 
 def _feather_rows(
@@ -105,7 +105,7 @@ def _feather_rows(
 
 
 def head_of_table(source: TableSource) -> pa.Table:
-    """Return the first rows of a table whose columns have types."""
+    """Return the first rows of a table with typed columns."""
     batches, n_rows = [], 0
     for batch in source.batches(dict.fromkeys(source.header(), ColumnSchema.model_validate({}))):
         batches.append(batch.table)
@@ -118,7 +118,7 @@ def head_of_table(source: TableSource) -> pa.Table:
 
 
 def read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[str, pa.Array]]:
-    """Return how the texts of a table that has types are written, and its columns without those that mean no value."""
+    """Return the format of the texts of a typed table, and its columns with texts for missing values made null."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     texts = {}
     for name, values in columns.items():
@@ -133,15 +133,15 @@ def read_typed(table: pa.Table, remarks: list[str]) -> tuple[TableFormat, dict[s
 
 
 def _text_rows(file: Path, target: str | None) -> tuple[TableFormat, Mapping[str, pa.Array], int, int, list[str]]:
-    """Return layout, columns of texts, rows read, rows that there are about, and remarks."""
+    """Return format, text columns, number of rows read, approximate number of rows, and remarks."""
     sniffed = sniff(file, target)
     layout, names, remarks = sniffed.layout, list(sniffed.names), sniffed.remarks
     if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
         raise SourceError(
-            f"two columns are called {twice!r}", f"{file}:1", "rename one of them: features are told by their names"
+            f"two columns are called {twice!r}", f"{file}:1", "rename one of them: features are identified by name"
         )
     if "" in names:
-        remarks.append("a column has no name; as data frames write their index, it is called ''")
+        remarks.append("a column has no name, like the index of a data frame; it is called ''")
     with open_text(file, layout) as (stream, _):
         if layout.header:
             read_header(stream, file, layout)
@@ -149,8 +149,8 @@ def _text_rows(file: Path, target: str | None) -> tuple[TableFormat, Mapping[str
         is_whole = not stream.peek(1)
     whole = head if is_whole else head[: head.rfind(b"\n") + 1]
     if not whole.strip():
-        raise SourceError("expected rows, found none behind the header", str(file), "check how the file was made")
-    # in this thread: those of Arrow may still be at work when an error ends the process, which is aborted then
+        raise SourceError("expected rows, found none after the header", str(file), "check how the file was made")
+    # in this thread: Arrow's own threads may still run when an error ends the process, which would then be aborted
     read = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=max(2**22, 4 * len(whole) // 8))
     parse = arrow_csv.ParseOptions(
         delimiter=layout.delimiter,
@@ -192,7 +192,7 @@ def _parquet_rows(file: Path, _target: str | None) -> tuple[TableFormat, Mapping
                 if n_read >= MAX_ROWS:
                     break
     except (pa.ArrowInvalid, OSError) as fault:
-        raise SourceError(f"this is no Parquet file that can be read ({fault})", str(file), "check it") from None
+        raise SourceError(f"expected a readable Parquet file ({fault})", str(file), "check the file") from None
     if not n_read:
         raise SourceError("expected rows, found none", str(file), "check how the file was made")
     table = pa.Table.from_batches(batches)

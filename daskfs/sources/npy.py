@@ -1,4 +1,4 @@
-"""Targets, weights and names beside a matrix: as they are, or as files of them."""
+"""Targets, weights and names given beside a matrix: as arrays or as files."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from daskfs.sources.files import PathLike, as_file, check_file
 
 
 def array_of(values: Any) -> Any:
-    """Return what was given, or the array of the .npy file that a path names.
+    """Return the argument, or the array of a .npy file if it is a path.
 
     Raises
     ------
     SourceError
-        There is no such file, or it holds none.
+        The file does not exist, or does not contain an array.
     """
     if not isinstance(values, (str, os.PathLike, ObjectPath)):
         return values
     path = existing(values)
     try:
         return np.load(as_file(path), allow_pickle=False)
-    except Exception as fault:  # whatever NumPy makes of bytes that are no array
+    except Exception as fault:  # NumPy raises various errors for bytes that are not an array
         problem = f"expected an array in a .npy file, found none ({type(fault).__name__})"
-        raise SourceError(problem, str(values), "save it by numpy.save, without Python objects") from None
+        raise SourceError(problem, str(values), "save it with numpy.save, without Python objects") from None
 
 
 def names_of(values: Any) -> Any:
-    """Return what was given, or the lines of the text file that a path names.
+    """Return the argument, or the lines of a text file if it is a path.
 
     Raises
     ------
     SourceError
-        There is no such file, or it is no text in UTF-8.
+        The file does not exist, or is not UTF-8 text.
     """
     if not isinstance(values, (str, os.PathLike, ObjectPath)):
         return values
@@ -52,7 +52,7 @@ def names_of(values: Any) -> Any:
 
 
 def existing(path: PathLike) -> Location:
-    """Return the path of a file that there is.
+    """Return the path after checking that the file exists.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A dense array in a .npy file, of which no more is read at a time than a block."""
+"""A dense array in a .npy file, read block by block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskfs.sources.options import SourceOptions
 
 
 class NpyOptions(SourceOptions):
-    """A two-dimensional array that `numpy.save` has saved."""
+    """A two-dimensional array saved with `numpy.save`."""
 
     path: Annotated[str, PATH]
     y: Annotated[str | None, PATH] = None
@@ -28,22 +28,22 @@ class NpyOptions(SourceOptions):
 
 
 class NpySource(ArraySource):
-    """The array of a .npy file, with its target and weights in others; see `ArraySource`.
+    """The array of a .npy file, with target and weights in other files; see `ArraySource`.
 
     Parameters
     ----------
     path : path-like
     y, weight : array-like of shape (n_samples,), or path of a .npy file of it, optional
-    names : sequence of str, or path of a text file with a name a line, optional
+    names : sequence of str, or path of a text file with one name per line, optional
     target : str or list of str, optional
-        What `y` is called.
+        Name of `y`.
 
     Raises
     ------
     SourceError
-        No such file, or it holds no array of numbers.
+        The file does not exist, or does not contain a numeric array.
     DataError
-        Shapes that do not fit.
+        Shapes that do not match.
     """
 
     kind, options = "npy", NpyOptions
@@ -60,9 +60,9 @@ class NpySource(ArraySource):
         try:
             is_here = isinstance(found, Path)
             X = np.load(as_file(found), mmap_mode="r" if is_here else None, allow_pickle=False)
-        except Exception as fault:  # whatever NumPy makes of bytes that are no array
+        except Exception as fault:  # NumPy raises various errors for bytes that are not an array
             problem = f"expected an array in a .npy file, found none ({type(fault).__name__})"
-            raise SourceError(problem, str(path), "save it by numpy.save, without Python objects") from None
+            raise SourceError(problem, str(path), "save it with numpy.save, without Python objects") from None
         targets = [target] if isinstance(target, str) else target
         shown = redacted(str(path))
         super().__init__(X, array_of(y), array_of(weight), names_of(names), targets if y is not None else None, shown)

@@ -1,4 +1,4 @@
-"""Options of a source in a pipeline file: each class of `daskfs.sources.registry` has its own beside it."""
+"""Options of a source in a pipeline file; each class in `daskfs.sources.registry` has its own."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Interactions: TypeAlias = Annotated[
 
 
 class SourceOptions(Section):
-    """Base: the fields are named as the constructor's parameters, the docstring is what the schema says of the kind."""
+    """Base class: fields are named like the constructor's parameters; the docstring is the schema's description."""
 
     kind: str
 
 
 class SparseOptions(SourceOptions):
-    """Base of those whose rows are entries: what `daskfs.sources.sparse.pairs` adds to any of them."""
+    """Base class for sources of sparse rows: adds the interactions of `daskfs.sources.sparse.pairs`."""
 
     interactions: Interactions | None = Field(
-        default=None, description="pairs of features of a row: all, or [[namespace, namespace], ...]"
+        default=None, description="add products of pairs of features: all, or [[namespace, namespace], ...]"
     )
 
 
 def check_choices(**options: tuple[Any, tuple[Any, ...]]) -> None:
-    """Check options, of each of which the value is given and what it may be.
+    """Check options, given as (value, allowed values) by name.
 
     Raises
     ------

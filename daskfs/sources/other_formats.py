@@ -1,4 +1,4 @@
-"""Files that are read by no source: what they are, and how each becomes one that is read."""
+"""File formats that no source reads, and commands that convert them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ FORMATS: dict[str, tuple[str, str, str]] = {
     ".xls": ("a spreadsheet", _EXCEL, "pandas, xlrd"),
     ".ods": ("a spreadsheet", _EXCEL, "pandas, odfpy"),
     ".json": ("JSON", "import pandas; pandas.read_json({path}).to_parquet({out})", "pandas"),
-    ".sav": ("a file of SPSS", _SPSS, "pandas, pyreadstat"),
-    ".zsav": ("a file of SPSS", _SPSS, "pandas, pyreadstat"),
-    ".dta": ("a file of Stata", _STATA, "pandas"),
-    ".sas7bdat": ("a file of SAS", _SAS, "pandas"),
-    ".xpt": ("a file of SAS", _SAS, "pandas"),
-    ".rds": ("a file of R", _R, "pyreadr"),
-    ".rdata": ("a file of R", _R, "pyreadr"),
+    ".sav": ("an SPSS file", _SPSS, "pandas, pyreadstat"),
+    ".zsav": ("an SPSS file", _SPSS, "pandas, pyreadstat"),
+    ".dta": ("a Stata file", _STATA, "pandas"),
+    ".sas7bdat": ("a SAS file", _SAS, "pandas"),
+    ".xpt": ("a SAS file", _SAS, "pandas"),
+    ".rds": ("an R file", _R, "pyreadr"),
+    ".rdata": ("an R file", _R, "pyreadr"),
     ".avro": (
         "Avro",
         "import fastavro, pandas; pandas.DataFrame(fastavro.reader(open({path}, 'rb'))).to_parquet({out})",
         "pandas, fastavro",
     ),
-    ".mat": ("a file of MATLAB", "import numpy, scipy.io; numpy.save({npy}, scipy.io.loadmat({path})['X'])", "scipy"),
+    ".mat": ("a MATLAB file", "import numpy, scipy.io; numpy.save({npy}, scipy.io.loadmat({path})['X'])", "scipy"),
     ".h5": ("HDF5", _HDF5, "h5py"),
     ".hdf5": ("HDF5", _HDF5, "h5py"),
     ".hdf": ("HDF5", _HDF5, "h5py"),
@@ -51,17 +51,17 @@ FORMATS: dict[str, tuple[str, str, str]] = {
     ".tgz": ("an archive", _UNPACK, ""),
     ".7z": ("an archive", "import py7zr; py7zr.unpack_7zarchive({path}, {folder})", "py7zr"),
 }
-"""By the ending of a file's name: what it is, the line of Python that makes one that is read, and what that needs."""
+"""By file name ending: what the file is, the Python code that converts it, and the packages that the code needs."""
 
 
 def command_of_json_lines(path: Location) -> str:
-    """Return the command that makes a table of JSON lines, which are taken as texts, one that is read as a table."""
+    """Return the command that converts a table in JSON lines (otherwise read as texts) to Parquet."""
     out = f"{path.name.partition('.')[0]}.parquet"
     return shlex.join(["python", "-c", _JSON_LINES.format(path=repr(path.name), out=repr(out))])
 
 
 def refuse_other_formats(path: Location) -> None:
-    """Refuse a file whose name says that no source reads it, with the command that makes one that is read.
+    """Refuse a file whose ending no source reads, and name the command that converts it.
 
     Raises
     ------
@@ -76,4 +76,4 @@ def refuse_other_formats(path: Location) -> None:
     command = shlex.join(["python", "-c", line.format(**{key: repr(name) for key, name in names.items()})])
     needed = f" (needs {needs})" if needs else ""
     own = "; X stands for your array" if "['X']" in line else "; X stands for your table" if " X'" in line else ""
-    raise SourceError(f"{what} is not read", str(path), f"turn it into one that is{needed}: `{command}`{own}")
+    raise SourceError(f"{what} cannot be read directly", str(path), f"convert it{needed}: `{command}`{own}")

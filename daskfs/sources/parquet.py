@@ -1,4 +1,4 @@
-"""Parquet files, one or many, streamed in batches that stay small however large a row group is."""
+"""Parquet files, one or many, streamed in batches that stay small even if row groups are large."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ParquetSource(FileTable):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Rows of all files, where none can be dropped."""
+        """Number of rows of all files; unknown if rows may be dropped."""
         if any(column.missing == "drop" for column in self.columns.values()):
             return super().n_samples
         return self._n_rows
@@ -72,7 +72,7 @@ class ParquetSource(FileTable):
         return self._n_rows
 
     def header(self) -> Mapping[str, pa.DataType | None]:
-        """Return names and types; every file must have the same names."""
+        """Return names and types; all files must have the same names."""
         first: dict[str, pa.DataType] = {}
         for file in self.files:
             with _reading(file), pq.ParquetFile(as_file(file)) as table:
@@ -87,7 +87,7 @@ class ParquetSource(FileTable):
                 raise SourceError(
                     f"expected the columns of {self.files[0].name}; {differing} are in one file only",
                     str(file),
-                    "write the files with the same columns, or ingest them apart",
+                    "give all files the same columns, or ingest them separately",
                 )
         return first
 
@@ -108,11 +108,11 @@ class ParquetSource(FileTable):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: row groups can be read independently."""
         return True
 
     def parts(self) -> Sequence[RowGroups]:
-        """Return row groups of each file, together until they have so many bytes."""
+        """Return row groups of each file, combined up to a minimum size."""
         parts: list[RowGroups] = []
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         for file in self.files:
@@ -126,7 +126,7 @@ class ParquetSource(FileTable):
         return parts
 
     def part_batches(self, part: RowGroups) -> Iterator[TableBatch]:
-        """Yield some row groups in batches."""
+        """Yield the batches of some row groups."""
         yield from self._batches_of(part.file, self.columns, range(part.start, part.stop))
 
 
@@ -136,5 +136,5 @@ def _reading(file: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as fault:
         raise SourceError(
-            f"expected a whole Parquet file ({fault})", str(file), "copy or write the file again"
+            f"expected a complete Parquet file ({fault})", str(file), "copy or write the file again"
         ) from None

@@ -1,4 +1,4 @@
-"""Phenotypes and covariates of samples in a table of their own, keyed by FID and IID as PLINK's are."""
+"""Phenotypes and covariates of samples in a separate table, keyed by FID and IID as in PLINK."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from daskfs.sources.columns import listed_levels
 from daskfs.sources.files import PathLike, as_file
 
 MISSING_WORDS = ("-9", "NA", "nan", "NaN", ".", "")
-"""What tables of phenotypes have where nothing is known; of cases and controls, 0, too."""
+"""Texts for a missing value in tables of phenotypes; 0 too, for cases and controls."""
 CASE_CONTROL = ("control", "case")
-_REMEDY = "begin it with a line of names: FID IID NAME ..., or IID NAME ..."
+_REMEDY = "let the first line name the columns: FID IID NAME ..., or IID NAME ..."
 
 
 class Coded(NamedTuple):
     """A phenotype as numbers."""
 
     y: np.ndarray
-    """float64 of shape (n_samples,), NaN where it is missing."""
+    """float64 of shape (n_samples,), NaN if missing."""
     classes: list[str] | None
-    """What 0 and 1 stand for."""
+    """The classes coded as 0 and 1."""
     notes: list[str]
 
 
 def code_phenotype(words: pd.Series, name: str, place: str) -> Coded:
-    """Return a column of words as numbers; 1 and 2, with 0 for what is missing, are controls and cases.
+    """Return a column of words as numbers; 1 and 2, with 0 for missing, mean control and case.
 
     Raises
     ------
     SourceError
-        A word is no number.
+        A word is not a number.
     """
     y = _numbers(words, name, place)
     found = set(np.unique(y[~np.isnan(y)]).tolist())
@@ -47,30 +47,31 @@ def code_phenotype(words: pd.Series, name: str, place: str) -> Coded:
 
 
 def _numbers(words: pd.Series, name: str, place: str) -> np.ndarray:
-    """Return words as float64, NaN where they say that nothing is known."""
+    """Return words as float64, NaN for missing values."""
     is_missing = words.isin(MISSING_WORDS).to_numpy()
     y = pd.to_numeric(words.where(~is_missing, "nan"), errors="coerce").to_numpy(dtype=np.float64, copy=True)
     is_bad = (np.isnan(y) & ~is_missing) | np.isinf(y)
     if is_bad.any():
         i = int(np.argmax(is_bad))
         problem = f"expected numbers as {name}, found {words.iloc[i]!r}"
-        raise SourceError(problem, f"{place}, sample {i + 1}", "give NA where a value is missing")
+        raise SourceError(problem, f"{place}, sample {i + 1}", "use NA for missing values")
     y[y == -9] = np.nan
     return y
 
 
 class SampleTable:
-    """A table of words with a line for each sample: FID, IID and columns, or IID and columns.
+    """A table of words with one line per sample: FID, IID and columns, or IID and columns.
 
     Parameters
     ----------
     path : path-like
-        Words between blanks, tabs or commas (.csv), names in the first line. FID may be missing, a leading # too.
+        Columns are separated by blanks, tabs or commas (.csv); the first line has their names. FID and a leading # are
+        optional.
 
     Raises
     ------
     SourceError
-        No such file, no column IID, no other column, or a sample that stands twice.
+        No such file, no column IID, no other column, or a duplicate sample.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -90,31 +91,31 @@ class SampleTable:
                 engine="c",
             )
         except (UnicodeDecodeError, pd.errors.EmptyDataError, pd.errors.ParserError, ValueError, OSError) as fault:
-            raise SourceError(f"expected a table of words: {str(fault).strip()}", place, _REMEDY) from None
+            raise SourceError(f"expected a text table: {str(fault).strip()}", place, _REMEDY) from None
         if not isinstance(table.index, pd.RangeIndex):
-            raise SourceError("expected as many names as words in a line", f"{place}, line 1", _REMEDY)
+            raise SourceError("expected as many names as values in a line", f"{place}, line 1", _REMEDY)
         table.columns = pd.Index([str(name).removeprefix("#").strip() for name in table.columns])
         self.ids = [name for name in ("FID", "IID") if name in table.columns]
         self.names = [str(name) for name in table.columns if name not in self.ids]
         if "IID" not in self.ids or not self.names or not table.columns.is_unique:
             found = ", ".join(str(name) for name in table.columns[:8])
-            problem = f"expected a column IID and others, each once, found {found}"
+            problem = f"expected a column IID and others, without duplicates, found {found}"
             raise SourceError(problem, f"{place}, line 1", _REMEDY)
         if not len(table):
-            raise SourceError("expected lines of samples, found none", place, _REMEDY)
+            raise SourceError("expected lines with samples, found none", place, _REMEDY)
         if self.ids == ["FID", "IID"] and (table["FID"] == "0").all():
-            self.ids = ["IID"]  # as PLINK 2 writes where there are no families
+            self.ids = ["IID"]  # PLINK 2 writes FID 0 if there are no families
         is_again = table.duplicated(self.ids).to_numpy()
         if is_again.any():
             i = int(np.argmax(is_again))
             sample = " ".join(table[self.ids].iloc[i])
-            raise SourceError(f"sample {sample!r} stands twice", f"{place}, line {i + 2}", "keep one line for each")
+            raise SourceError(f"sample {sample!r} occurs twice", f"{place}, line {i + 2}", "keep one of its lines")
         self._table = table
 
     def expanded(self, names: Sequence[str]) -> list[str]:
-        """Return names of columns, PC1-PC10 as all columns from PC1 to PC10, each once, as the table has them.
+        """Return column names with ranges expanded: PC1-PC10 becomes the table's columns from PC1 to PC10, each once.
 
-        What is neither a column nor such a range stays as it is, and is refused where it is read.
+        A name that is neither a column nor such a range is kept, and refused when the column is read.
         """
         place, found = {name: k for k, name in enumerate(self.names)}, list[str]()
         for name in names:
@@ -127,14 +128,14 @@ class SampleTable:
         return [*dict.fromkeys(found)]
 
     def of(self, samples: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[pd.DataFrame, str]:
-        """Return columns in the order of the samples, "" where one is not in the table, and what to say of that.
+        """Return columns in the order of the samples, "" for samples not in the table, and a note on unused samples.
 
         Parameters
         ----------
         samples : DataFrame of str
-            With a column iid, and fid where there are families.
+            With a column iid, and fid if there are families.
         names : sequence of str, optional
-            Of the columns; all by default.
+            Names of the columns; by default all.
 
         Raises
         ------
@@ -154,19 +155,19 @@ class SampleTable:
         table = self._table.set_index(pd.Index(_joined([self._table[key] for key in keys])))
         if not table.index.is_unique:
             i = int(np.argmax(table.index.duplicated()))
-            problem = f"IID {self._table['IID'].iloc[i]!r} stands twice, of two families, which the genotypes have not"
+            problem = f"IID {self._table['IID'].iloc[i]!r} occurs in two families, but the genotypes have no FID"
             raise SourceError(problem, f"{self.path}, line {i + 2}", "keep one line for each sample")
         n_absent, n_unused = int((~ids.isin(table.index)).sum()), int((~table.index.isin(ids)).sum())
         if n_absent == len(ids):
             mine, theirs = " ".join(samples.iloc[0]), " ".join(self._table[self.ids].iloc[0])
             problem = f"expected the samples of the genotypes ({mine!r} is one), found others ({theirs!r} is one)"
-            raise SourceError(problem, str(self.path), "key the table by the ids that the genotypes have")
+            raise SourceError(problem, str(self.path), "use the ids of the genotypes in the table")
         told = f"{n_unused:,} samples of {self.path.name} have no genotypes" if n_unused else ""
         return table[names].reindex(ids).fillna("").reset_index(drop=True), told
 
 
 def _joined(columns: Sequence[pd.Series]) -> pd.Series:
-    """Return one key of several words."""
+    """Return one key made of several columns."""
     first, *others = columns
     for other in others:
         first = first + "\t" + other
@@ -181,7 +182,7 @@ class Covariates(NamedTuple):
     """Shape (n_samples, n_covariates); NaN: missing."""
     notes: list[str]
     levels: dict[str, list[str]]
-    """Of columns of words all of them, the reference first."""
+    """All levels of each categorical column, the reference first."""
 
 
 def read_covariates(
@@ -194,32 +195,32 @@ def read_covariates(
 ) -> Covariates:
     """Return the covariates of samples.
 
-    Columns of words become a column for each word but the first: sites, batches.
+    Categorical columns, such as site or batch, become a dummy for each word except the first.
 
     Parameters
     ----------
     path : path-like
     samples : DataFrame of str
     chosen : sequence of str, optional
-        Columns of the table, or ranges of them (PC1-PC10); all by default.
+        Columns of the table, or ranges of them (PC1-PC10); by default all.
     targets : sequence of str
-        Columns of this table that are to be predicted.
+        Columns of this table that are targets.
     features : sequence of str, optional
-        Those of a fit: of columns of words these words are theirs, whatever words the table has.
+        Features of a fit: they determine the dummies of categorical columns, whatever words the table has.
     levels : mapping of str to sequence of str, optional
-        All words of the fit's columns, the reference first. Others are noted.
+        All levels of the fit's categorical columns, the reference first. Other words are reported in a note.
 
     Raises
     ------
     ConfigError
-        No such column, or a target.
+        No such column, or the column is a target.
     """
     table = SampleTable(path)
     wanted = table.names if chosen is None else table.expanded(chosen)
     for name in targets:
         if name in wanted:
-            problem = f"expected covariates beside the target, found {name!r} among them"
-            raise ConfigError(problem, "source.covariate_names", "name the covariates without it")
+            problem = f"expected covariates without the target, found {name!r} among them"
+            raise ConfigError(problem, "source.covariate_names", "remove it from the covariates")
     words, told = table.of(samples, wanted)
     names: list[str] = []
     columns: list[np.ndarray] = []
@@ -246,20 +247,20 @@ def read_covariates(
 
 
 def _unseen(name: str, words: pd.Series, known: Sequence[str]) -> list[Caution]:
-    """Return the note on words that a column of the fit did not have."""
+    """Return the note on words that the fit's column did not have."""
     rows = {str(word): int(n) for word, n in words[~words.isin(known)].value_counts().items()}
     if not rows:
         return []
     return [
         Caution(
-            f"covariate {name!r}: {sum(rows.values()):,} rows have levels that the fit did not have, and count as "
+            f"covariate {name!r}: {sum(rows.values()):,} rows have levels that the fit did not have and count as "
             f"{known[0]!r}: {listed_levels(rows)}"
         )
     ]
 
 
 def _compression(path: Location) -> Any:
-    """Return what compresses a table; of a file pandas finds it out itself."""
+    """Return the compression of a table; for a file, pandas infers it."""
     if not isinstance(path, ObjectPath):
         return "infer"
     return {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}.get(path.suffix)

@@ -23,26 +23,26 @@ from daskfs.sources.table import Fill
 
 
 class PlinkOptions(SourceOptions):
-    """Genotypes: a .bed file (or several, of chromosomes, or a glob) with .bim and .fam beside each."""
+    """Genotypes: a .bed file (or several, for example one per chromosome, or a glob), each with its .bim and .fam."""
 
     path: Annotated[Words, PATH]
     y: Annotated[str | None, PATH] = Field(
-        default=None, description=".npy file of the targets, one for each line of .fam; by default .fam's phenotype"
+        default=None, description=".npy file of the targets, one per line of .fam; default: the phenotype in .fam"
     )
     phenotypes: Annotated[str | None, PATH] = Field(
-        default=None, description="table of phenotypes with a line of names: FID IID NAME ..., in any order"
+        default=None, description="table of phenotypes with a header: FID IID NAME ..., in any order"
     )
     covariates: Annotated[str | None, PATH] = Field(
-        default=None, description="table of covariates by FID and IID, which become the first features"
+        default=None, description="table of covariates with FID and IID; they become the first features"
     )
     covariate_names: Words | None = Field(
         default=None,
-        description="columns of covariates that are taken, by default all; without covariates those of phenotypes: "
+        description="columns of covariates to use (default: all), or of phenotypes if covariates is not set: "
         "[age, sex, PC1-PC10]",
     )
-    target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
-    missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop leaves the sample out")
-    allele: Literal["a1", "a2"] | None = Field(default=None, description="the allele of .bim that is counted")
+    target: str | None = Field(default=None, description="name of the phenotype to use, or of y")
+    missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop removes the sample")
+    allele: Literal["a1", "a2"] | None = Field(default=None, description="which allele of .bim to count")
 
 
 class PlinkSource(GenotypeSource):
@@ -51,47 +51,46 @@ class PlinkSource(GenotypeSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A .bed file, whose .bim and .fam lie beside it, also without its ending; several of the same samples (of
-        chromosomes, say) or a pattern: their variants stand side by side.
+        A .bed file, with or without its ending, with .bim and .fam in the same folder; several files with the same
+        samples (for example, one per chromosome), or a pattern: their variants are concatenated.
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it, optional
-        Targets of all samples of the .fam file; by default its phenotype.
+        Targets of all samples in the .fam file; by default its phenotype.
     target : str or list of str, optional
-        Which of the `phenotypes`, where there are several; else what the target is called: "phenotype", or "target"
-        where `y` is given.
+        Which of the `phenotypes` to use, if there are several; otherwise the name of the target, by default
+        "phenotype", or "target" if `y` is given.
     missing : {"error", "drop", "mean", "zero"} or float
-        What missing dosages become: an error, samples that are left out, the variant's mean (of all samples of the
+        Treatment of missing dosages: an error, dropping the sample, the variant's mean (over all samples in the
         file), or this number.
     allele : {"a1", "a2"}
-        The allele of the .bim file that is counted: "a1", the fifth column, is the minor one where PLINK has ordered
-        them.
+        The allele of the .bim file to count: "a1", the fifth column, is the minor allele if PLINK has ordered them.
     unlabelled : {"drop", "keep"}
-        Treatment of samples without a target: "keep" makes it NaN, for a model to predict.
+        Treatment of samples without a target: "keep" sets it to NaN, so that a model can predict it.
     phenotypes, covariates : path-like, optional
-        Tables of words between blanks, tabs or commas, names in the first line: FID IID NAME ..., or IID NAME ...;
-        lines in any order. Covariates become the first features, those of words (sites, batches) a column for each
-        word but the first.
+        Text tables, separated by blanks, tabs or commas, with a header: FID IID NAME ..., or IID NAME ...; lines in any
+        order. Covariates become the first features; categorical ones (sites, batches) become a dummy for each level
+        except the first.
     covariate_names : str or list of str, optional
-        Which columns of `covariates` are taken, by default all; without `covariates` which of `phenotypes`. "PC1-PC10"
-        names all columns from the one to the other.
+        Columns of `covariates` to use (by default all), or of `phenotypes` if `covariates` is not given. "PC1-PC10"
+        means all columns from PC1 to PC10.
 
     Raises
     ------
     SourceError
-        A missing file, one of another kind, or files that do not fit.
+        A missing file, a file of another format, or files that do not match.
     DataError
-        `y` does not fit the samples.
+        `y` does not match the samples.
 
     Notes
     -----
-    Features are called as the .bim file calls its variants; "." becomes chromosome:position:a1:a2, which is added to
-    names that several variants share. Family and individual ids are the label columns "fid" and "iid". Samples without
-    a phenotype (-9, NA; 0, too, where the others are 1 and 2, controls and cases), without one of the covariates or
-    without a line in these tables are left out, which a note says.
+    Features have the names of the variants in the .bim file; "." is replaced by chromosome:position:a1:a2, which is
+    also appended to duplicate names. Family and individual ids are the label columns "fid" and "iid". Samples are
+    dropped, with a note, if they have no phenotype (-9, NA; also 0 if the others are 1 and 2, controls and cases), lack
+    a covariate, or are not in these tables.
 
-    Blocks are int8 unless there are covariates, or missing dosages become a mean or another number that is not whole.
-    The file stands by variants: bytes of some samples are gathered, at two bits a dosage as many as a block has room
-    for, and decoded a block at a time. There is no transposed copy, and no page of the file is mapped. One pass
-    beforehand counts what is missing. `as_matrix` is read column by column where the file lies, without a store.
+    Blocks are int8 unless there are covariates, or missing dosages are replaced by a mean or a fraction. The file is
+    stored by variant: packed bytes of as many samples as fit into the space of a block are read at once, and decoded
+    block by block. There is no transposed copy, and the file is not memory-mapped. One pass beforehand counts missing
+    dosages. `as_matrix` reads columns directly from the file, without a store.
     """
 
     kind, options, endings = "plink", PlinkOptions, (".bed",)
@@ -128,13 +127,13 @@ class PlinkSource(GenotypeSource):
         )
         n_half = sum(fileset.n_half_diploid for fileset in sets)
         if n_half:
-            self.notes.append(f"{n_half:,} variants on X, Y or MT: one copy counts as two, as PLINK writes it")
+            self.notes.append(f"{n_half:,} variants on X, Y or MT: one copy counts as two, as in PLINK")
 
     def _own_phenotype(self) -> np.ndarray:
-        """Return the .fam file's last column, NaN where it is missing; 1 and 2 are controls and cases."""
+        """Return the .fam file's last column, NaN if missing; 1 and 2 mean control and case."""
         coded = code_phenotype(self._fam.samples["phenotype"], "phenotype", str(self._fam.fam))
         if self._unlabelled != "keep" and not coded.y[~np.isnan(coded.y)].any():
-            remedy = "give phenotypes (a table by FID and IID) and target, or y (an array, one number for each line)"
+            remedy = "set phenotypes (a table with FID and IID) and target, or y (an array, one number per line)"
             raise SourceError("no sample has a phenotype", str(self._fam.fam), remedy)
         self._target_classes = coded.classes
         self.notes += coded.notes
@@ -145,12 +144,12 @@ def _check_samples(sets: Sequence[Fileset]) -> None:
     first = sets[0]
     for other in sets[1:]:
         if not other.samples[["fid", "iid"]].equals(first.samples[["fid", "iid"]]):
-            problem = f"expected the samples of {first.fam.name}, in their order"
-            raise SourceError(problem, str(other.fam), "write both with the same samples: plink --keep")
+            problem = f"expected the samples of {first.fam.name}, in the same order"
+            raise SourceError(problem, str(other.fam), "write both files with the same samples: plink --keep")
 
 
 def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """Return the paths, with .bed where they name three files by what these have in common."""
+    """Return the paths, with .bed appended to common stems of the three files."""
     given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
     return [_one_with_ending(location(item)) for item in given]
 

@@ -1,4 +1,4 @@
-"""PLINK's three files of a set of genotypes: .bed (dosages), .bim (variants), .fam (samples)."""
+"""PLINK's three files of a fileset: .bed (dosages), .bim (variants), .fam (samples)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from daskfs.sources.files import as_file, changed, stamp
 from daskfs.sources.genotype_matrix import Genotypes, fill
 
 MAGIC = b"\x6c\x1b\x01"
-"""A .bed file whose variants come one after the other."""
+"""Start of a .bed file in variant-major order."""
 _SAMPLE_MAJOR = b"\x6c\x1b\x00"
 
 VARIANT_COLUMNS = ("chromosome", "variant", "centimorgan", "position", "a1", "a2")
 SAMPLE_COLUMNS = ("fid", "iid", "father", "mother", "sex", "phenotype")
 HALF_DIPLOID = ("X", "Y", "XY", "MT", "M", "23", "24", "25", "26")
-"""Chromosomes of which some samples have one copy."""
+"""Chromosomes of which some samples have a single copy."""
 
 
 class Fileset(Genotypes):
-    """A .bed file with its .bim and .fam, which lie beside it.
+    """A .bed file with its .bim and .fam files in the same folder.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ class Fileset(Genotypes):
     ----------
     bed, bim, fam : Path
     variants, samples : DataFrame of str
-        Of `VARIANT_COLUMNS` and `SAMPLE_COLUMNS`.
+        Columns `VARIANT_COLUMNS` and `SAMPLE_COLUMNS`.
 
     Raises
     ------
     SourceError
-        A file is missing, is no such file, or they do not fit.
+        A file is missing or of another format, or the files do not match.
     """
 
     def __init__(self, bed: Location) -> None:
@@ -50,8 +50,8 @@ class Fileset(Genotypes):
         self.bed, self.bim, self.fam = bed, bed.with_suffix(".bim"), bed.with_suffix(".fam")
         for file in self.files:
             if not file.is_file():
-                problem = "no such file beside the .bed file" if file != bed else "no such file"
-                raise SourceError(problem, str(file), "copy all three: .bed, .bim and .fam, of one name")
+                problem = "no such file next to the .bed file" if file != bed else "no such file"
+                raise SourceError(problem, str(file), "copy all three: .bed, .bim and .fam, with the same name")
         self._check_head()
         self.n_variants, self.n_samples = len(self.variants), len(self.samples)
         self._stamp = stamp(bed)
@@ -68,45 +68,45 @@ class Fileset(Genotypes):
         return read_words(self.fam, SAMPLE_COLUMNS)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what can be read again."""
+        """Return the state without the tables, which can be read again."""
         return {name: value for name, value in vars(self).items() if name not in ("variants", "samples")}
 
     @property
     def files(self) -> list[Location]:
-        """All three."""
+        """The three files."""
         return [self.bed, self.bim, self.fam]
 
     def _check_head(self) -> None:
         with self.bed.open("rb") as stream:
             head = stream.read(len(MAGIC))
         if head == _SAMPLE_MAJOR:
-            problem = "expected variants one after the other, found samples one after the other"
-            raise SourceError(problem, str(self.bed), "write it anew: plink --make-bed")
+            problem = "expected variant-major order, found sample-major order"
+            raise SourceError(problem, str(self.bed), "write it again: plink --make-bed")
         if head != MAGIC:
             problem = f"expected a PLINK .bed file, which begins with 6c 1b 01, found {head.hex(' ') or 'nothing'}"
-            raise SourceError(problem, str(self.bed), "genomic intervals, too, are called .bed; name the genotypes")
+            raise SourceError(problem, str(self.bed), "genomic intervals are called .bed too; name the genotypes")
 
     def check_size(self) -> None:
-        """Refuse a .bed file that does not have the length that its samples and variants ask for."""
+        """Refuse a .bed file whose length does not match its samples and variants."""
         expected, found = len(MAGIC) + self.n_variants * self.stride, self.bed.stat().st_size
         if found != expected:
             shape = f"{self.n_samples:,} samples x {self.n_variants:,} variants"
             problem = f"expected {expected:,} bytes for {shape}, found {found:,}"
-            raise SourceError(problem, str(self.bed), "copy all three files again: they are not of one set")
+            raise SourceError(problem, str(self.bed), "copy all three files again: they do not belong together")
 
     def check_unchanged(self) -> None:
-        """Refuse a .bed file with another size or time than when it was opened."""
+        """Refuse a .bed file whose size or modification time has changed since it was opened."""
         if not self.bed.exists() or stamp(self.bed) != self._stamp:
             raise changed(self.bed)
 
     @property
     def n_half_diploid(self) -> int:
-        """Variants on chromosomes of which some samples have one copy."""
+        """Number of variants on chromosomes of which some samples have a single copy."""
         chromosomes = self.variants["chromosome"].str.removeprefix("chr").str.upper()
         return int(chromosomes.isin(HALF_DIPLOID).sum())
 
     def read_names(self) -> list[str]:
-        """Return the names of the variants; where several share one, or it is '.', with position and alleles."""
+        """Return the names of the variants, with position and alleles added to duplicates and used for '.'."""
         ids = self.variants["variant"]
         is_vague = (ids == ".") | ids.duplicated(keep=False)
         if is_vague.any():
@@ -117,7 +117,7 @@ class Fileset(Genotypes):
         return [str(name) for name in ids]
 
     def read_variants(self) -> dict[str, np.ndarray]:
-        """Return chromosomes, positions and alleles, as the .bim file has them; see `Genotypes.read_variants`."""
+        """Return chromosomes, positions and alleles from the .bim file; see `Genotypes.read_variants`."""
         lines = self.variants
         position = pd.to_numeric(lines["position"], errors="coerce").fillna(-1).to_numpy(dtype=np.int64)
         texts = {"chromosome": "chromosome", "first": "a1", "second": "a2"}
@@ -148,22 +148,20 @@ class Fileset(Genotypes):
 
 
 def read_words(path: Location, columns: Sequence[str]) -> pd.DataFrame:
-    """Return a file of words between blanks or tabs, so many in each line, as texts.
+    """Return a text file of words between blanks or tabs, with a fixed number of words per line.
 
     Raises
     ------
     SourceError
-        A line has more words, or fewer, or the text is no UTF-8.
+        A line has more or fewer words, or the text is not UTF-8.
     """
-    remedy = f"give each line {len(columns)} words: {', '.join(columns)}"
+    remedy = f"each line must have {len(columns)} words: {', '.join(columns)}"
     try:
         words = pd.read_csv(
             as_file(path), sep=r"\s+", header=None, dtype=str, na_filter=False, quoting=3, encoding="utf-8", engine="c"
         )
     except UnicodeDecodeError as fault:
-        raise SourceError(
-            f"expected text in UTF-8 ({fault})", str(path), "check that the file is what it says"
-        ) from None
+        raise SourceError(f"expected text in UTF-8 ({fault})", str(path), "check the format of the file") from None
     except (pd.errors.EmptyDataError, pd.errors.ParserError, ValueError) as fault:
         raise SourceError(f"expected lines of {len(columns)} words: {str(fault).strip()}", str(path), remedy) from None
     if words.shape[1] != len(columns):

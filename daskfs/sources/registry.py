@@ -42,7 +42,7 @@ SOURCES = {
     "fasta": "daskfs.sources.sparse.fasta:FastaSource",
     "fragments": "daskfs.sources.sparse.fragments:FragmentsSource",
 }
-"""The kinds of source: the word of a pipeline file -> ``"module:Class"``, loaded when first asked for."""
+"""The kinds of source: name in a pipeline file -> ``"module:Class"``, loaded on first use."""
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -59,14 +59,14 @@ ENDINGS = {
     **dict.fromkeys((".jsonl", ".ndjson"), "text"),
     **dict.fromkeys((".fa", ".fasta", ".fna", ".fq", ".fastq"), "fasta"),
 }
-"""What the ending of a path says of its kind, before one that says what compresses it; any other is a text table."""
+"""File name ending -> kind of source, ignoring a compression suffix; other endings are text tables."""
 
 
 OF_TABLES = ("missing", "one_hot", "interactions")
-"""Options that tables in memory take as files do."""
+"""Options that tables in memory have in common with files."""
 
 PLACES = ("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema")
-"""Options that name where the rows are, and what they have beside features."""
+"""Options that are paths of the rows and of what accompanies the features."""
 
 
 def find_source(kind: str) -> type[Source]:
@@ -86,14 +86,14 @@ def find_source(kind: str) -> type[Source]:
 
 @cache
 def section_of(kind: str) -> type[SourceOptions]:
-    """Return the model of a pipeline file's source of a kind: the options that its class declares."""
+    """Return the model of a pipeline file's source section: the options that its class declares."""
     cls = find_source(kind)
     word: Any = Literal[kind]  # type: ignore[valid-type]
     return create_model(cls.__name__, __base__=cls.options, __doc__=cls.options.__doc__, kind=(word, ...))
 
 
 def options_of(kind: str) -> list[str]:
-    """Return the options that a kind of source takes in Python: of its constructor, and those a pipeline file has.
+    """Return the options that a kind of source takes in Python: those of its constructor and of pipeline files.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _parameters_of(kind: str) -> list[inspect.Parameter]:
 
 
 def known_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of a kind of source that are given.
+    """Return the options of a kind of source that are not None.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def make_source(kind: str, **options: Any) -> Source:
     kind : str
         One of `SOURCES`.
     **options
-        Options of this kind of source; those that are None are left out.
+        Options of this kind of source; those that are None are ignored.
 
     Raises
     ------
@@ -156,14 +156,14 @@ def make_source(kind: str, **options: Any) -> Source:
 
 
 def with_entries(source: Any, one_hot: str | None, interactions: Any) -> Source:
-    """Return a table as entries where that is asked for, and any sparse source with pairs of its features.
+    """Return a table as sparse rows if requested, and a sparse source with interactions if requested.
 
     Parameters
     ----------
     source : Source
     one_hot : {"dense", "sparse"}, optional
-        Of a table.
-    interactions : as of `daskfs.sources.sparse.pairs.PairsSource`, optional
+        For a table.
+    interactions : see `daskfs.sources.sparse.pairs.PairsSource`, optional
 
     Raises
     ------
@@ -177,7 +177,7 @@ def with_entries(source: Any, one_hot: str | None, interactions: Any) -> Source:
     if interactions is None:
         return source  # type: ignore[no-any-return]
     if not source.is_sparse:
-        raise ConfigError("pairs are features of sparse rows", "source.interactions", "set one_hot: sparse")
+        raise ConfigError("interactions need sparse rows", "source.interactions", "set one_hot: sparse")
     pairs: Any = import_module("daskfs.sources.sparse.pairs")
     return pairs.PairsSource(source, interactions)  # type: ignore[no-any-return]
 
@@ -206,27 +206,27 @@ def as_source(
     names : sequence of str, optional
         Feature names of an array.
     y : array-like, optional
-        Targets of an array or of a frame that has them not.
+        Targets of an array, or of a frame without a target column.
     options : mapping, optional
         Further options of a file format, such as delimiter.
 
     Raises
     ------
     SourceError
-        Nothing that can be read.
+        Not something that can be read.
     """
     options = {name: value for name, value in (options or {}).items() if value is not None}
     if isinstance(source, Source):
         return source
     if target is not None and np.ndim(target) > 0 and not _are_names(target):
         if y is not None:
-            raise ConfigError("expected the targets as y or as target, found both", "ingest", "leave one out")
+            raise ConfigError("expected the targets as y or as target, found both", "ingest", "pass only one")
         target, y = None, target
     if is_path(source) or (isinstance(source, (list, tuple)) and source and all(map(is_path, source))):
         return _file_source(source, target, schema, weight, names, y, options)
     if _is_bag(source):
         if schema is not None or y is not None or names is not None or weight is not None:
-            raise ConfigError("lines of a bag have their targets and weights in them", "ingest", "pass target and kind")
+            raise ConfigError("a bag's lines contain targets and weights", "ingest", "pass only target and kind")
         bags: Any = import_module("daskfs.sources.sparse.bags")
         kind = options.pop("kind", "none")
         of_kind = known_options(kind, options | {"target": target}) if kind in bags.KINDS else {}
@@ -236,11 +236,11 @@ def as_source(
     is_table = hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__")
     if given := [name for name in options if not (is_table and name in OF_TABLES)]:
         raise ConfigError(
-            f"only files take the options {', '.join(given)}", "ingest", "leave them out for data in memory"
+            f"the options {', '.join(given)} are only for files", "ingest", "omit them for data in memory"
         )
     one_hot, interactions = options.pop("one_hot", None), options.pop("interactions", None)
     if module == "polars" and hasattr(source, "collect"):
-        raise SourceError("expected a frame in memory, found a lazy one", "source", "pass frame.collect()")
+        raise SourceError("expected a frame in memory, found a lazy frame", "source", "pass frame.collect()")
     if module not in ("pandas", "dask") and hasattr(source, "__arrow_c_stream__"):
         tables: Any = import_module("daskfs.sources.arrow_table")
         table = tables.ArrowSource(source, schema=schema, target=target, weight=weight, y=y, **options)
@@ -253,7 +253,7 @@ def as_source(
     if schema is not None:
         raise ConfigError("a table schema is for tables, not for arrays", "schema", "pass names and y, or a DataFrame")
     if target is not None and y is None:
-        problem = f"the columns of an array have no roles: {target!r} cannot be its target"
+        problem = f"the columns of an array have no names: {target!r} cannot be its target"
         raise ConfigError(problem, "target", "pass the targets as y=, or a DataFrame")
     targets = [target] if isinstance(target, str) else target
     if module == "dask":
@@ -271,28 +271,28 @@ def as_source(
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold it."""
+    """Return whether a value can be written as JSON."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _are_names(target: Any) -> bool:
-    """Whether a target is named, not given."""
+    """Return whether a target is given by name rather than by values."""
     return isinstance(target, str) or (
         isinstance(target, (list, tuple)) and len(target) > 0 and all(isinstance(name, str) for name in target)
     )
 
 
 def _is_bag(source: Any) -> bool:
-    """Whether a source is a bag of Dask, or a list of delayed objects."""
+    """Return whether a source is a Dask bag or a list of delayed objects."""
     if isinstance(source, (list, tuple)):
         return bool(source) and all(type(item).__module__ == "dask.delayed" for item in source)
     return type(source).__module__ == "dask.bag.core"
 
 
 def is_path(source: Any) -> bool:
-    """Whether a source is named by its path or URL."""
+    """Return whether a source is a path or URL."""
     return isinstance(source, (str, os.PathLike, ObjectPath))
 
 
@@ -313,18 +313,18 @@ def _file_source(
         return make_source(kind, path=source, y=y, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(
-            "y and names are for arrays; the columns of a file have names", "ingest", "pass target='name of the column'"
+            "y and names are for arrays; columns of a file have names", "ingest", "pass target='name of the column'"
         )
     return make_source(kind, path=source, schema=schema, target=target, weight=weight, **options)
 
 
 def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
-    """Return the kind of a file or folder by its ending or its content; csv where nothing else is known.
+    """Return the kind of a file or folder, from its ending or content; "csv" if nothing else is known.
 
     Raises
     ------
     SourceError
-        A format that is not read; the remedy turns it into one that is.
+        A format that is not read; the remedy names a command that converts it.
     """
     folder = location(path)
     refuse_other_formats(folder)
@@ -340,7 +340,7 @@ def kind_of(path: str | os.PathLike[str] | ObjectPath) -> str:
 
 
 def _kind_of_zarr(folder: Location) -> str:
-    """Return what the attributes of a Zarr group say of who wrote it."""
+    """Return which kind of Zarr group this is, from its attributes."""
     for name in ("zarr.json", ".zattrs"):
         with suppress(OSError, ValueError, AttributeError):
             document = json.loads((folder / name).read_bytes())

@@ -1,4 +1,4 @@
-"""Which columns of a table are used, and as what: the header, the schema and the caller's wishes brought together."""
+"""Which columns of a table are used, and in which role: combines header, schema and the caller's arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema
 
 Names: TypeAlias = str | Sequence[str] | None
 NEVER_IMPUTED = ("error", "drop")
-"""What may become of missing values in targets and weights."""
+"""Allowed treatments of missing values in targets and weights."""
 
 
 def resolve_columns(
@@ -24,7 +24,7 @@ def resolve_columns(
     missing: MissingPolicy,
     notes: list[str],
 ) -> dict[str, ColumnSchema]:
-    """Return what each used column means, in the order of the header.
+    """Return the schema of each used column, in the order of the header.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ def resolve_columns(
         Name of the table, for messages.
     target, weight : names, optional
         Override the schema's roles.
-    missing : policy for the numbers of columns that the schema does not name
+    missing : treatment of missing values in columns that the schema does not name
     notes : list of str
-        Grows by what was decided.
+        Decisions are appended.
 
     Raises
     ------
     SchemaError
-        The header lacks a column, has one too many, no target is named, or a type has no obvious encoding.
+        The header lacks a column or has an unknown one, there is no target, or a type has no default encoding.
     """
     named = {} if schema is None else schema.columns
     targets = [target] if isinstance(target, str) else list(target or ())
@@ -64,12 +64,12 @@ def resolve_columns(
             raise SchemaError(
                 f"the table has {what} that the schema does not name{did_you_mean(name, named)}",
                 place,
-                "add it (role: ignore leaves it out), or set other_columns: ignore or feature",
+                "add it (with role: ignore to leave it out), or set other_columns: ignore or feature",
             )
         if column.role != "ignore":
             columns[name] = column
     if guessed.get("category"):
-        notes.append(f"no schema names them, taken as categories: {some(guessed['category'])}")
+        notes.append(f"not in a schema, so treated as categories: {some(guessed['category'])}")
     _check_roles(columns, place)
     return columns
 
@@ -87,13 +87,13 @@ def _check_names(
         asked.append(("weight", weight))
     for role, name in asked:
         if name not in header:
-            problem = f"the {role} {name!r} is no column of the table{did_you_mean(name, header)}"
+            problem = f"the {role} {name!r} is not a column of the table{did_you_mean(name, header)}"
             raise SchemaError(problem, place, _some_columns(header))
     absent = {name: column for name, column in named.items() if name not in header and column.role != "ignore"}
     lacking = [name for name, column in absent.items() if column.required]
     if lacking:
         raise SchemaError(
-            f"the header lacks {some(lacking)} of the schema{did_you_mean(lacking[0], set(header) - set(named))}",
+            f"the header lacks the schema's {some(lacking)}{did_you_mean(lacking[0], set(header) - set(named))}",
             place,
             _some_columns(header),
         )
@@ -111,10 +111,10 @@ def _with_role(
         role = "weight"
     elif targets and role == "target":
         role = "ignore"
-        notes.append(f"column '{name}', the schema's target, is left out: another target was asked for")
+        notes.append(f"column '{name}', the schema's target, is ignored: another target was given")
     elif weight is not None and role == "weight":
         role = "ignore"
-        notes.append(f"column '{name}', the schema's weight, is left out: another weight was asked for")
+        notes.append(f"column '{name}', the schema's weight, is ignored: another weight was given")
     if role == column.role:
         return column
     kept = column.model_dump(exclude_unset=True, by_alias=True) | {"role": role}
@@ -141,17 +141,17 @@ def _guess(
         policy = missing if missing in known else "error"
         return ColumnSchema.model_validate({"role": role, "dtype": "string", "missing": policy})
     if role == "weight":
-        raise SchemaError(f"expected numbers, found {arrow_type}", f"{place}, column '{name}'", "name another weight")
+        raise SchemaError(f"expected numbers, found {arrow_type}", f"{place}, column '{name}'", "choose another weight")
     kind = "dates" if pa.types.is_temporal(arrow_type) else str(arrow_type)
     raise SchemaError(
-        f"the column holds {kind}, and nothing says how to encode that",
+        f"the column contains {kind}, which have no default encoding",
         f"{place}, column '{name}'",
         "write a table schema (date_parts, or role: ignore) and pass it as schema",
     )
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
-    """Tell whether a column of this type is taken as numbers where no schema names it."""
+    """Return whether a column of this type is treated as numeric if no schema names it."""
     if pa.types.is_dictionary(arrow_type):
         return False
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
@@ -167,13 +167,13 @@ def _is_text(arrow_type: pa.DataType) -> bool:
 def _check_roles(columns: Mapping[str, ColumnSchema], place: str) -> None:
     roles = [column.role for column in columns.values()]
     if "target" not in roles:
-        raise SchemaError("no column is the target", place, "name it: target=..., or role: target in the table schema")
+        raise SchemaError("no target was given", place, "set target=..., or role: target in the table schema")
     if "feature" not in roles:
-        raise SourceError("no column is left to be a feature", place, "check the roles in the schema")
+        raise SourceError("no column can be used as a feature", place, "check the roles in the schema")
 
 
 def some(names: Sequence[str], limit: int = 8) -> str:
-    """Return the first of several names, for a message."""
+    """Return the first of several names as text, for a message."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(repr(name) for name in names[:limit]) + more
 

@@ -1,4 +1,4 @@
-"""The data sets that scikit-learn ships: small, real, and there without a network."""
+"""The data sets included in scikit-learn: small, real, and available offline."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ NAMES = ("diabetes", "breast_cancer", "digits", "iris", "wine", "linnerud", "cal
 
 
 class SklearnOptions(SourceOptions):
-    """A data set that scikit-learn ships."""
+    """A data set included in scikit-learn."""
 
     name: str
-    target: str | None = Field(default=None, description="one target of several")
+    target: str | None = Field(default=None, description="which target to use, if there are several")
 
 
 class SklearnSource(ArraySource):
-    """A built-in data set.
+    """A data set included in scikit-learn.
 
     Parameters
     ----------
     name : {"diabetes", "breast_cancer", "digits", "iris", "wine", "linnerud", "california_housing"}
-        The last one only where scikit-learn has it in its cache: nothing is fetched.
+        The last one must be in scikit-learn's cache: nothing is downloaded.
     target : str, optional
-        One target of several (linnerud); all by default.
+        Which target to use, if there are several (linnerud); by default all.
 
     Raises
     ------
     SourceError
-        An unknown name, or a set that is not on this machine.
+        An unknown name, or a data set that is not on this machine.
     """
 
     kind, options = "sklearn", SklearnOptions
@@ -42,7 +42,7 @@ class SklearnSource(ArraySource):
 
         if name not in NAMES:
             raise SourceError(
-                f"scikit-learn ships no set {name!r}{did_you_mean(name, NAMES)}", "source", f"one of {', '.join(NAMES)}"
+                f"scikit-learn has no set {name!r}{did_you_mean(name, NAMES)}", "source", f"one of {', '.join(NAMES)}"
             )
         try:
             if name == "california_housing":
@@ -51,7 +51,7 @@ class SklearnSource(ArraySource):
                 bunch = getattr(datasets, f"load_{name}")()
         except OSError:
             raise SourceError(
-                f"{name} is not in scikit-learn's cache, and nothing is fetched from the network",
+                f"{name} is not in scikit-learn's cache, and daskfs does not download it",
                 "source",
                 f"run sklearn.datasets.fetch_{name}() once",
             ) from None
@@ -59,7 +59,7 @@ class SklearnSource(ArraySource):
         names = list(bunch.target_names) if y.ndim == 2 else ["target"]
         if target is not None and target not in names:
             problem = f"{name} has no target {target!r}{did_you_mean(target, names)}"
-            raise SourceError(problem, "source.target", f"one of {', '.join(names)}, or leave it out")
+            raise SourceError(problem, "source.target", f"one of {', '.join(names)}, or omit it")
         if target is not None and y.ndim == 2:
             y, names = y[:, names.index(target)], [target]
         super().__init__(bunch.data, y, None, list(bunch.feature_names), names, f"scikit-learn's {name}")

@@ -1,4 +1,4 @@
-"""How a text table is laid out, told by its head: encoding, delimiter, header, signs in numbers, words for no value."""
+"""Format of a text table, inferred from its beginning: encoding, delimiter, header, number format, missing values."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ _MAYBE_MISSING = (
     "missing",
     "<NA>",
 )
-"""Texts that mean a missing value where the rest of a column are numbers."""
+"""Texts that mean a missing value if the rest of a column is numeric."""
 
 
 @dataclass
 class Sniffed:
-    """A text table's layout, and what was found on the way.
+    """A text table's format, and remarks.
 
     Attributes
     ----------
     layout : TableFormat
     names : list of str
-        Of the columns; x0, x1, ... where there is no header.
+        Column names; x0, x1, ... if there is no header.
     records : list of list of str
-        The first ones behind the header.
+        The first records after the header.
     remarks : list of str
-        What differs from a plain CSV file, and what may be taken in another way.
+        Differences from a standard CSV file, and ambiguities.
     """
 
     layout: TableFormat
@@ -69,18 +69,18 @@ class Sniffed:
 
 
 def sniff(path: Path, target: str | None = None) -> Sniffed:
-    """Return the layout of a text file, compressed or not.
+    """Infer the format of a text file, compressed or not.
 
     Parameters
     ----------
     path : Path
     target : str, optional
-        A name that the header has, if there is one.
+        A name that the header, if there is one, contains.
 
     Raises
     ------
     SourceError
-        It is no text, or no table.
+        It is not text, or not a table.
     """
     with open_bytes(path) as stream:
         head = stream.read(HEAD_NBYTES)
@@ -95,17 +95,17 @@ def sniff(path: Path, target: str | None = None) -> Sniffed:
         remarks.append("lines that begin with # are comments")
     delimiter, records = _split(path, "".join(lines), remarks)
     if not records:
-        raise SourceError("expected a header and rows, found blank lines only", str(path), "check how it was made")
+        raise SourceError("expected a header and rows, found only blank lines", str(path), "check how it was made")
     padded = sum(value != value.strip() for record in records[:200] for value in record)
     skip = 4 * padded > sum(len(record) for record in records[:200])
     if skip or any(name != name.strip() for name in records[0]):
         skip = True
-        remarks.append("values have spaces around them, which are left out")
+        remarks.append("values have spaces around them, which are removed")
         records = [[value.strip() for value in record] for record in records]
     header = target in records[0] or has_header(records)
     names, rows = (records[0], records[1:]) if header else ([f"x{j}" for j in range(len(records[0]))], records)
     if not header:
-        remarks.append("the first line holds values, not names: columns are called x0, x1, ...")
+        remarks.append("the first line has values, not names: columns are called x0, x1, ...")
     decimal, thousands = _number_signs(names, rows, delimiter, remarks)
     missing = _missing_texts(names, rows, remarks)
     layout = TableFormat.model_validate(
@@ -127,24 +127,24 @@ def _decoded(path: Path, head: bytes, remarks: list[str], *, is_whole: bool) -> 
     for mark, name in _MARKS.items():
         if head.startswith(mark):
             if name != "utf-8":
-                remarks.append(f"the text is {name}, as its byte-order mark says")
+                remarks.append(f"the text is {name}, according to its byte-order mark")
             else:
-                remarks.append("the file begins with a byte-order mark, which is no part of the first name")
+                remarks.append("the file begins with a byte-order mark, which is not part of the first name")
             return name, head.decode("utf-8-sig" if name == "utf-8" else name, errors="replace")
     if b"\0" in head:
-        remedy = "a table is text or Parquet; of a spreadsheet or a database, export a CSV file"
+        remedy = "tables are text or Parquet; export a spreadsheet or a database as a CSV file"
         raise SourceError("expected text, found zero bytes", str(path), remedy)
     try:
         return "utf-8", codecs.getincrementaldecoder("utf-8")().decode(head, final=is_whole)
     except UnicodeDecodeError as fault:
         name = "cp1252" if any(0x80 <= byte < 0xA0 for byte in head) else "latin-1"
         line = head[: fault.start].count(b"\n") + 1
-        remarks.append(f"the text is not UTF-8 (byte 0x{head[fault.start]:02x} in line {line}) and read as {name}")
+        remarks.append(f"the text is not UTF-8 (byte 0x{head[fault.start]:02x} in line {line}); it is read as {name}")
         return name, head.decode(name, errors="replace")
 
 
 def _is_header_behind_a_sign(text: str) -> bool:
-    """Tell a header such as "#chrom<TAB>pos" from a comment, "# made by": as many fields as the next line."""
+    """Return whether "#" begins a header ("#chrom<TAB>pos"), not a comment: it has as many fields as the next line."""
     first, _, rest = text.partition("\n")
     if first[1:2].isspace():
         return False
@@ -153,7 +153,7 @@ def _is_header_behind_a_sign(text: str) -> bool:
 
 
 def _split(path: Path, text: str, remarks: list[str]) -> tuple[str, list[list[str]]]:
-    """Return the delimiter with which most records have as many fields, more than one, and the records."""
+    """Return the delimiter that gives most records the same number of fields, more than one; and the records."""
     best: tuple[float, int, str, list[list[str]]] | None = None
     for delimiter in _DELIMITERS:
         try:
@@ -169,15 +169,15 @@ def _split(path: Path, text: str, remarks: list[str]) -> tuple[str, list[list[st
         return ",", _records(text, ",")
     share, n_fields, delimiter, records = best
     if share < 0.5:
-        found = f"between {min(map(len, records))} and {max(map(len, records))} values in a line"
-        raise SourceError(f"expected a table, found {found}", str(path), "is this a table? check its format")
+        found = f"between {min(map(len, records))} and {max(map(len, records))} values per line"
+        raise SourceError(f"expected a table, found {found}", str(path), "check its format")
     if delimiter != ",":
         name = "tabs" if delimiter == "\t" else repr(delimiter)
-        remarks.append(f"values are split by {name}")
+        remarks.append(f"values are separated by {name}")
     if share < 1.0:
         wrong = next(k for k, record in enumerate(records, 1) if len(record) != n_fields)
         remarks.append(
-            f"record {wrong} has {len(records[wrong - 1])} values, most have {n_fields}: fix it before a run"
+            f"record {wrong} has {len(records[wrong - 1])} values, but most have {n_fields}: fix it before running"
         )
     return delimiter, [record for record in records if len(record) == n_fields]
 
@@ -194,7 +194,7 @@ def _records(text: str, delimiter: str) -> list[list[str]]:
 
 
 def has_header(records: Sequence[Sequence[str]]) -> bool:
-    """Tell whether the first record holds names.
+    """Return whether the first record contains names.
 
     Examples
     --------
@@ -203,8 +203,8 @@ def has_header(records: Sequence[Sequence[str]]) -> bool:
     """
     first, rest = records[0], records[1:201]
     if len(first) > 2 and rest and list(first) in ([str(j + k) for j in range(len(first))] for k in (0, 1)):
-        return True  # columns by number, as data frames without names write them
-    named = first if first[0].strip() else first[1:]  # a blank first name, as data frames write that of their index
+        return True  # column numbers, which data frames without names write as header
+    named = first if first[0].strip() else first[1:]  # data frames write a blank name for their index
     if any(not name.strip() or looks_like_number(name) for name in named):
         return False
     if not rest:
@@ -223,17 +223,17 @@ _MOSTLY = 0.9
 
 
 def looks_like_number(text: str) -> bool:
-    """Tell whether a text is a number in any notation, with a percent sign or a currency or without."""
+    """Return whether a text is a number in any notation, with or without a percent sign or currency."""
     return _NUMBER_SIGNS.fullmatch(text.strip()) is not None
 
 
 def refuse_numbers_as_classes(texts: Sequence[str], n_rows: int, where: str) -> None:
-    """Refuse a target of texts nearly all of which are numbers, and nearly all different: amounts, for example.
+    """Refuse a text target whose values are nearly all numbers, such as amounts, and nearly all different.
 
     Parameters
     ----------
     texts : sequence of str
-        Each once.
+        Distinct texts.
     n_rows : int
     where : str
         Place of the target, for the message.
@@ -246,23 +246,23 @@ def refuse_numbers_as_classes(texts: Sequence[str], n_rows: int, where: str) -> 
         return
     if sum(looks_like_number(str(text)) for text in texts) >= _MOSTLY * len(texts):
         found = f"{len(texts):,} texts that are numbers, such as {str(texts[0])!r}"
-        remedy = "turn them into numbers, or have amounts read: daskfs.ingest(frame, STORE, target=..., schema='judge')"
+        remedy = "convert them to numbers, or parse amounts: daskfs.ingest(frame, STORE, target=..., schema='judge')"
         raise DataError(f"expected numbers or the names of classes, found {found}", where, remedy)
 
 
 def layout_of_texts(columns: Mapping[str, Sequence[str]], remarks: list[str]) -> TableFormat:
-    """Return how numbers and missing values are written in text columns of a table that has types.
+    """Infer how numbers and missing values are written in the text columns of a typed table.
 
     Parameters
     ----------
     columns : mapping of str to sequences of str, all of the same length
-        "" where there is no value.
+        "" for missing values.
     remarks : list of str
-        Grows by what is unusual.
+        Remarks on unusual formats are appended.
     """
     rows = list(zip(*columns.values(), strict=True))
     decimal, thousands = _number_signs(list(columns), rows, "\t", remarks)
-    delimiter = "\t" if "," in (decimal, thousands) else ","  # which has no meaning here, but must not be another sign
+    delimiter = "\t" if "," in (decimal, thousands) else ","  # unused here, but it must differ from the other signs
     found = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands}
     return TableFormat.model_validate(found | {"missing": _missing_texts(list(columns), rows, remarks)})
 
@@ -270,7 +270,7 @@ def layout_of_texts(columns: Mapping[str, Sequence[str]], remarks: list[str]) ->
 def _number_signs(
     names: Sequence[str], rows: Sequence[Sequence[str]], delimiter: str, remarks: list[str]
 ) -> tuple[str, str]:
-    """Return decimal sign and sign between thousands under which most of what looks like a number is one."""
+    """Return the decimal and thousands signs with which the most number-like texts can be parsed."""
     texts = [text for j in range(len(names)) for text in _numeric_texts([row[j] for row in rows]) if not text.isdigit()]
     column = without_signs(pa.array(texts, pa.string()), TableFormat.model_validate({"thousands": " "}), "currency")
     if not (texts := [text for text in column.to_pylist() if not text.isdigit()]):
@@ -288,7 +288,7 @@ def _number_signs(
                 best, most = (decimal, thousands), n_read
     commas = [text for text in texts if "," in text]
     is_open = all(re.fullmatch(r"[+-]?\d{1,3},\d{3}", text) for text in commas) and "." not in "".join(texts)
-    if commas and is_open:  # where values are split by semicolons, a comma is the decimal sign
+    if commas and is_open:  # with semicolons as delimiter, a comma is the decimal sign
         best = (",", "") if delimiter == ";" else (".", ",")
         other = "format.thousands: ','" if delimiter == ";" else "format.decimal: ','"
         remarks.append(
@@ -298,12 +298,12 @@ def _number_signs(
     if decimal == ",":
         remarks.append("numbers have a decimal comma")
     if thousands:
-        remarks.append(f"digits of numbers stand in groups of three, with {thousands!r} between them")
+        remarks.append(f"numbers have the thousands separator {thousands!r}")
     return decimal, thousands
 
 
 def _numeric_texts(column: Sequence[str]) -> list[str]:
-    """Return the texts of a column that look like numbers, where most do."""
+    """Return the texts of a column that look like numbers, if most do."""
     filled = [text.strip() for text in column if text.strip() and text.strip() not in DEFAULT_MISSING]
     numbers = [text for text in filled if looks_like_number(text)]
     return numbers if 2 * len(numbers) > len(filled) else []

@@ -1,4 +1,4 @@
-"""One pass over a table for what the encoders must know beforehand: categories, means, deviations, years."""
+"""One pass over a table for what the encoders need: categories, means, standard deviations, years."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from daskfs.sources.levels import LevelCounts
 
 MAX_CATEGORIES = 1000
-"""Dummies of one column, unless the schema asks for more."""
+"""Maximum number of dummies of a column, unless the schema sets another."""
 MAX_DISTINCT = 1_000_000
-"""Different texts of one column that are counted; beyond it a column is an id and its counts would fill the memory."""
+"""Maximum number of distinct texts counted per column; a column with more is an id, and would exhaust memory."""
 _NAMED_IN_A_NOTE = 10
 
 
 class Survey:
-    """Counts and moments of the columns that need them, merged batch by batch.
+    """Counts and moments of the columns that need them, accumulated batch by batch.
 
     Parameters
     ----------
     columns : mapping of str to ColumnSchema
-        All columns of the table that are used.
+        All used columns of the table.
     by_id : bool
-        Categories of features, which may be of any number, are counted by their ids.
+        Whether to count categories of features, which may be numerous, by their ids.
     """
 
     def __init__(self, columns: Mapping[str, ColumnSchema], *, by_id: bool = False) -> None:
         self.columns = {name: column for name, column in columns.items() if needs_survey(column, by_id=by_id)}
         counted_by_id = [name for name, column in self.columns.items() if by_id and is_open(column)]
         self.level_counts: dict[str, LevelCounts] = {}
-        if counted_by_id:  # its kernels load numba, which the processes that encode dense columns do without
+        if counted_by_id:  # loads numba, which processes that encode dense columns do not need
             from daskfs.sources.levels import LevelCounts
 
             self.level_counts = {name: LevelCounts(name) for name in counted_by_id}
@@ -68,14 +68,14 @@ class Survey:
         return [name for name, column in self.columns.items() if column.resolved_encoding == encoding]
 
     def update(self, table: pa.RecordBatch) -> None:
-        """Count the rows of a batch, all of which are kept.
+        """Count the rows of a batch; dropped rows must have been removed.
 
         Raises
         ------
         BadValue
             A value that cannot be used.
         SchemaError
-            A category column with more than a million different texts.
+            A categorical column with more than a million distinct texts.
         """
         self.n_samples += table.num_rows
         for name, counts in self.counts.items():
@@ -103,18 +103,18 @@ class Survey:
             raise SchemaError(
                 f"more than {MAX_DISTINCT:,} different values in a category",
                 f"column '{name}'",
-                "set one_hot: sparse of the source, or role: ignore or id",
+                "set one_hot: sparse in the source, or role: ignore or id",
             )
 
 
 class Moments:
-    """Mean and population variance of numbers that come in batches (Chan, Golub and LeVeque 1983)."""
+    """Mean and population variance of numbers that arrive in batches (Chan, Golub and LeVeque 1983)."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.squares = 0, 0.0, 0.0
 
     def update(self, numbers: np.ndarray) -> None:
-        """Take in some more numbers."""
+        """Include more numbers."""
         n = len(numbers)
         if n == 0:
             return
@@ -128,23 +128,23 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """Population standard deviation; 0.0 before any number came."""
+        """Population standard deviation; 0.0 if there are no numbers."""
         return float(np.sqrt(self.squares / self.count)) if self.count else 0.0
 
 
 def is_open(column: ColumnSchema) -> bool:
-    """Tell whether the column is a feature's category whose levels the data say."""
+    """Return whether the column is a categorical feature whose levels come from the data."""
     return column.role == "feature" and column.resolved_encoding == "category" and column.categories is None
 
 
 def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
-    """Tell whether the column must be read once before it can be encoded.
+    """Return whether the column must be read once before it can be encoded.
 
     Parameters
     ----------
     column : ColumnSchema
     by_id : bool
-        Categories become features by their ids, of which no list is needed.
+        Whether categories become features by their ids, for which no list is needed.
     """
     if column.role not in ("feature", "target"):
         return False
@@ -164,12 +164,12 @@ def needs_survey(column: ColumnSchema, *, by_id: bool = False) -> bool:
 
 
 def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[str]) -> Encoder:
-    """Return the encoder of a feature; what had to be decided on the way goes into `notes`.
+    """Return the encoder of a feature; decisions made for it are appended to `notes`.
 
     Raises
     ------
     SchemaError
-        More categories than may have a dummy.
+        More categories than allowed.
     """
     encoding = column.resolved_encoding
     if encoding == "category":
@@ -195,7 +195,7 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
         )
     moments = survey.moments.get(name, Moments())
     if encoding == "log_bins":
-        raise SchemaError("bins are features of sparse rows", f"column '{name}'", "set one_hot: sparse of the source")
+        raise SchemaError("bins need sparse rows", f"column '{name}'", "set one_hot: sparse in the source")
     fill = fill_of(column, moments.mean)
     encoder = NumberEncoder(name, column.dtype == "integer", fill, has_indicator=column.missing_indicator)
     if encoding == "standardised":
@@ -204,7 +204,7 @@ def make_encoder(name: str, column: ColumnSchema, survey: Survey, notes: list[st
 
 
 def fill_of(column: ColumnSchema, mean: float) -> float | None:
-    """Return what a missing number becomes; None where it may not be."""
+    """Return the number that replaces a missing one; None if missing values are not allowed."""
     if isinstance(column.missing, (int, float)):
         return float(column.missing)
     return {"mean": mean, "zero": 0.0}.get(column.missing)
@@ -228,9 +228,9 @@ def _choose_categories(
         kept = kept[: column.max_categories]
     elif len(kept) > MAX_CATEGORIES:
         raise SchemaError(
-            f"{len(kept):,} different values, more than the {MAX_CATEGORIES:,} that get a column each",
+            f"{len(kept):,} different values, more than the maximum of {MAX_CATEGORIES:,} dummies",
             f"column '{name}'",
-            "set one_hot: sparse of the source, role: ignore, or min_count or max_categories in the table schema",
+            "set one_hot: sparse in the source, role: ignore, or min_count or max_categories in the table schema",
         )
     pooled = frozenset(counts) - frozenset(kept)
     if pooled:
@@ -246,7 +246,7 @@ def _choose_categories(
 
 
 def _in_order(texts: list[str]) -> list[str]:
-    """Sort by number where all are numbers, by text otherwise."""
+    """Sort numerically if all texts are numbers, otherwise alphabetically."""
     try:
         return sorted(texts, key=lambda text: (float(text), text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Data drawn from a known model, block by block, so that what a selector finds can be compared with the truth."""
+"""Data drawn from a known model, block by block, so that a selection can be compared with the true features."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from daskfs.sources.synthetic_designs import (
 
 DESIGNS = ("message", "online_substitution", "fgm", "mission")
 NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0, "none": 0.0}
-"""With the factor that the message paper gives each."""
+"""Noise distributions, with the scale that the MESSAGE paper uses for each."""
 NOISES_OF = {
     "message": ("normal", "t3", "logistic"),
     "online_substitution": ("normal", "t3", "none"),
@@ -36,15 +36,15 @@ NOISES_OF = {
 N_INFORMATIVE = {"message": 3, "online_substitution": 100, "fgm": 300, "mission": 3}
 COLUMNS = ("standard", "unit")
 CHUNK_ROWS = 1024
-"""Rows that share a seed: they are the same whatever the size of the blocks."""
+"""Number of rows that share a seed: data do not depend on the size of blocks."""
 
 
 class SyntheticOptions(SourceOptions):
-    """A design of the papers, whose true features are known."""
+    """A simulation design of one of the papers, whose true features are known."""
 
     design: Literal["message", "online_substitution", "fgm", "mission"] = "message"
     n_samples: Annotated[int, Field(ge=2)] | None = Field(
-        default=None, description="1.2 s log2 p by default, where optional"
+        default=None, description="required, except by online_substitution, whose default is 1.2 s log2 p"
     )
     n_features: Count
     n_informative: Annotated[int, Field(ge=0)] | None = None
@@ -60,41 +60,41 @@ class SyntheticOptions(SourceOptions):
 
 
 class SyntheticSource(Source):
-    """Data whose true features are known: the designs of the papers, and what they leave out.
+    """Simulated data whose true features are known: the designs of the papers, with variations.
 
-    ``y = X beta + noise``, or classes 0 and 1. The designs, their features and coefficients are those of
-    `daskfs.sources.synthetic_designs`; features are drawn in float32.
+    ``y = X beta + noise``, or classes 0 and 1. `daskfs.sources.synthetic_designs` defines the designs, their features
+    and coefficients; features are drawn in float32.
 
     Parameters
     ----------
     n_samples : int, optional
-        By default, of the online substitution paper, ``1.2 n_informative log2 n_features``; the other has none.
+        Required, except by online_substitution, whose default is ``1.2 n_informative log2 n_features``.
     n_features : int
     design : {"message", "online_substitution", "fgm", "mission"}
     n_informative : int, optional
-        s, the number of features with a coefficient: 3, 100 in the online substitution paper, 300 in the FGM paper.
+        s, the number of features with a coefficient: by default 300 for fgm, 100 for online_substitution, 3 otherwise.
     correlation : float, optional
-        rho in [0, 1): 0, or 0.5 of a common factor and 0.9 of an autoregression.
+        rho in [0, 1): by default 0, or 0.5 for a common factor and 0.9 for an autoregression.
     noise : {"normal", "t3", "logistic", "none"}, optional
-        Normal (the default, but for fgm), or Student's t with 3 degrees of freedom, added to ``X beta``. With logistic
-        noise, in the message design, y is 1 where the sum is positive and 0 elsewhere, so that
-        ``P(y = 1) = 1 / (1 + exp(-X beta))``. With none, in the others, y is 1 where ``X beta`` is positive: the
-        papers' classes; fgm has no other.
+        Normal (the default, except for fgm), or Student's t with 3 degrees of freedom, added to ``X beta``. With
+        logistic noise (message only), y is 1 if the sum is positive and 0 otherwise, so that
+        ``P(y = 1) = 1 / (1 + exp(-X beta))``. With none (online_substitution and fgm), y is 1 if ``X beta`` is
+        positive, as in the papers; fgm has no other choice.
     noise_scale : float, optional
-        Factor of the noise: 2 for normal, 1 for t3 and logistic, as in the message paper; 0.1 as in the other.
+        Factor of the noise: in message 2 for normal, 1 for t3 and logistic; in online_substitution 0.1; in mission 0.
     random_state : int
-        Seed; rows [1024 k, 1024 (k + 1)) have a seed of their own.
+        Seed; rows [1024 k, 1024 (k + 1)) have their own seed derived from it.
     structure : {"independent", "common_factor", "autoregressive", "factors", "near_duplicates"}
-        Correlation structure of the features; online_substitution only.
+        Correlation structure of the features; only for online_substitution.
     columns : {"standard", "unit"}
-        Variance of the columns: 1, or 1 / n_samples, so that columns have length 1; online_substitution only.
+        Variance of the columns: 1, or 1 / n_samples, so that columns have length 1; only for online_substitution.
     attenuation : float
-        Divisor of the informative columns; mission only.
+        Divisor of the informative columns; only for mission.
 
     Raises
     ------
     ConfigError
-        A parameter out of its range.
+        A parameter is out of range.
     """
 
     kind, options = "synthetic", SyntheticOptions
@@ -133,13 +133,13 @@ class SyntheticSource(Source):
             raise ConfigError(f"expected a correlation in [0, 1), found {correlation!r}", "source.correlation")
         if correlation and not is_message and structure not in DEFAULT_CORRELATION:
             known = " and ".join(DEFAULT_CORRELATION)
-            raise ConfigError(f"only {known} have one, found structure {structure!r}", "source.correlation", "drop it")
+            raise ConfigError(f"only for structures {known}, found {structure!r}", "source.correlation", "drop it")
         self.design, self.noise, self.structure, self.columns = design, noise, structure, columns
         self._shape = (int(n_samples), int(n_features))  # type: ignore[arg-type]  # checked above
         self.correlation = float(correlation)
         default_scale = NOISES[noise] if is_message or noise == "none" else 0.1 * (design != "mission")
         if not attenuation > 0 or (attenuation != 1.0 and design != "mission"):
-            problem = f"expected a positive number, 1 but in the mission design, found {attenuation!r}"
+            problem = f"expected a positive number (1 except in the mission design), found {attenuation!r}"
             raise ConfigError(problem, "source.attenuation")
         self.attenuation = float(attenuation)
         self.noise_scale = float(default_scale if noise_scale is None else noise_scale)
@@ -168,7 +168,7 @@ class SyntheticSource(Source):
             "coef": self.coef.tolist(),
             "exchangeable": True,
         }
-        if self.design == "online_substitution":  # the digests of the others are those of before there was another
+        if self.design == "online_substitution":  # keeps the digests of the other designs as they were
             description |= {"structure": self.structure, "columns": self.columns}
         return description | ({"attenuation": self.attenuation} if self.design == "mission" else {})
 
@@ -182,11 +182,11 @@ class SyntheticSource(Source):
         return [f"x{j}" for j in range(self._shape[1])]
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is: two classes, or numbers."""
+        """Return the kind of target: two classes, or numbers."""
         return TargetKind(2 if self.noise in ("logistic", "none") else 0)
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield blocks of float32 X and float64 y; a chunk cut by a block's end is drawn again."""
+        """Yield blocks of float32 X and float64 y; a chunk that spans two blocks is drawn twice."""
         n_samples, n_features = self._shape
         for start in range(0, n_samples, block_rows):
             stop = min(start + block_rows, n_samples)
@@ -200,7 +200,7 @@ class SyntheticSource(Source):
             yield SourceBlock(start, X, y)
 
     def _draw_chunk(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return 1024 rows, of which the last chunk may use only the first."""
+        """Return 1024 rows; of the last chunk, only the first rows may be used."""
         seed = np.random.SeedSequence(self.random_state, spawn_key=(1, chunk))
         rng = np.random.Generator(np.random.SFC64(seed))
         noise = self._draw_noise(rng)
@@ -209,7 +209,7 @@ class SyntheticSource(Source):
             X *= np.float32(1.0 / np.sqrt(self._shape[0]))
         if self.attenuation != 1.0:
             X[:, self.support] /= np.float32(self.attenuation)
-        # Summed column by column and not by BLAS, whose result would depend on the machine.
+        # Summed column by column instead of with BLAS, whose result would depend on the machine.
         signal = np.zeros(CHUNK_ROWS)
         for j, coef in zip(self.support, self.coef, strict=True):
             signal += coef * X[:, j].astype(np.float64)

@@ -1,24 +1,24 @@
-"""The models that synthetic data are drawn from: coefficients, and the features of one chunk of rows.
+"""The models that synthetic data are drawn from: coefficients, and features for one chunk of rows.
 
 ``message``
     Wang, Peng and Dunson 2014, section 4.1: pairwise correlation rho, ``x_ij = sqrt(rho) u_i + sqrt(1 - rho) v_ij``; s
     random features have coefficients ``(-1)^Ber(0.4) (8 log n / sqrt n + |N(0, 1)|)``.
 ``online_substitution``
     Yang, Fujimaki, Kusumura and Liu 2016, section 5: independent standard normal features, s random ones with standard
-    normal coefficients, noise of standard deviation 0.1, ``n = 1.2 s log2 p``. With columns of unit length, the reading
-    of the noise that gives the paper's figures, or as they are, its letter. And with correlations that the paper has
-    not: a common factor, an autoregression along the columns, many factors, near-duplicates.
+    normal coefficients, noise of standard deviation 0.1, ``n = 1.2 s log2 p``. Columns have unit length, which
+    reproduces the paper's figures, or are standard normal, as the paper says. Further correlation structures, not in
+    the paper: a common factor, an autoregression along the columns, many factors, near-duplicates.
 
 ``fgm``
     Tan, Tsang and Wang 2014, section 8.2: independent standard normal features, 300 random ones with coefficients
-    uniform in (0, 1), classes by the sign of the sum.
+    uniform in (0, 1), classes by the sign of the linear predictor.
 
 ``mission``
-    Aghazadeh et al. 2018, section 5: independent standard normal features, those of s random ones divided by the
-    attenuation, coefficients 1, no noise.
+    Aghazadeh et al. 2018, section 5: independent standard normal features, s random ones with coefficient 1, divided by
+    the attenuation; no noise.
 
-Unit columns are standard ones over sqrt(n): their length is 1 on average and within 2 % or so at the paper's sizes, and
-rows stay independent, so that any of them can be drawn without the others.
+Unit columns are standard normal columns divided by sqrt(n): their length is 1 on average, within about 2 % at the
+paper's sizes, and rows stay independent, so that any row can be drawn without the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 STRUCTURES = ("independent", "common_factor", "autoregressive", "factors", "near_duplicates")
 N_FACTORS = 20
 FACTOR_SHARE = 0.7
-"""Proportion of the variance of a feature that the 20 factors explain."""
+"""Proportion of a feature's variance that the 20 factors explain."""
 COPY_SHARE = 0.2
 """Proportion of the features that are near-duplicates of others."""
 COPY_NOISE = 1e-3
@@ -38,7 +38,7 @@ DEFAULT_CORRELATION = {"common_factor": 0.5, "autoregressive": 0.9}
 
 
 def paper_n_samples(n_informative: int, n_features: int) -> int:
-    """Return the rows of the online substitution paper, 1.2 s log2 p.
+    """Return the number of rows in the online substitution paper, 1.2 s log2 p.
 
     Examples
     --------
@@ -66,17 +66,17 @@ def draw_coef(
 
 
 class Features:
-    """How the features of a chunk of rows are drawn.
+    """Draws the features of a chunk of rows.
 
     Parameters
     ----------
     n_features : int
     structure : str
-        One of `STRUCTURES`; the message design's correlation is a common factor.
+        One of `STRUCTURES`; the message design uses common_factor.
     correlation : float
         Variance of the common factor, or correlation of neighbouring columns.
     random_state : int
-        Seed of what all rows share: loadings, copies.
+        Seed of what all rows have in common: loadings, copies.
     """
 
     def __init__(self, n_features: int, structure: str, correlation: float, random_state: int) -> None:
@@ -92,7 +92,7 @@ class Features:
             self.originals = rng.choice(order[n_copies:], n_copies)
 
     def draw(self, rng: np.random.Generator, n_rows: int) -> np.ndarray:
-        """Return n_rows x n_features, float32; sums go term by term and not by BLAS, which differs between machines."""
+        """Return n_rows x n_features, float32; summed term by term, since BLAS differs between machines."""
         X = rng.standard_normal((n_rows, self.n_features), dtype=np.float32)
         if self.structure == "common_factor" and self.correlation:
             shared = rng.standard_normal((n_rows, 1), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Tables: batches of Arrow columns become blocks of numbers, as the table schema says, in bounded memory."""
+"""Tables: encodes batches of Arrow columns as blocks of numbers, according to the table schema, in bounded memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """Some rows of one file: `first_row` counts from 0 behind the header."""
+    """Some rows of a file; `first_row` counts from 0 after the header."""
 
     table: pa.RecordBatch
     file: str
@@ -53,7 +53,7 @@ class TableBatch:
 
 
 PartFacts: TypeAlias = tuple[dict[str, int], dict[str, tuple[int, dict[str, int]]]]
-"""Missing values by column, and by column the rows with unseen levels: of all, and of the first few levels."""
+"""Number of missing values per column; and per column, rows with unseen levels: in total, and for a few levels."""
 Fill: TypeAlias = Annotated[
     Annotated[Literal["error", "drop", "mean", "zero", "category"], Tag("word")] | Annotated[float, Tag("number")],
     Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
@@ -74,31 +74,31 @@ class TableOptions(SparseOptions):
     )
     one_hot: Literal["dense", "sparse"] | None = Field(
         default=None,
-        description="categories as columns of a dense store (default), or as entries: of any number of levels, for a "
-        "sparse store or none",
+        description="categories as columns of a dense store (default), or as sparse rows with any number of levels, "
+        "written to a sparse store or used without one",
     )
 
 
 class TableSource(Source):
-    """A table whose batches a subclass reads and whose columns a schema explains.
+    """A table that a subclass reads in batches, with a schema that describes its columns.
 
     Parameters
     ----------
     schema : path, mapping or TableSchema, optional
-        Without one, numeric columns are numbers and text columns categories.
+        Without a schema, numeric columns are numbers and text columns are categories.
     target : str or list of str, optional
-        The column to predict; overrides the schema's.
+        The target column; overrides the schema.
     weight : str, optional
-        The column of sample weights.
+        Column of sample weights.
     missing : {"error", "drop", "mean", "zero", "category"} or float
-        What missing values become, in columns that the schema does not name: texts may be dropped, without a feature
-        ("zero") or a category of their own.
+        Treatment of missing values in columns that the schema does not name. For text columns: "drop", "zero" (all
+        dummies are 0) or "category" (a separate level).
     """
 
     header_names: list[str]
-    """Every column of the table, in order, once `columns` are known."""
+    """All columns of the table, in order; set when `columns` is computed."""
     by_id: bool = False
-    """Categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`): nobody lists them."""
+    """Whether categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`), without a list."""
 
     def __init__(
         self,
@@ -111,21 +111,21 @@ class TableSource(Source):
         self._target, self._weight, self._missing = target, weight, missing
         self.notes = []
         self.missing: list[dict[str, Any]] = []
-        self.reading_notes: dict[str, None] = {}  # what the batches showed, each once
+        self.reading_notes: dict[str, None] = {}  # notes made while reading, without duplicates
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Name of the table in messages."""
+        """Name of the table, for messages."""
 
     @abstractmethod
     def header(self) -> Mapping[str, pa.DataType | None]:
-        """Return the columns in order with their types; None where only a schema can know.
+        """Return the columns in order with their types; None if only a schema can tell the type.
 
         Raises
         ------
         SourceError
-            The table is not what it should be, as far as its header shows.
+            The header shows that the table is not as expected.
         """
 
     @abstractmethod
@@ -137,20 +137,20 @@ class TableSource(Source):
         return f"{file}, row {row}, column '{column}'"
 
     def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
-        """Return the error of a bad value in a row of a file; rows before `since` are good."""
+        """Return the error for a bad value in a row of a file; rows before `since` are good."""
         return SourceError(fault.problem, self.locate(file, row, fault.column), fault.remedy)
 
     def tell(self, notes: Sequence[str]) -> None:
-        """Add notes to those of every reading."""
+        """Add notes that every reading returns."""
         self._plan_notes.extend(notes)
 
     def check(self) -> None:
-        """Compare the header with the schema."""
+        """Check the header against the schema."""
         _ = self.columns
 
     @cached_property
     def columns(self) -> dict[str, ColumnSchema]:
-        """The columns that are used, in the table's order, with what they mean."""
+        """The used columns, in the table's order, with their schema."""
         header = self.header()
         self.header_names = [str(name) for name in header]
         return resolve_columns(
@@ -162,7 +162,7 @@ class TableSource(Source):
         return []
 
     def named(self, *roles: str) -> list[str]:
-        """Return the columns of these roles."""
+        """Return the columns with these roles."""
         return [name for name, column in self.columns.items() if column.role in roles]
 
     @cached_property
@@ -171,42 +171,42 @@ class TableSource(Source):
 
     @cached_property
     def _filled_columns(self) -> list[str]:
-        """Features whose missing values something takes the place of."""
+        """Features whose missing values are replaced."""
         return [name for name in self.named("feature") if self.columns[name].missing not in ("error", "drop")]
 
     @property
     def suspicions(self) -> Sequence[str]:  # type: ignore[override]
-        """What the schema says to look at, each text with its columns."""
+        """Warnings that the schema repeats from `daskfs init`, each text once with its columns."""
         return [] if self.schema is None else by_text({n: one.look_at for n, one in self.schema.columns.items()})
 
     @property
     def target_names(self) -> list[str]:  # type: ignore[override]
-        """Columns to predict."""
+        """Target columns."""
         return self.named("target")
 
     @property
     def label_names(self) -> list[str]:  # type: ignore[override]
-        """Columns of role id and split."""
+        """Columns with role id or split."""
         return self.named("id", "split")
 
     @property
     def has_weight(self) -> bool:  # type: ignore[override]
-        """Whether a column holds weights."""
+        """Whether there is a column of weights."""
         return bool(self.named("weight"))
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """The columns in use with their schema."""
+        """The used columns with their schema."""
         return {name: column.to_document() for name, column in self.columns.items()}
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """What each column became, and what was learnt for that; reads the table once where it has not been read."""
+        """How each column was encoded, including what was learnt from the data; reads the table once if necessary."""
         return {"kind": "table", "table": TableEncoder.of(self).to_document()}
 
     @cached_property
     def survey(self) -> Survey:
-        """What must be known of the columns beforehand: of a pass over them, where one is needed."""
+        """Statistics that the encoders need; takes one pass over the table if any are needed."""
         survey = Survey(self.columns, by_id=self.by_id)
         if survey.columns:
             for batch in self.batches(self._columns_to_survey):
@@ -215,7 +215,7 @@ class TableSource(Source):
 
     @property
     def _columns_to_survey(self) -> dict[str, ColumnSchema]:
-        """The columns that must be known beforehand, and those that decide which rows are kept."""
+        """The columns that need a survey, and those that decide which rows are kept."""
         return {
             name: column
             for name, column in self.columns.items()
@@ -229,13 +229,13 @@ class TableSource(Source):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Rows that are kept, known once a survey was needed and made."""
+        """Number of kept rows, known only after a survey."""
         survey = self.__dict__.get("survey")
         return survey.n_samples if survey is not None and survey.columns else None
 
     @cached_property
     def encoders(self) -> dict[str, Encoder]:
-        """What writes each column as features, or a target's classes as numbers."""
+        """Encoders of features and of categorical targets, by column."""
         return self._encoders_from(self.survey, self._plan_notes)
 
     def _encoders_from(self, survey: Survey, notes: list[str]) -> dict[str, Encoder]:
@@ -256,7 +256,7 @@ class TableSource(Source):
 
     @property
     def target_classes(self) -> list[str] | None:
-        """The categories of the target, by code."""
+        """Categories of the target, by code."""
         return self._classes_from(self.encoders)
 
     def _classes_from(self, encoders: Mapping[str, Encoder]) -> list[str] | None:
@@ -273,12 +273,12 @@ class TableSource(Source):
 
     @cached_property
     def feature_names(self) -> list[str]:  # type: ignore[override]
-        """Names of the features; reads the table once where categories, means or years must be known."""
+        """Names of the features; reads the table once if categories, means or years are needed."""
         return self._features(self.encoders)
 
     @property
     def table_columns(self) -> dict[str, tuple[int, int]]:
-        """Columns that became several features, with the first of these and the end."""
+        """Span (first, end) of the features of each column that became several features."""
         return self._several(self.encoders)
 
     def _several(self, encoders: dict[str, Encoder]) -> dict[str, tuple[int, int]]:
@@ -290,16 +290,16 @@ class TableSource(Source):
         return found
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return (n_samples, n_features) from the first batch of the table."""
+        """Return (n_samples, n_features), estimated from the first batch of the table."""
         n_samples = self.n_samples if "survey" in self.__dict__ else None
         return n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders))
 
     def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]]:
-        """Return the features' names and `table_columns` from the first batch of the table."""
+        """Return the features' names and `table_columns`, estimated from the first batch of the table."""
         return self._features(self._first_encoders), self._several(self._first_encoders)
 
     def may_have(self, feature: int | str) -> bool:
-        """Return whether a category or year of rows after the first batch may bring the feature."""
+        """Return whether the feature may be a category or year that first appears after the first batch."""
         if "survey" in self.__dict__:
             return False
         begins = tuple(f"{name}{sign}" for name in self.named("feature") for sign in "=.")
@@ -307,7 +307,7 @@ class TableSource(Source):
 
     @property
     def _first_encoders(self) -> dict[str, Encoder]:
-        """Those of the table where it has been read, else of its first batch."""
+        """Encoders from the whole table if it has been read, otherwise from its first batch."""
         return self.encoders if "survey" in self.__dict__ else self._encoders_of_first_batch
 
     @cached_property
@@ -320,7 +320,7 @@ class TableSource(Source):
         return self._encoders_from(survey, [])
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for, from the first batch of the table."""
+        """Return the kind of target, inferred from the first batch of the table."""
         targets = {name: self.columns[name] for name in self.target_names}
         if len(targets) != 1:
             return PLAIN_NUMBERS
@@ -336,7 +336,7 @@ class TableSource(Source):
         return PLAIN_NUMBERS
 
     def estimate_n_samples(self) -> int | None:
-        """Return about how many rows there are, without reading them; None where nobody knows."""
+        """Return the approximate number of rows without reading them; None if unknown."""
         return None
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
@@ -348,7 +348,7 @@ class TableSource(Source):
         return lambda start: EncodedBlock(start, block_rows, n_features, np.dtype(dtype), self, self.encoders)
 
     def filled(self, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
-        """Yield blocks of so many rows, each filled with pieces of the table."""
+        """Yield blocks of `block_rows` rows, filled with slices of the batches."""
         dropped: dict[str, int] = {}
         n_samples = yield from self._filled(self.batches(self.columns), block_rows, new_block, dropped)
         self._note(dropped, n_samples)
@@ -380,29 +380,29 @@ class TableSource(Source):
         return block.stop
 
     def part_batches(self, part: Any) -> Iterator[TableBatch]:
-        """Yield a part in batches."""
+        """Yield the batches of a part."""
         raise NotImplementedError
 
     def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
-        """Yield encoded rows of a part."""
+        """Yield the encoded rows of a part."""
         self.begin_part()
         return self.filled_part(part, block_rows, self._new_block(block_rows, dtype))
 
     def begin_part(self) -> None:
-        """Count anew what a part shows."""
+        """Reset the counts for a new part."""
         self._dropped: dict[str, int] = {}
-        self.encoders = {name: copy.copy(encoder) for name, encoder in self.encoders.items()}  # they count
+        self.encoders = {name: copy.copy(encoder) for name, encoder in self.encoders.items()}  # encoders keep counts
 
     def filled_part(self, part: Any, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
-        """Yield blocks of a part, behind `begin_part`."""
+        """Yield the blocks of a part, after `begin_part`."""
         yield from self._filled(self.part_batches(part), block_rows, new_block, self._dropped)
 
     def part_facts(self) -> PartFacts:
-        """Return how many values were missing in which column, and how many rows had which unseen levels."""
+        """Return the number of missing values per column, and the rows with unseen levels."""
         return self._dropped, {one.name: (one.n_unseen, one.unseen_levels) for one in self._counting}
 
     def conclude(self, facts: Sequence[PartFacts], n_samples: int) -> None:
-        """Note what the parts have shown."""
+        """Add the notes on what the parts have shown."""
         dropped: dict[str, int] = {}
         for of_part, n_unseen in facts:
             for name, count in of_part.items():
@@ -415,11 +415,11 @@ class TableSource(Source):
 
     @property
     def _counting(self) -> list[CategoryEncoder | CountEncoder | DateEncoder]:
-        """Encoders that count what nobody had seen."""
+        """Encoders that count unseen levels."""
         return [one for one in self.encoders.values() if isinstance(one, (CategoryEncoder, CountEncoder, DateEncoder))]
 
     def _drop_missing(self, table: pa.RecordBatch, dropped: dict[str, int]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return the rows that are kept, and their numbers in the batch."""
+        """Return the kept rows, and their numbers in the batch."""
         if not self._may_drop:
             return table, np.arange(table.num_rows)
         keep = np.ones(table.num_rows, dtype=bool)
@@ -434,7 +434,7 @@ class TableSource(Source):
 
     @contextmanager
     def _placed(self, batch: TableBatch, kept: np.ndarray) -> Iterator[None]:
-        """Give a bad value its file and row."""
+        """Turn `BadValue` into an error with file and row."""
         try:
             yield
         except BadValue as fault:
@@ -445,7 +445,7 @@ class TableSource(Source):
         dropped = {name: count for name, count in missing.items() if name in self._may_drop}
         n_dropped = sum(dropped.values())
         if n_samples == 0:
-            found = f"all {n_dropped:,} have missing values" if n_dropped else "found none behind the header"
+            found = f"all {n_dropped:,} have missing values" if n_dropped else "found none after the header"
             raise SourceError(f"expected rows, {found}", self.place, "check the file, and format.missing in the schema")
         notes = [*self._plan_notes, *self.reading_notes]
         if n_dropped:
@@ -458,7 +458,7 @@ class TableSource(Source):
                 what = "years" if isinstance(encoder, DateEncoder) else "categories"
                 levels = listed_levels(encoder.unseen_levels, encoder.n_unseen)
                 told = (
-                    f"column '{encoder.name}': {encoder.n_unseen:,} rows with unseen {what} became {became}: {levels}"
+                    f"column '{encoder.name}': {encoder.n_unseen:,} rows of unseen {what} encoded as {became}: {levels}"
                 )
                 notes.append(Caution(told))
                 encoder.n_unseen, encoder.unseen_levels = 0, {}
@@ -466,7 +466,7 @@ class TableSource(Source):
         self.missing[:] = [self._replaced(name, missing[name]) for name in self.columns if name in missing]
 
     def _replaced(self, name: str, n_missing: int) -> dict[str, Any]:
-        """Return by what the missing values of a column were replaced: see `daskfs.evidence.MissingRecord`."""
+        """Return how the missing values of a column were replaced: see `daskfs.evidence.MissingRecord`."""
         column, encoder = self.columns[name], self.encoders.get(name)
         by = column.missing if isinstance(column.missing, str) else "number"
         value = encoder.fill if isinstance(encoder, NumberEncoder) and by != "drop" else None
@@ -485,7 +485,7 @@ class FileTable(OfFiles, TableSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, in which the files with one of the class's `endings` count.
+        A file, several, a pattern or a folder, from which files with one of the class's `endings` are read.
     schema, target, weight, missing
         See `TableSource`.
     """

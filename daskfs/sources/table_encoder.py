@@ -1,9 +1,10 @@
-"""How the rows of a table became features, as a document, and other rows encoded the same way.
+"""How a table's rows became features, as a document that lets other rows be encoded in the same way.
 
     TableSource ──read once──> encoders ──TableEncoder.of──> JSON (a store's encoder.json, a run's model.json)
     other rows ──AppliedTable──> the same features
 
-What the fit has learnt of a column stands in its encoder: levels, means, scales, years. Nothing is learnt of others.
+An encoder contains what the fit has learnt about a column: levels, means, scales, years. Nothing is learnt from the
+other rows.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ KINDS: dict[str, type[Any]] = {
     "hashed": HashedEncoder,
     "date": DateEncoder,
 }
-"""Encoders as a document names them; their fields are those of the dataclass."""
+"""Names of the encoders in the document; their fields are those of the dataclass."""
 
 
 @dataclass
 class TableEncoder:
-    """What encodes the rows of a table as those of a fit were encoded.
+    """Encodes rows of a table as in the fit.
 
     Parameters
     ----------
     columns : dict of str to ColumnSchema
-        Those in use, features and others, in the table's order.
+        Used columns, features and others, in the table's order.
     encoders : dict of str to Encoder
-        Of the features, and of targets that are categories.
+        Encoders of features and of categorical targets.
     layout : TableFormat
-        Of texts: delimiter, decimal sign, missing values.
+        Text format: delimiter, decimal sign, missing values.
     names : list of str
-        Every column of the table, in order.
+        All columns of the table, in order.
     levels : dict of str to list of int
-        Ids of the levels that are features of their own, of categories that are known by ids.
+        Ids of the levels with their own feature, for categories that are encoded by ids.
     means : dict of str to float
-        Of numbers that become bins.
+        Means of numbers that are binned.
     """
 
     columns: dict[str, ColumnSchema]
@@ -56,7 +57,7 @@ class TableEncoder:
 
     @classmethod
     def of(cls, source: Any) -> TableEncoder:
-        """Return what a table's columns were found to need; reads the table once where it has not been read.
+        """Return the encoder of a table; reads the table once if necessary.
 
         Parameters
         ----------
@@ -73,7 +74,7 @@ class TableEncoder:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Of each column that became features the number of its first one, and where they end."""
+        """Span (first, end) of the features of each feature column."""
         found, stop = {}, 0
         for name in self.feature_columns:
             start, stop = stop, stop + (len(self.encoders[name].feature_names) if name in self.encoders else 0)
@@ -82,7 +83,7 @@ class TableEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the features, but of levels that are known by ids alone."""
+        """Names of the features, except those of levels that are known only by ids."""
         known = [self.encoders[name].feature_names for name in self.feature_columns if name in self.encoders]
         return [feature for names in known for feature in names]
 
@@ -93,12 +94,12 @@ class TableEncoder:
 
     @property
     def target(self) -> str | None:
-        """The column to predict, where there is one alone."""
+        """The target column, if there is exactly one."""
         found = [name for name, column in self.columns.items() if column.role == "target"]
         return found[0] if len(found) == 1 else None
 
     def to_document(self) -> dict[str, Any]:
-        """Return the encoder as JSON can hold it: columns that are encoded alike share an entry."""
+        """Return the encoder as a JSON-compatible document; columns with equal encodings share an entry."""
         place = {name: k for k, name in enumerate(self.names)}
         groups: dict[str, dict[str, Any]] = {}
         for name, column in self.columns.items():
@@ -115,7 +116,7 @@ class TableEncoder:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> TableEncoder:
-        """Return the encoder that `to_document` wrote."""
+        """Return the encoder from the document written by `to_document`."""
         names = document["names"]
         columns: dict[int, ColumnSchema] = {}
         encoders: dict[str, Encoder] = {}
@@ -135,7 +136,7 @@ class TableEncoder:
         )
 
     def schema(self) -> TableSchema:
-        """Return a table schema by which a file of other rows is read: no column of it need be there."""
+        """Return a table schema for reading new rows; it requires no column."""
         columns = {}
         for name in self.names:
             known = self.columns.get(name)
@@ -152,7 +153,7 @@ def _is_binned(column: ColumnSchema, survey: Survey) -> bool:
 
 
 def _encoder_document(encoder: Encoder | None) -> dict[str, Any] | None:
-    """Return an encoder's fields that are not their defaults, but its name."""
+    """Return the fields of an encoder that differ from the defaults, except its name."""
     if encoder is None:
         return None
     kind = next(kind for kind, cls in KINDS.items() if type(encoder) is cls)
@@ -177,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """Return numbers as ranges.
+    """Return sorted numbers as ranges.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the columns of a table mean: role, type, encoding and missing values, as people write it in YAML.
+"""The schema of a table's columns: role, type, encoding and missing values, as users write it in YAML.
 
 version: 1
 name: household-power
@@ -37,18 +37,16 @@ MissingPolicy: TypeAlias = Annotated[
 
 
 class TableFormat(Document):
-    """How the text of a CSV file is laid out."""
+    """Text format of a CSV file."""
 
     delimiter: str = Field(",", min_length=1, max_length=1, description='One character; "\\t" for tabs')
-    quote: str = Field('"', max_length=1, description="Character around quoted values; empty: none")
+    quote: str = Field('"', max_length=1, description="Character around quoted values; empty: no quoting")
     header: bool = Field(
-        True, description="The first line holds the names; if false, they are those of the schema, in order"
+        True, description="The first line has the column names; if false, the schema has them, in order"
     )
     encoding: str = Field("utf-8", description="Encoding of the text, e.g. latin-1")
     decimal: Literal[".", ","] = "."
-    thousands: Literal["", ",", ".", " ", "'", "_"] = Field(
-        "", description="Sign between groups of three digits; empty: there is none"
-    )
+    thousands: Literal["", ",", ".", " ", "'", "_"] = Field("", description="Thousands separator; empty: none")
     comment: str = Field("", max_length=1, description="Character that starts a comment line; empty: no comments")
     skip_initial_space: bool = Field(False, description="Strip spaces around names and values")
     missing: list[str] = Field(DEFAULT_MISSING, description="Texts that mean a missing value")
@@ -56,7 +54,7 @@ class TableFormat(Document):
     @field_validator("delimiter", mode="before")
     @classmethod
     def _tab(cls, delimiter: Any) -> Any:
-        """Take a tab as messages, and shells that do not know escapes, write it."""
+        """Accept the two characters of an escaped tab, as messages and some shells write it."""
         return "\t" if delimiter == "\\t" else delimiter
 
     @field_validator("encoding")
@@ -71,23 +69,23 @@ class TableFormat(Document):
     @model_validator(mode="after")
     def _distinct_characters(self) -> TableFormat:
         if self.delimiter in (self.quote, self.decimal):
-            raise ValueError(f"expected a delimiter unlike the quote and the decimal sign, found {self.delimiter!r}")
+            raise ValueError(f"expected a delimiter other than the quote and decimal sign, found {self.delimiter!r}")
         for sign in self.delimiter + self.quote:
             if not sign.isascii() or sign in "\r\n\0":
                 raise ValueError(
-                    f"expected an ASCII character that ends no line as delimiter and quote, found {sign!r}"
+                    f"expected an ASCII character that is no line end as delimiter and quote, found {sign!r}"
                 )
         if self.thousands and self.thousands in (self.decimal, self.delimiter):
             signs = "decimal sign and the delimiter"
-            raise ValueError(f"expected a thousands separator unlike the {signs}, found {self.thousands!r}")
+            raise ValueError(f"expected a thousands separator that differs from the {signs}, found {self.thousands!r}")
         return self
 
     def to_document(self) -> dict[str, Any]:
-        """Return what makes a store another one; without what is as it was before there was a choice."""
+        """Return the document that identifies the encoding; newer fields are left out at their defaults."""
         return self.model_dump(exclude=None if self.thousands else {"thousands"})
 
     def readings(self, text: str) -> dict[str, float]:
-        """Return the numbers that a text can be, each by the settings that make it so; nothing for any other text.
+        """Return the numbers that a text can represent, by the settings that read it so; empty for other texts.
 
         Examples
         --------
@@ -119,17 +117,17 @@ class DateEncoding(Document):
 
     date_parts: list[DatePart] = Field(min_length=1)
     as_: Literal["dummies", "number"] = Field("dummies", alias="as")
-    years: list[int] | None = Field(None, description="Years that get a dummy; by default those in the data")
+    years: list[int] | None = Field(None, description="Years with a dummy; default: those in the data")
 
 
 class HashedEncoding(Document):
-    """Levels of a category, of any number, as columns that they share by their hash."""
+    """Levels of a category, in any number, encoded as dummies shared by levels with the same hash."""
 
     hashed: int = Field(ge=2, le=65536, description="Number of columns")
 
 
 class ColumnSchema(Document):
-    """One column of a table."""
+    """Schema of a column of a table."""
 
     role: Literal["feature", "target", "weight", "id", "split", "ignore"] = "feature"
     dtype: Literal["number", "integer", "percent", "currency", "string", "date", "time", "datetime"] = Field(
@@ -139,37 +137,33 @@ class ColumnSchema(Document):
     )
     format: str | None = Field(
         None,
-        description="Format of dates and times, as for strptime; ISO by default; several separated by |, of "
-        "which the first that fits reads a text",
+        description="Format of dates and times, as for strptime; ISO by default; if several are given, separated by |, "
+        "each text is read by the first that matches",
     )
     encoding: (
         Literal["number", "standardised", "category", "counts", "log_bins"] | DateEncoding | HashedEncoding | None
     ) = Field(
         None,
-        description="Encoding as columns; by default numbers unchanged, strings as categories. counts: how many rows "
-        "of the fit have the level, without the target; {hashed: 64}: a dummy for each of so many hashes of levels; "
-        "log_bins: a feature for each bin of a squared logarithm, with one_hot: sparse",
+        description="Encoding as columns; by default numbers unchanged, strings as categories. counts: number of rows "
+        "of the fit with the same level, ignoring the target; {hashed: 64}: a dummy for each of 64 hashes of levels; "
+        "log_bins: one feature for each bin of a squared logarithm, with one_hot: sparse",
     )
-    decimal: Literal[".", ","] | None = Field(
-        None, description="Decimal sign of texts in this column; by default that of format"
-    )
+    decimal: Literal[".", ","] | None = Field(None, description="Decimal sign in this column; default: as in format")
     thousands: Literal["", ",", ".", " ", "'", "_"] | None = Field(
-        None, description="Sign between groups of three digits in this column; by default that of format"
+        None, description="Thousands separator in this column; default: as in format"
     )
     missing: MissingPolicy = "error"
-    missing_indicator: bool = Field(
-        False, description="A feature of its own that is 1 where a number or a date is missing"
-    )
-    categories: list[str] | None = Field(None, min_length=1, description="The categories; by default those in the data")
-    min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one called other")
+    missing_indicator: bool = Field(False, description="Add a feature that is 1 if the number or date is missing")
+    categories: list[str] | None = Field(None, min_length=1, description="The categories; default: those in the data")
+    min_count: int = Field(1, ge=1, description="Categories with fewer rows are pooled into one named other")
     max_categories: int | None = Field(None, ge=1, description="Keep the most frequent categories and pool the rest")
     unseen: Literal["error", "zero", "other"] = Field(
-        "error", description="Treatment of a category outside the list, or a year that has no dummy"
+        "error", description="Treatment of a category outside the list, or a year without a dummy"
     )
     required: bool = Field(True, description="Refuse a table without this column")
-    drop_first: bool = Field(False, description="Leave out the first dummy, as the reference category")
+    drop_first: bool = Field(False, description="Omit the first dummy, as the reference category")
     look_at: list[str] = Field(
-        default=[], description="What daskfs init found suspicious: reports repeat it; delete it once it is settled"
+        default=[], description="What daskfs init found suspicious: reports repeat it; delete it once it is resolved"
     )
 
     @field_validator("categories", mode="before")
@@ -191,7 +185,7 @@ class ColumnSchema(Document):
         self._check_dates()
         is_category = self.resolved_encoding == "category"
         if self.role == "target" and self.of_levels and not is_category:
-            raise ValueError(f"a target is a number or a category, and not encoded as {self.resolved_encoding}")
+            raise ValueError(f"a target must be a number or a category, found encoding {self.resolved_encoding}")
         if self.dtype == "string" and self.role in ("feature", "target") and not self.of_levels:
             raise ValueError(
                 f"a string column can only be encoded as category, counts or hashed, not {self.encoding!r}"
@@ -201,22 +195,22 @@ class ColumnSchema(Document):
             if self.resolved_encoding == "date" and self.unseen != "other":
                 given -= {"unseen"}
             if given:
-                raise ValueError(f"{', '.join(sorted(given))}: only for encoding: category")
+                raise ValueError(f"{', '.join(sorted(given))}: only allowed with encoding: category")
             if self.missing == "category" and not self.of_levels and self.encoding != "log_bins":
-                raise ValueError("missing: category is only for encoding: category; use drop, mean, zero or a number")
+                raise ValueError("missing: category needs encoding: category; use drop, mean, zero or a number")
         is_number = self.role in ("feature", "target") and not self.of_levels
         if not is_number and (self.missing == "mean" or isinstance(self.missing, float)):
-            raise ValueError(f"missing: {self.missing} is for numbers; use error, drop, zero or category")
+            raise ValueError(f"missing: {self.missing} is only for numbers; use error, drop, zero or category")
         if self.encoding == "log_bins" and self.role in ("target", "weight"):
-            raise ValueError(f"a {self.role} is a number, and not encoded as log_bins")
+            raise ValueError(f"a {self.role} must be a number, found encoding log_bins")
         if self.categories is not None and self.model_fields_set & {"min_count", "max_categories"}:
-            raise ValueError("give either categories, or min_count and max_categories to choose them by")
+            raise ValueError("set either categories, or min_count and max_categories, which choose them")
         if self.role in ("target", "weight") and self.missing not in ("error", "drop"):
             raise ValueError(f"a {self.role} is never imputed: expected missing: error or drop, found {self.missing!r}")
         if self.missing_indicator and (self.role != "feature" or self.missing in ("error", "drop")):
-            raise ValueError("missing_indicator: only for a feature with missing: mean, zero or a number")
+            raise ValueError("missing_indicator: only allowed for a feature with missing: mean, zero or a number")
         if self.missing_indicator and (self.of_levels or self.encoding == "log_bins"):
-            raise ValueError("missing_indicator: is for numbers and dates; write missing: category")
+            raise ValueError("missing_indicator: only allowed for numbers and dates; set missing: category instead")
         if self.categories is not None and len(set(self.categories)) < len(self.categories):
             raise ValueError("categories: duplicate category; name each once")
         return self
@@ -235,7 +229,7 @@ class ColumnSchema(Document):
         if self.role != "feature":
             return
         if parts is None:
-            raise ValueError(f"a {self.dtype} needs its parts: encoding: {{date_parts: [year, month, ...]}}")
+            raise ValueError(f"a {self.dtype} needs parts: set encoding: {{date_parts: [year, month, ...]}}")
         absent = {"date": TIME_PARTS, "time": DATE_PARTS}.get(self.dtype, ())
         wrong = [part for part in parts if part in absent]
         if wrong:
@@ -243,7 +237,7 @@ class ColumnSchema(Document):
         as_dummies = isinstance(self.encoding, DateEncoding) and self.encoding.as_ == "dummies"
         if self.missing not in ("error", "drop") and not (as_dummies and self.missing == "zero"):
             allowed = "error, drop or zero" if as_dummies else "error or drop"
-            raise ValueError(f"missing dates can be {allowed}, found {self.missing!r}")
+            raise ValueError(f"expected missing: {allowed} for dates, found {self.missing!r}")
 
     @property
     def resolved_encoding(self) -> str:
@@ -260,11 +254,11 @@ class ColumnSchema(Document):
 
     @property
     def of_levels(self) -> bool:
-        """Whether its values are levels, which are texts."""
+        """Whether its values are category levels, which are texts."""
         return self.resolved_encoding in ("category", "counts", "hashed")
 
     def to_document(self) -> dict[str, Any]:
-        """Return what makes a store another one; without what is as it was before there was a choice."""
+        """Return the document that identifies the encoding; newer fields are left out at their defaults."""
         unchanged = {"look_at"} | {
             name
             for name, value in (
@@ -277,7 +271,7 @@ class ColumnSchema(Document):
         return self.model_dump(mode="json", by_alias=True, exclude=unchanged)
 
     def layout_in(self, layout: TableFormat) -> TableFormat:
-        """Return how numbers of this column are written in a table of this format."""
+        """Return the number format of this column in a table with this format."""
         signs = {"decimal": self.decimal, "thousands": self.thousands}
         return layout.model_copy(update={key: sign for key, sign in signs.items() if sign is not None})
 
@@ -288,7 +282,7 @@ class ColumnSchema(Document):
 
 
 class TableSchema(Document):
-    """What the columns of a table mean."""
+    """Schema of a table: its format, and the role, type and encoding of its columns."""
 
     version: Literal[1] = 1
     name: str = ""
@@ -296,21 +290,21 @@ class TableSchema(Document):
     format: TableFormat = Field(default_factory=lambda: TableFormat.model_validate({}))
     columns: dict[str, ColumnSchema] = Field(min_length=1)
     other_columns: Literal["error", "ignore", "feature"] = Field(
-        "error", description="Columns of the table that the schema does not name"
+        "error", description="Treatment of columns that the schema does not name"
     )
 
     @model_validator(mode="after")
     def _roles(self) -> TableSchema:
         weights = [name for name, column in self.columns.items() if column.role == "weight"]
         if len(weights) > 1:
-            raise ValueError(f"only one column can be the weight, found {', '.join(weights)}")
+            raise ValueError(f"expected at most one column with role: weight, found {', '.join(weights)}")
         if self.other_columns == "feature" or any(column.role == "feature" for column in self.columns.values()):
             return self
         raise ValueError("columns: no column has role: feature, so there is nothing to select from")
 
 
 def by_text(suspicions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return suspicions of columns, each text once, with its columns.
+    """Return the suspicions of columns, each text once, with its columns.
 
     Examples
     --------
@@ -330,7 +324,7 @@ def load_table_schema(schema: str | os.PathLike[str] | Mapping[str, Any] | Table
     Raises
     ------
     SchemaError
-        One line per fault, each with its place and the nearest right word.
+        One line per fault, each with its place and the most similar valid word.
     """
     if isinstance(schema, TableSchema):
         return schema
@@ -341,5 +335,5 @@ def load_table_schema(schema: str | os.PathLike[str] | Mapping[str, Any] | Table
 
 
 def _plain(value: Any) -> str:
-    """Text of a YAML scalar as it stands in a table: 3 -> "3", true -> "true"."""
+    """Return a YAML scalar as a table would write it: 3 -> "3", true -> "true"."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The text of a CSV file as UTF-8 bytes: decompressed, without byte-order mark and comments, checked at its end."""
+"""The text of a CSV file as UTF-8 bytes: decompressed, without byte-order mark and comments, checked at the end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Utf8Text(io.RawIOBase):
     Attributes
     ----------
     open_quote : bool
-        True where an odd number of quotes has passed: at the end of the file, a quoted value that is not closed.
+        True after an odd number of quotes: at the end of the file, a quoted value is not closed.
     last_byte : bytes
-        The last byte that passed.
+        The last byte read.
     """
 
     def __init__(self, stream: BinaryIO, path: Path, layout: TableFormat) -> None:
@@ -45,7 +45,7 @@ class Utf8Text(io.RawIOBase):
 
     @property
     def open_quote(self) -> bool:
-        """Whether a quoted value is open at the present position."""
+        """Whether the current position is within a quoted value."""
         return self._n_quotes % 2 == 1
 
     def readable(self) -> bool:
@@ -80,7 +80,7 @@ class Utf8Text(io.RawIOBase):
                 ) from None
         if self._comment is not None:
             piece = self._without_comments(piece)
-        if self._quote and self._quote in piece:  # to look for one is faster than to count
+        if self._quote and self._quote in piece:  # a search is faster than counting
             self._n_quotes += piece.count(self._quote)
         self.last_byte = piece[-1:] or self.last_byte
         return piece
@@ -96,7 +96,7 @@ class Utf8Text(io.RawIOBase):
         return piece.removeprefix(codecs.BOM_UTF8)
 
     def _without_comments(self, piece: bytes) -> bytes:
-        """Leave out comment lines; an unfinished line waits for the rest of it."""
+        """Remove comment lines; an incomplete line is kept for the next piece."""
         piece = self._rest + piece
         whole = len(piece) if self._ended else piece.rfind(b"\n") + 1
         self._rest = piece[whole:]
@@ -105,14 +105,14 @@ class Utf8Text(io.RawIOBase):
 
 @contextmanager
 def open_text(path: Path, layout: TableFormat) -> Iterator[tuple[io.BufferedReader, Utf8Text]]:
-    """Open a text file for buffered reading, with the stream below it that knows how the file ended."""
+    """Open a text file for buffered reading; also yield the underlying stream, which knows how the file ended."""
     with open_bytes(path) as stream:
         text = Utf8Text(stream, path, layout)
         yield io.BufferedReader(text, PIECE_NBYTES), text
 
 
 def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> tuple[list[str], int]:
-    """Read the first record, which holds the names, and leave the stream behind it.
+    """Read the first record, which has the names, and leave the stream after it.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> t
     Raises
     ------
     SourceError
-        No text, not UTF-8, no names.
+        There is no text, it is not UTF-8, or there are no names.
     """
     lines: list[bytes] = []
 
@@ -132,7 +132,7 @@ def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> t
             lines.append(line)
             if b"\0" in line:
                 raise SourceError(
-                    "expected text, found zero bytes", f"{path}:{len(lines)}", "is this a CSV file? check its format"
+                    "expected text, found zero bytes", f"{path}:{len(lines)}", "check that it is a CSV file"
                 )
             try:
                 yield line.decode()
@@ -149,14 +149,14 @@ def read_header(stream: io.BufferedReader, path: Path, layout: TableFormat) -> t
             "check line ends, quotes and format.delimiter",
         ) from None
     if names is None:
-        raise SourceError("expected a header and rows, found blank lines only", str(path), "check how it was made")
+        raise SourceError("expected a header and rows, found only blank lines", str(path), "check how it was made")
     if layout.skip_initial_space:
         names = [name.strip() for name in names]
     return names, sum(len(line) for line in lines)
 
 
 def first_line_nbytes(stream: io.BufferedReader) -> int:
-    """Return the length of the next line without reading it; four times what is seen of it where no end is in sight."""
+    """Return the length of the next line without reading it; without an end in sight, four times what is buffered."""
     head = stream.peek(PIECE_NBYTES)
     end = head.find(b"\n")
     return end + 1 if end >= 0 else 4 * len(head)

@@ -1,4 +1,4 @@
-"""Batches whose columns have types already, of Parquet and of data frames: what their texts and NaN mean."""
+"""Batches with typed columns, from Parquet or data frames: parses their texts and handles NaN."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from daskfs.sources.table_schema import ColumnSchema, TableFormat, TableSchema
 
 
 def layout_of(schema: TableSchema | None) -> TableFormat | None:
-    """Return how the texts of a table that has types are to be read; None where nobody says it."""
+    """Return the text format of a typed table; None if the schema does not give it."""
     return schema.format if schema is not None and "format" in schema.model_fields_set else None
 
 
 def as_declared(
     batch: pa.RecordBatch, columns: Mapping[str, ColumnSchema], layout: TableFormat | None
 ) -> pa.RecordBatch:
-    """Return a batch with null for what is missing, and numbers where the schema takes texts for numbers.
+    """Return a batch with null for missing values, and numbers parsed from texts if the schema says so.
 
-    NaN is missing, as data frames mean it, and of texts those that the layout says. Texts of which one is no number
-    stay what they are: who encodes them says which.
+    NaN is missing, as in data frames, and so are the texts that the format lists. If a text in a column is not a
+    number, the column stays as it is: its encoder raises the error.
     """
     arrays = []
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
@@ -35,7 +35,7 @@ def as_declared(
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a column holds texts, perhaps encoded by a dictionary."""
+    """Return whether a column has texts, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
@@ -50,7 +50,7 @@ def without_missing_texts(texts: pa.Array, layout: TableFormat) -> pa.Array:
 
 
 def _without_views(texts: pa.Array) -> pa.Array:
-    """Return texts as Arrow's kernels take them: of views, as polars has them, few do."""
+    """Return texts without string views, which polars uses and few of Arrow's kernels support."""
     if pa.types.is_dictionary(texts.type):
         return pa.DictionaryArray.from_arrays(texts.indices, _without_views(texts.dictionary))
     return pc.cast(texts, pa.large_string()) if pa.types.is_string_view(texts.type) else texts

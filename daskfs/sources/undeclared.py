@@ -1,7 +1,7 @@
-"""Tables in memory that no schema describes: their columns are judged as those of files, missing values are refused.
+"""Tables in memory without a schema: it is inferred as for files, and missing values are refused.
 
-The one rule of missing values: they are refused, whatever else the table holds, unless somebody said what takes their
-place. ``schema="judge"`` says it for all columns, as the schema does that `daskfs init` writes.
+Missing values are always refused, unless the user has chosen their treatment. ``schema="judge"`` chooses it for all
+columns, like the schema that `daskfs init` writes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from daskfs.errors import DataError, SelectionWarning, warn
-from daskfs.sources.in_memory import JUDGED
-from daskfs.sources.judging import Judgement, judge
+from daskfs.sources.in_memory import INFER
 from daskfs.sources.looking import head_of_table, read_typed
+from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import refuse_numbers_as_classes
 from daskfs.sources.table_schema import MissingPolicy, TableSchema, load_table_schema
 from daskfs.sources.typed_batches import is_text
@@ -30,54 +30,54 @@ _NAMED = 8
 
 def schema_of(
     source: TableSource, target: str, schema: str | None = None, missing: MissingPolicy | None = None
-) -> tuple[TableSchema, Judgement]:
-    """Judge the head of a table in memory as that of a file is judged.
+) -> tuple[TableSchema, InferredSchema]:
+    """Infer a schema from the first rows of a table in memory, as for a file.
 
     Parameters
     ----------
     source : TableSource
-        Of columns that have types.
+        A source with typed columns.
     target : str
-        The column to predict.
+        The target column.
     schema : {"judge"}, optional
-        Replace missing values: numbers by their mean, with a feature that says so; a missing category is a level.
+        Replace missing values: numbers by their mean, with an indicator feature; a missing category is a level.
     missing : {"error", "drop", "mean", "zero", "category"} or float, optional
-        What becomes of missing values else; by default they are refused.
+        Treatment of missing values otherwise; by default they are refused.
 
     Returns
     -------
     schema : TableSchema
-        A level that no row of the fit has is zeros in all dummies.
-    judgement : Judgement
-        What was decided, and why.
+        Levels that do not occur in the fit are encoded as zeros in all dummies.
+    inferred : InferredSchema
+        The decisions, with reasons.
 
     Raises
     ------
     DataError
-        Values are missing, and nothing says what becomes of them.
+        Values are missing, and their treatment was not chosen.
     SchemaError
         Nothing can be predicted or selected.
     """
     layout, columns = read_typed(head_of_table(source), [])
-    judgement = judge(columns, layout, target)
-    layout = layout.model_copy(update={"missing": [*layout.missing, *judgement.missing_texts]})
-    if schema != JUDGED:
+    inferred = infer_schema(columns, layout, target)
+    layout = layout.model_copy(update={"missing": [*layout.missing, *inferred.missing_texts]})
+    if schema != INFER:
         if missing is None:
-            used = [one.name for one in judgement.columns if one.entry.get("role", "feature") in ("feature", "target")]
-            _refuse_missing({name: columns[name] for name in used}, judgement.missing_texts, source.place)
-        _keep_classes(judgement, columns[target], source.place)
-    entries = {one.name: _entry(one.entry, schema == JUDGED, missing) for one in judgement.columns}
-    return load_table_schema({"format": layout.model_dump(), "columns": entries}), judgement
+            used = [one.name for one in inferred.columns if one.entry.get("role", "feature") in ("feature", "target")]
+            _refuse_missing({name: columns[name] for name in used}, inferred.missing_texts, source.place)
+        _keep_classes(inferred, columns[target], source.place)
+    entries = {one.name: _entry(one.entry, schema == INFER, missing) for one in inferred.columns}
+    return load_table_schema({"format": layout.model_dump(), "columns": entries}), inferred
 
 
-def _keep_classes(judgement: Judgement, values: pa.Array, place: str) -> None:
-    """Let texts of the target be names of classes, as they are to a fit, digits among them; refuse amounts."""
+def _keep_classes(inferred: InferredSchema, values: pa.Array, place: str) -> None:
+    """Treat texts of the target as names of classes, even if they are digits, as a fit does; refuse amounts."""
     if not is_text(values.type):
         return
     texts = [str(text) for text in pc.drop_null(pc.unique(values)).to_pylist()]
-    refuse_numbers_as_classes(texts, len(values), f"{place}, column '{judgement.target}'")
-    (judged,) = [one for one in judgement.columns if one.name == judgement.target]
-    judged.entry, judged.suspicions = {"role": "target", "dtype": "string"}, []
+    refuse_numbers_as_classes(texts, len(values), f"{place}, column '{inferred.target}'")
+    (column,) = [one for one in inferred.columns if one.name == inferred.target]
+    column.entry, column.suspicions = {"role": "target", "dtype": "string"}, []
 
 
 def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: str) -> None:
@@ -90,27 +90,27 @@ def _refuse_missing(columns: Mapping[str, pa.Array], texts: list[str], place: st
         more += f"; also in {', '.join(repr(other) for other, _ in others[:_NAMED])}"
         more += f" and {len(others) - _NAMED} more columns" if len(others) > _NAMED else ""
     raise DataError(
-        f"expected a value, found a missing one{more}",
+        f"expected a value, found a missing value{more}",
         f"{place}, row {rows[0]}, column '{name}'",
-        "drop such rows or fill them in; schema='judge' puts the mean there, and a feature that says where",
+        "drop these rows or fill in the values; schema='judge' replaces them by the mean and adds indicator features",
     )
 
 
 def _missing_rows(values: pa.Array, texts: list[str]) -> np.ndarray:
-    """Return the rows without a value: null, NaN, or a text among numbers that stands for none."""
+    """Return the rows without a value: null, NaN, or a text among numbers that means a missing value."""
     is_missing = pc.is_null(values, nan_is_null=True)
     if texts and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         is_missing = pc.or_(is_missing, pc.is_in(values, pa.array(texts, values.type)))
     return np.flatnonzero(is_missing.to_numpy(zero_copy_only=False))
 
 
-def _entry(entry: Mapping[str, Any], is_judged: bool, missing: MissingPolicy | None) -> dict[str, Any]:
-    """Return a column's entry with what becomes of missing values, here and in rows that come later."""
+def _entry(entry: Mapping[str, Any], is_inferred: bool, missing: MissingPolicy | None) -> dict[str, Any]:
+    """Return a column's entry with the treatment of missing values, in these rows and in later ones."""
     if entry.get("role", "feature") != "feature":
         return dict(entry)
     is_number = entry.get("dtype", "number") in _NUMBER_TYPES
     unseen = {} if is_number else {"unseen": "zero"}
-    if is_judged:
+    if is_inferred:
         return {"missing": "mean" if is_number else "zero", **unseen, **entry}
     kept = {key: value for key, value in entry.items() if key not in ("missing", "missing_indicator")}
     known = missing is not None and (
@@ -119,24 +119,24 @@ def _entry(entry: Mapping[str, Any], is_judged: bool, missing: MissingPolicy | N
     return unseen | kept | ({"missing": missing} if known else {})
 
 
-def said(judgement: Judgement, who: str) -> list[str]:
-    """Return in a line what columns were taken for; warn of what should be looked at."""
+def said(inferred: InferredSchema, who: str) -> list[str]:
+    """Return a note on how columns were inferred; warn about suspicious ones."""
     kinds: dict[str, list[str]] = {}
-    for one in judgement.columns:
+    for one in inferred.columns:
         role, entry = one.entry.get("role", "feature"), one.entry
         kind = (
-            "left out"
+            "ignored"
             if role in ("ignore", "id")
             else {"string": "category"}.get(dtype := entry.get("dtype", ""), dtype)
         )
         if role != "target" and kind:
             kinds.setdefault(kind, []).append(one.name)
     listed = [f"{kind}: {_some(names)}" for kind, names in sorted(kinds.items())]
-    if judgement.suspicions:
-        what = "; ".join(judgement.suspicions[:_NAMED])
-        more = f" and {len(judgement.suspicions) - _NAMED} more" if len(judgement.suspicions) > _NAMED else ""
-        warn(f"{who}: look at {what}{more}; schema= says what columns are", SelectionWarning)
-    return [f"columns were judged as those of files ({'; '.join(listed)})"] if listed else []
+    if inferred.suspicions:
+        what = "; ".join(inferred.suspicions[:_NAMED])
+        more = f" and {len(inferred.suspicions) - _NAMED} more" if len(inferred.suspicions) > _NAMED else ""
+        warn(f"{who}: check {what}{more}; set schema= to describe the columns", SelectionWarning)
+    return [f"column types were inferred ({'; '.join(listed)})"] if listed else []
 
 
 def _some(names: list[str]) -> str:

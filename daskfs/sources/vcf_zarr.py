@@ -1,4 +1,4 @@
-"""Genotypes in VCF Zarr, the layout that bio2zarr writes, read where they lie."""
+"""Genotypes in VCF Zarr, the format of bio2zarr, read in place."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ NAMED_BY = ("variant_id", "variant_contig", "contig_id", "variant_position", "va
 
 
 class VcfZarrOptions(SourceOptions):
-    """Genotypes in VCF Zarr, the layout of bio2zarr."""
+    """Genotypes in VCF Zarr, the format of bio2zarr."""
 
     path: Annotated[str, PATH]
-    y: Annotated[str | None, PATH] = Field(default=None, description=".npy file of the targets, one for each sample")
+    y: Annotated[str | None, PATH] = Field(default=None, description=".npy file of the targets, one per sample")
     phenotypes: Annotated[str | None, PATH] = Field(
-        default=None, description="table of phenotypes with a line of names: IID NAME ..., in any order"
+        default=None, description="table of phenotypes with a header: IID NAME ..., in any order"
     )
     covariates: Annotated[str | None, PATH] = Field(
-        default=None, description="table of covariates by IID, which become the first features"
+        default=None, description="table of covariates with IID; they become the first features"
     )
     covariate_names: Words | None = Field(
         default=None,
-        description="columns of covariates that are taken, by default all; without covariates those of phenotypes: "
+        description="columns of covariates to use (default: all), or of phenotypes if covariates is not set: "
         "[age, sex, PC1-PC10]",
     )
-    target: str | None = Field(default=None, description="which of the phenotypes, or the name of y")
-    missing: Fill | None = Field(default=None, description="treatment of missing calls; drop leaves the sample out")
-    allele: Literal["alt", "ref"] | None = Field(default=None, description="the allele that is counted")
+    target: str | None = Field(default=None, description="name of the phenotype to use, or of y")
+    missing: Fill | None = Field(default=None, description="treatment of missing calls; drop removes the sample")
+    allele: Literal["alt", "ref"] | None = Field(default=None, description="which allele to count")
 
 
 class Calls(Genotypes):
@@ -70,12 +70,12 @@ class Calls(Genotypes):
     Raises
     ------
     SourceError
-        It is not there, or no matrix of calls of at most two alleles.
+        The array does not exist, or is not a matrix of calls with at most two alleles.
 
     Notes
     -----
-    The first pass over all calls (`windows`) decodes each chunk once, and leaves two bits a call in a temporary file
-    (a quarter of a byte, below TMPDIR), out of which everything is read from then on, on workers that see it, too.
+    The first pass over all calls (`windows`) decodes each chunk once and writes two bits per call to a temporary file
+    in TMPDIR. All later reads use this file, also on workers that have access to it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +83,7 @@ class Calls(Genotypes):
         array = self._array()
         if array.ndim != 3 or array.shape[2] not in (1, 2) or np.dtype(array.dtype).kind != "i":
             problem = f"expected calls of one or two alleles, found shape {array.shape} of {array.dtype}"
-            raise SourceError(problem, str(folder / CALLS), "take dosages of more copies as a Zarr array: kind zarr")
+            raise SourceError(problem, str(folder / CALLS), "read dosages of higher ploidy as a Zarr array: kind zarr")
         self.n_variants, self.n_samples, self.ploidy = (int(length) for length in array.shape)
         self.chunk_variants = int(array.chunks[0])
         chunk_samples = int(array.chunks[1])
@@ -95,9 +95,9 @@ class Calls(Genotypes):
         return open_foreign_array(self.folder / CALLS)
 
     def check_size(self) -> None:
-        """Refuse an array whose shape has changed."""
+        """Raise an error if the shape of the array has changed."""
         if self._array().shape != (self.n_variants, self.n_samples, self.ploidy):
-            raise SourceError("the array changed", str(self.folder / CALLS), "ingest it again when it is whole")
+            raise SourceError("the array changed", str(self.folder / CALLS), "ingest it again when it is complete")
 
     check_unchanged = check_size
 
@@ -109,12 +109,12 @@ class Calls(Genotypes):
 
     @property
     def _is_packed(self) -> bool:
-        """Whether all calls lie in a file that is seen from here."""
+        """Whether the packed calls are in a file that this process can read."""
         found = self._packed
         return found is not None and found.exists() and found.stat().st_size == self.n_variants * self.stride
 
     def _pack_all(self) -> None:
-        """Decode all chunks, each once, into a temporary file."""
+        """Decode each chunk once into a temporary file."""
         self._found[:] = 0
         file, name = tempfile.mkstemp(prefix="daskfs-", suffix=".packed")
         path = Path(name)
@@ -143,10 +143,10 @@ class Calls(Genotypes):
         return packed
 
     def _cut(self) -> SourceError:
-        return SourceError("the temporary file was cut", str(self._packed), "keep it until the work is done")
+        return SourceError("the temporary file was truncated", str(self._packed), "keep it until the run is finished")
 
     def _blocks(self, first: int, last: int, begin: int, end: int) -> Iterator[tuple[slice, int, np.ndarray]]:
-        """Yield variants, the first byte and the packed genotypes of each chunk, or of as many as make whole bytes."""
+        """Yield range of variants, first byte and packed genotypes of chunks, extended along samples to whole bytes."""
         array, variants, samples = self._array(), self.chunk_variants, self._step_samples
         for j in [first, *range(first - first % variants + variants, last, variants)]:
             to = min(last, j - j % variants + variants)
@@ -171,21 +171,21 @@ class Calls(Genotypes):
                 yield slice(j, to), i // GENOTYPES_IN_BYTE, packed
 
     def remarks(self) -> list[str]:
-        """Return what to say of calls that are not two alleles of two."""
+        """Return notes on calls that do not have two known alleles of two possible ones."""
         found = self._found.tolist()
         said = {
-            HALF_CALLS: "calls of one known allele and a missing one are missing",
-            SINGLE_COPIES: "calls of a single copy (of chromosome X, say) count 0 or 1, where PLINK writes 0 or 2",
-            OTHER_ALLELES: "variants have several alleles beside the reference, which count alike",
+            HALF_CALLS: "calls with one known and one missing allele are treated as missing",
+            SINGLE_COPIES: "haploid calls (for example, on chromosome X) count as 0 or 1, where PLINK writes 0 or 2",
+            OTHER_ALLELES: "variants have several alternate alleles, which are counted together",
         }
         return [f"{found[k]:,} {words}" for k, words in said.items() if found[k]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the counts behind: whoever asks for them has them."""
+        """Return the state without the counts, which only the creating process needs."""
         return vars(self) | {"_found": np.zeros(N_REMARKABLE, np.int64)}
 
     def read_names(self) -> list[str]:
-        """Return variant ids; contig:position:ref:alt where there are none, added where several share one."""
+        """Return variant ids; contig:position:ref:alt replaces missing ids and is appended to duplicates."""
         has_ids = (self.folder / "variant_id").exists()
         ids = pd.Series(self._texts("variant_id") if has_ids else ["."] * self.n_variants, dtype=object)
         is_vague = ((ids == ".") | (ids == "") | ids.duplicated(keep=False)).to_numpy()
@@ -198,15 +198,15 @@ class Calls(Genotypes):
         return [str(name) for name in ids]
 
     def _contigs(self) -> np.ndarray:
-        """Return the contig of each variant."""
+        """Return the name of each variant's contig."""
         contigs, numbers = np.array(self._texts("contig_id"), dtype=object), self._values("variant_contig")
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(contigs)):
-            problem = f"expected numbers of {len(contigs)} contigs, found others"
+            problem = f"expected contig numbers below {len(contigs)}, found others"
             raise SourceError(problem, str(self.folder / "variant_contig"), "write it again")
         return contigs[numbers]
 
     def read_variants(self) -> dict[str, np.ndarray]:
-        """Return what the arrays that are there say of the variants: first are all alleles but the reference."""
+        """Return the known properties of the variants: "first" are the alternate alleles, "second" the reference."""
         has = {name: (self.folder / name).exists() for name in NAMED_BY}
         found = {}
         if has["variant_contig"] and has["contig_id"]:
@@ -220,11 +220,11 @@ class Calls(Genotypes):
         return found
 
     def samples(self) -> list[str]:
-        """Return the samples' ids."""
+        """Return the ids of the samples."""
         return [str(name) for name in self._texts(SAMPLES)]
 
     def _values(self, name: str) -> np.ndarray:
-        """Return an array of something of each variant, each sample or each contig."""
+        """Return an array with one value per variant, sample or contig, after checking its shape."""
         values = read_foreign(open_foreign_array(self.folder / name))
         n = {"sample_id": self.n_samples, "contig_id": len(values) if values.ndim else -1}.get(name, self.n_variants)
         if values.ndim != 1 + (name == "variant_allele") or len(values) != n:
@@ -237,12 +237,12 @@ class Calls(Genotypes):
         return values
 
     def _texts(self, name: str) -> Any:
-        """Return such an array, of texts, as lists."""
+        """Return such an array of texts as nested lists."""
         values = self._values(name)
         try:
             texts = values.astype(object)
             for text in texts.ravel().tolist():
-                str(text).encode().decode()  # NumPy makes texts of any four bytes
+                str(text).encode().decode()  # NumPy accepts any four bytes as a character
         except (ValueError, SystemError) as fault:
             raise SourceError(f"expected texts: {fault}", str(self.folder / name), "write it again") from None
         return texts.tolist()
@@ -256,34 +256,34 @@ class VcfZarrSource(GenotypeSource):
     path : path-like
         The folder.
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it
-        Targets of all samples, in the order of sample_id; samples whose target is NaN are left out.
+        Targets of all samples, in the order of sample_id; samples whose target is NaN are dropped.
     target : str or list of str, optional
-        Which of the `phenotypes`, where there are several; else what `y` is called.
+        Which of the `phenotypes` to use, if there are several; otherwise the name of `y`.
     missing : {"error", "drop", "mean", "zero"} or float
-        What missing calls become: an error, samples that are left out, the variant's mean (of all samples), or this
-        number. A call is missing where one of its alleles is.
+        Treatment of missing calls: an error, dropping the sample, the variant's mean (over all samples), or this
+        number. A call is missing if one of its alleles is.
     allele : {"alt", "ref"}
-        What is counted: all alleles but the reference, or 2 minus these (of single copies, too).
+        What to count: all alternate alleles, or the reference (2 minus these; for haploid calls too).
     unlabelled : {"drop", "keep"}
-        Treatment of samples without a target: "keep" makes it NaN, for a model to predict.
+        Treatment of samples without a target: "keep" sets it to NaN, so that a model can predict it.
     phenotypes, covariates : path-like, optional
-        Tables by IID, in place of `y`; see `daskfs.sources.plink.PlinkSource`.
+        Tables with IID, instead of `y`; see `daskfs.sources.plink.PlinkSource`.
     covariate_names : str or list of str, optional
-        Which columns of `covariates` are taken, by default all; without `covariates` which of `phenotypes`. "PC1-PC10"
-        names all columns from the one to the other.
+        Columns of `covariates` to use (by default all), or of `phenotypes` if `covariates` is not given. "PC1-PC10"
+        means all columns from PC1 to PC10.
 
     Raises
     ------
     SourceError
-        Arrays are missing, or the calls are of more than two alleles.
+        Arrays are missing, or the calls have more than two alleles.
     DataError
-        `y` does not fit the samples.
+        `y` does not match the samples.
 
     Notes
     -----
-    Each chunk is decoded once, to two bits a call in a temporary file (below TMPDIR), out of which dosages of some
-    samples are decoded a block at a time. Features are called by variant_id, samples ("iid") by sample_id. What is
-    missing in half, of one copy only, or of several alternate alleles is counted and said.
+    Each chunk is decoded once, to two bits per call in a temporary file in TMPDIR, from which blocks of dosages are
+    decoded. Features are named by variant_id, samples ("iid") by sample_id. Notes report half-missing calls, haploid
+    calls, and variants with several alternate alleles.
     """
 
     kind, options = "vcf_zarr", VcfZarrOptions
@@ -304,7 +304,7 @@ class VcfZarrSource(GenotypeSource):
             raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
         folder = location(path)
         if isinstance(folder, ObjectPath):
-            raise SourceError("a VCF Zarr is read from a folder alone", str(folder), "copy it to a disk first")
+            raise SourceError("VCF Zarr can only be read from a local folder", str(folder), "copy it to a disk first")
         self._place = str(folder)
         calls = Calls(folder)
         samples = calls.samples()
@@ -325,11 +325,11 @@ class VcfZarrSource(GenotypeSource):
 
     @property
     def place(self) -> str:
-        """The folder."""
+        """The folder, for messages."""
         return self._place
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """What was counted, what missing calls became, and the names."""
+        """Which allele was counted, how missing calls were filled, and the names."""
         joined = "\n".join(self.feature_names)
         return {**super().encoding, "features": hashlib.sha256(joined.encode()).hexdigest()}

@@ -23,10 +23,10 @@ from daskfs.store.foreign import open_foreign_array
 
 
 class ZarrOptions(SourceOptions):
-    """A two-dimensional Zarr array made elsewhere."""
+    """A two-dimensional Zarr array written by another program."""
 
     path: Annotated[str, PATH]
-    y: Annotated[str, PATH] = Field(description="path of the Zarr array that holds the target")
+    y: Annotated[str, PATH] = Field(description="path of the Zarr array with the target")
     target: str | None = Field(default=None, description="name of the target")
 
 
@@ -36,7 +36,7 @@ class ZarrSource(Source):
     Parameters
     ----------
     path : path-like
-        The array; one within a group is ``group.zarr/X``.
+        The array; for an array in a group, ``group.zarr/X``.
     y : path-like or array-like of shape (n_samples,), optional
         The target, an array or the path of another Zarr array.
     names : sequence of str, optional
@@ -47,9 +47,9 @@ class ZarrSource(Source):
     Raises
     ------
     SourceError
-        Not there, or no Zarr array.
+        The path does not exist, or is not a Zarr array.
     DataError
-        Not two-dimensional, not numbers, or lengths that differ.
+        Not two-dimensional, not numeric, or lengths that differ.
     """
 
     kind, options = "zarr", ZarrOptions
@@ -73,7 +73,7 @@ class ZarrSource(Source):
         n_samples, n_features = self._array.shape
         if self._y is not None and len(self._y) != n_samples:
             raise DataError(
-                f"expected {n_samples} targets as the rows of X, found {len(self._y)}", str(self._y_path or "y")
+                f"expected {n_samples} targets, one per row of X, found {len(self._y)}", str(self._y_path or "y")
             )
         self.n_samples: int = int(n_samples)
         self.feature_names = [str(name) for name in (Names(n_features) if names is None else names)]
@@ -111,7 +111,7 @@ class ZarrSource(Source):
         return digest_of(prints)
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare sizes and times first, and the bytes only where these differ."""
+        """Return whether sizes and times are equal, or the digests if they differ."""
         beside = self._y is not None and self._y_path is None
         return (not beside and same_stamps(self._files, description.get("files", []))) or self.digest() == digest
 
@@ -121,7 +121,7 @@ class ZarrSource(Source):
         return {"features": self.feature_names, "targets": self.target_names}
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield rows; whole rows of chunks at a time where these fit in a block."""
+        """Yield consecutive rows, whole chunks at a time if these fit into a block."""
         chunk_rows = int(self._array.chunks[0])
         step = block_rows - block_rows % chunk_rows if block_rows >= chunk_rows else block_rows
         for start in range(0, self.n_samples, step):

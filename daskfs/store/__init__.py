@@ -1,1 +1,1 @@
-"""The feature store: a matrix on disk as a Zarr v3 group of tiles that serve row and column reads alike."""
+"""The feature store: a matrix on disk as a Zarr v3 group of tiles, read equally well by rows and by columns."""

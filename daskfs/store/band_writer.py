@@ -13,24 +13,24 @@ from daskfs import interrupts
 from daskfs.store.layout import Codec, Layout
 
 WORTHWHILE_RATIO = 2.0
-"""Compression that saves less than half costs more in decoding than it saves in reading."""
+"""Minimum compression ratio: below it, decoding costs more time than reading less data saves."""
 
 
 class BandWriter:
-    """Takes rows in the stored order and writes whole tiles.
+    """Collects rows in the stored order and writes complete tiles.
 
     Parameters
     ----------
     group : zarr.Group
-        Gets the array "X".
+        The group in which the array "X" is created.
     folder : Path
-        Of the group.
+        Folder of the group.
     shape : tuple of int
     dtype : dtype
     make_layout : callable
-        From a codec to a `Layout`.
+        Returns a `Layout` for a codec.
     codec : {"raw", "lz4"} or None
-        None: measured on the first tile of the first band, so that it depends on the values alone.
+        None: chosen from the first tile of the first band, so that it depends only on the values.
 
     Attributes
     ----------
@@ -57,16 +57,16 @@ class BandWriter:
 
     @property
     def height(self) -> int:
-        """Rows of a band."""
+        """Number of rows in a band."""
         return self._band.height
 
     def put(self, place: np.ndarray, rows: np.ndarray) -> None:
-        """Take rows of the next band in any order, with their places in it; `close` writes it."""
+        """Copy rows to their places in the next band, in any order; `close` writes the band."""
         self._band.put(place, rows)
         self._n_filled += len(rows)
 
     def write(self, rows: np.ndarray) -> None:
-        """Take the next rows, of shape (n_rows, n_features)."""
+        """Append the next rows, of shape (n_rows, n_features)."""
         start = 0
         while start < len(rows):
             count = min(self._band.height - self._n_filled, len(rows) - start)
@@ -77,7 +77,7 @@ class BandWriter:
                 self._write_band()
 
     def close(self) -> None:
-        """Write the last band, which may be lower than the others."""
+        """Write the last band, which may have fewer rows."""
         if self._n_filled or self._array is None:
             self._write_band()
 
@@ -91,7 +91,7 @@ class BandWriter:
     def _create(self) -> None:
         codec = self._codec or (self._measure() if self._n_filled and self._shape[1] else "raw")
         self.layout = self._make_layout(codec)
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             self._array = self._group.create_array(
                 "X",
                 shape=self._shape,
@@ -113,19 +113,19 @@ class BandWriter:
 
 
 class BandFiles:
-    """Room for a band, each file's part of it as it lies in the file: rows are copied once more, into the file.
+    """A buffer for a band, in the layout of its files: rows are copied once, then written.
 
     Parameters
     ----------
     layout : Layout
     shape : tuple of int
-        Of X.
+        Shape of X.
     dtype : dtype
 
     Attributes
     ----------
     files : ndarray of shape (n_files, height, width)
-        Zeros behind the edge.
+        Zero outside the matrix.
     """
 
     def __init__(self, layout: Layout, shape: tuple[int, int], dtype: np.dtype) -> None:
@@ -134,20 +134,20 @@ class BandFiles:
         self.files = np.zeros((len(self._columns), self.height, width), dtype)
 
     def put(self, place: Any, rows: np.ndarray) -> None:
-        """Copy rows of shape (n_rows, n_features) to where they are wanted: a slice, or numbers."""
+        """Copy rows of shape (n_rows, n_features) to their places in the band: a slice, or numbers."""
         for file, columns in zip(self.files, self._columns, strict=True):
             file[place, : columns.stop - columns.start] = rows[:, columns]
 
     def write(self, folder: Path, layout: Layout, first_row: int, n_rows: int) -> None:
-        """Write the first rows as the band that begins with `first_row`, into the folder of an array that exists."""
+        """Write the first rows as the band that begins with `first_row`, into the folder of an existing array."""
         if layout.codec != "raw" or layout.shard_shape is not None:
             self._write_by_zarr(folder, first_row, n_rows)
         elif n_rows:
             self._write_files(folder / "c" / str(first_row // layout.tile_shape[0]), layout, n_rows)
 
     def _write_files(self, folder: Path, layout: Layout, n_rows: int) -> None:
-        """Write the files that Zarr would: tiles as they are, zeros behind the edge, and the checksum."""
-        for level in (folder.parent, folder):  # not the store's own, which may have been removed
+        """Write the same files as Zarr: uncompressed tiles, padded with zeros, and the checksum."""
+        for level in (folder.parent, folder):  # not the store's own folder, which may have been removed
             level.mkdir(exist_ok=True)
         self.files[:, n_rows:] = 0
         missing = bytes((layout.tile_shape[0] - self.height) * layout.tile_shape[1] * self.files.itemsize)
@@ -160,7 +160,7 @@ class BandFiles:
     def _write_by_zarr(self, folder: Path, first_row: int, n_rows: int) -> None:
         import zarr
 
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             found: Any = zarr.open_array(folder, mode="r+")
             array: Any = zarr.Array(zarr.AsyncArray(found.metadata, found.store_path, {"write_empty_chunks": True}))
             for file, columns in zip(self.files, self._columns, strict=True):
@@ -168,7 +168,7 @@ class BandFiles:
 
 
 def compressors(codec: Codec, dtype: np.dtype) -> list[Any]:
-    """Return Zarr's codecs for one of ours; the checksum always comes last."""
+    """Return Zarr's codecs for one of our codecs; the checksum always comes last."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     if codec == "raw":

@@ -1,4 +1,4 @@
-"""The chunks of an array in an object store: which parts of which objects, asked for before they are needed."""
+"""Chunks of an array in an object store: maps tiles to parts of objects and prefetches them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from crc32c import crc32c
 
 from daskfs.errors import CorruptStoreError
-from daskfs.objects.ahead import Check, Part, shelf
+from daskfs.objects.ahead import Check, Part, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.metadata import ArrayMetadata
 from daskfs.store.plain_files import REMEDY, OpenFile, PlainFile
 
 _BLOSC_NBYTES = 20
-"""That a chunk may take beside its values: a header, and a checksum."""
+"""Bytes of a Blosc chunk besides its values: header and checksum."""
 
 
 def is_whole(content: memoryview) -> bool:
-    """Return whether bytes end with the checksum of those before."""
+    """Return whether the last four bytes are the checksum of the others."""
     return len(content) >= 4 and crc32c(content[:-4]) == int.from_bytes(content[-4:], "little")
 
 
 class FetchedFile:
-    """An object that has been fetched, read as a file is."""
+    """A fetched object with the interface of a file."""
 
     __slots__ = ("_content", "nbytes", "stamp")
     remedy = REMEDY
@@ -37,7 +37,7 @@ class FetchedFile:
         self.stamp: Any = None
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
-        """Fill buffers from a place on."""
+        """Fill buffers from a position on."""
         return _fill(buffers, self._content[position:])
 
     def close(self) -> None:
@@ -45,35 +45,35 @@ class FetchedFile:
 
 
 class KeptFile(PlainFile):
-    """The copy of a part of an object that lies on this machine."""
+    """The cached copy of a part of an object on this machine."""
 
     __slots__ = ()
-    remedy = "it is a copy: remove this file, and run again"
+    remedy = "it is a cached copy: remove this file, and run again"
 
 
 def kept_file(part: Part, check: Check | None) -> KeptFile | None:
-    """Return the copy of a part that lies on this machine, open; None where it is fetched."""
-    if part.cache is None or check is None or shelf().has(part):
+    """Return the cached copy of a part, opened; None if the part must be fetched."""
+    if part.cache is None or check is None or prefetch_cache().has(part):
         return None
     path = part.cache.path_of(part.kept_as, check)
     try:
         return None if path is None else KeptFile(str(path), "a copy")
-    except CorruptStoreError:  # somebody has removed it just now
+    except CorruptStoreError:  # another process has just removed it
         return None
 
 
 class _Shard:
-    """A shard's length and index, which are asked for once; read as a file is, a tile at a time.
+    """A shard whose length and index are fetched once; read like a file, one tile at a time.
 
     Parameters
     ----------
     path : ObjectPath
     n_tiles : int
-        In a shard.
+        Number of tiles in a shard.
     check : callable or None
-        Of a tile.
+        Check of a tile.
     like : Part
-        Of the store: its version and cache.
+        A part with the version and cache of the store.
     """
 
     remedy = REMEDY
@@ -85,10 +85,10 @@ class _Shard:
         self._tail = path.asked(self._end, self.nbytes - self._end)
         index = np.frombuffer(self._tail[: 16 * n_tiles] if len(self._tail) == 16 * n_tiles + 4 else b"", "<u8")
         self.places = index.reshape(-1, 2)
-        """First byte and number of bytes of each tile; not yet checked."""
+        """First byte and length of each tile; not yet checked."""
 
     def part(self, tile: int) -> Part | None:
-        """Return the part that a tile is; None where it is not within the shard."""
+        """Return the part of the object that is a tile; None if it is not within the shard."""
         if tile >= len(self.places):
             return None
         start, nbytes = self.places[tile].tolist()
@@ -97,7 +97,7 @@ class _Shard:
         return self._like._replace(path=self.path, start=start, nbytes=nbytes, most_nbytes=nbytes)
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
-        """Fill buffers from a place on, within the index or a tile."""
+        """Fill buffers from a position on, within the index or a tile."""
         if position >= self._end:
             return _fill(buffers, self._tail[position - self._end :])
         starts, lengths = self.places.T
@@ -107,7 +107,7 @@ class _Shard:
                 with closing(kept):
                     return kept.read_into(buffers, position - part.start)
             if part is not None:
-                return _fill(buffers, shelf().take(part, self._check)[position - part.start :])
+                return _fill(buffers, prefetch_cache().take(part, self._check)[position - part.start :])
         return 0
 
     def close(self) -> None:
@@ -118,14 +118,14 @@ Kind = Literal["rows", "columns", "elsewhere"]
 
 
 class _Move(NamedTuple):
-    """What a thread has read last, and how it came there."""
+    """The last read of a thread, and its direction."""
 
     rows: Sequence[int] = ()
     columns: Sequence[int] = ()
     kind: Kind = "elsewhere"
     ahead: tuple[Sequence[int], Sequence[int]] = ((), ())
     follows: Mapping[Kind, Kind] = {}
-    """How it went on after a move of each kind the last time; before, it is taken to go on alike."""
+    """Direction of the read that last followed a read in each direction; by default the same direction."""
 
 
 class ObjectFiles:
@@ -134,15 +134,15 @@ class ObjectFiles:
     Parameters
     ----------
     folder : ObjectPath
-        Of the array.
+        Folder of the array.
     metadata : ArrayMetadata
     version : str
-        Of the store.
+        Version of the store.
 
     Notes
     -----
-    A thread that reads blocks one after the other finds the next one asked for, too: after a step to the next rows, the
-    next columns, or elsewhere, what came after such a step the last time is taken to come again.
+    The next block of a sequential reader is prefetched: its position is predicted from the direction that followed the
+    last time after a read in the same direction (next rows, next columns, or elsewhere).
     """
 
     def __init__(self, folder: ObjectPath, metadata: ArrayMetadata, version: str) -> None:
@@ -159,51 +159,51 @@ class ObjectFiles:
         self._shards: dict[str, _Shard] = {}
 
     def open(self, inside: str, label: str) -> OpenFile:
-        """Return a file of the array, fetched or on its way.
+        """Return a file of the array, from the cache or fetched.
 
         Raises
         ------
         CorruptStoreError
-            There is none.
+            The file does not exist.
         StorageError
         """
         try:
             if self._metadata.shard_shape is not None:
                 return self._shard(inside)
             part = self._whole(inside)
-            return kept_file(part, self._check) or FetchedFile(shelf().take(part, self._check))
+            return kept_file(part, self._check) or FetchedFile(prefetch_cache().take(part, self._check))
         except FileNotFoundError:
             raise CorruptStoreError(f"{label} is missing", str(self.folder / inside), REMEDY) from None
 
     def parts(self, tiles: Iterable[tuple[int, ...]]) -> list[Part]:
-        """Return the parts of objects that some tiles are."""
+        """Return the parts of objects that contain the given tiles."""
         numbers = [tile[:1] if self._is_vector else tile for tile in tiles]
         if self._metadata.shard_shape is not None:
             new = {name for name in map(self._file_of, numbers) if name not in self._shards}
-            with suppress(FileNotFoundError):  # who reads it is told
+            with suppress(FileNotFoundError):  # the reader raises the error
                 all_of(self._shard, sorted(new))
         return [part for part in map(self._part, numbers) if part is not None]
 
     def expect(
         self, rows: Sequence[int], columns: Sequence[int], by: Literal["rows", "columns"], again: Sequence[int] = ()
     ) -> None:
-        """Have tiles asked for in the order in which they are taken, and those that follow if it goes on like this.
+        """Prefetch tiles in the order in which they will be read, and the predicted next ones.
 
-        Those of the rows `again` are not read to their end, and so are read again at once.
+        Tiles in the rows `again` are not read completely, and will be read again at once.
         """
         if not rows or not columns:
             return
         tiles = _grid_of(rows, columns, by)
-        if self._is_vector and shelf().knows(self.parts(tiles)):
+        if self._is_vector and prefetch_cache().knows(self.parts(tiles)):
             return
         later = _grid_of(*self._next(rows, columns), by)
-        shelf().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
+        prefetch_cache().expect(self.parts([*tiles, *later]), self._check, self.parts(_grid_of(again, columns, by)))
 
     def _next(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the rows and columns of tiles that are read next, if it goes on as it did the last time."""
-        last: _Move = shelf().passed.get(self.folder, _Move())
+        """Return the predicted rows and columns of tiles for the next read."""
+        last: _Move = prefetch_cache().passed.get(self.folder, _Move())
         if columns == last.columns and last.rows and last.rows[0] <= rows[0] <= rows[-1] <= last.rows[-1]:
-            return last.ahead  # a few rows of the same tiles
+            return last.ahead  # more rows of the same tiles
         kind: Kind = "elsewhere"
         if columns == last.columns and last.rows and rows[0] - last.rows[-1] in (0, 1):
             kind = "rows"
@@ -215,7 +215,7 @@ class ObjectFiles:
             ahead = range(rows[-1] + 1, min(self._grid[0], rows[-1] + 1 + len(rows))), columns
         elif follows.get(kind, kind) == "columns":
             ahead = rows, range(columns[-1] + 1, min(self._grid[1], columns[-1] + 1 + len(columns)))
-        shelf().passed[self.folder] = _Move(rows, columns, kind, ahead, follows)
+        prefetch_cache().passed[self.folder] = _Move(rows, columns, kind, ahead, follows)
         return ahead
 
     def _part(self, tile: tuple[int, ...]) -> Part | None:

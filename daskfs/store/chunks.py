@@ -12,42 +12,42 @@ from daskfs.objects.ahead import Part
 
 
 class Tiled:
-    """An array in tiles, of which a file holds one or several."""
+    """An array in tiles; a file has one or several."""
 
     shape: tuple[int, ...]
     tile_shape: tuple[int, ...]
     shard_shape: tuple[int, ...] | None = None
     is_remote = False
-    """Whether it lies where asking takes long, so that much is asked for at once."""
+    """Whether requests have a high latency, so that many are made at once."""
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
-        """How many tiles there are along each axis."""
+        """Number of tiles along each axis."""
         return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
 
     def parts(self, rows: Rows) -> list[Part]:
-        """Return which parts of objects hold some numbers of a vector; none where it lies in files."""
+        """Return the parts of objects that contain some elements of a vector; empty if it is in files."""
         return []
 
     @cached_property
     def tiles_per_file(self) -> tuple[int, ...]:
-        """How many tiles a file has along each axis."""
+        """Number of tiles per file along each axis."""
         file_shape = self.shard_shape or self.tile_shape
         return tuple(whole // part for whole, part in zip(file_shape, self.tile_shape, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The part of a selection that lies in one tile, along one axis.
+    """The part of a selection within one tile, along one axis.
 
     Parameters
     ----------
     tile : int
         Number of the tile along the axis.
     inside : slice or ndarray of int64
-        Where in the tile; an array is sorted, so that a tile is gathered front to back.
+        Positions in the tile; an array is sorted, so that a tile is gathered front to back.
     outside : slice or ndarray of int64
-        Where in the block that is read.
+        Positions in the block that is read.
     """
 
     tile: int
@@ -56,7 +56,7 @@ class Cut:
 
 
 def n_tiles(length: int, tile: int) -> int:
-    """Return how many tiles cover an axis.
+    """Return the number of tiles that cover an axis.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def n_tiles(length: int, tile: int) -> int:
 
 
 def normalise(selection: Rows, length: int) -> slice | np.ndarray:
-    """Return a selection as a slice with step 1 inside [0, length], or as int64 numbers, each checked.
+    """Return a selection as a slice with step 1 inside [0, length], or as int64 numbers, after checking them.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def normalise(selection: Rows, length: int) -> slice | np.ndarray:
 
 
 def selection_length(selection: slice | np.ndarray) -> int:
-    """Return how many numbers a normalised selection holds."""
+    """Return the number of elements in a normalised selection."""
     return selection.stop - selection.start if isinstance(selection, slice) else len(selection)
 
 
@@ -120,7 +120,7 @@ def cuts(selection: slice | np.ndarray, tile: int) -> list[Cut]:
     Parameters
     ----------
     selection : slice or ndarray of int64
-        As `normalise` returns it; numbers may come in any order and repeat.
+        As returned by `normalise`; numbers may come in any order and repeat.
     tile : int
         Length of a tile along this axis.
 

@@ -1,4 +1,4 @@
-"""Mean, standard deviation, extremes and missing values of every column, merged block by block."""
+"""Mean, standard deviation, extremes and number of missing values of each column, merged block by block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 WORTH_COMPILING_NBYTES = 1 << 29
-"""Of a matrix whose statistics numpy takes as long as loading numba does; see `by_kernel`."""
+"""Size of a matrix for which loading numba takes as long as computing the statistics with numpy; see `by_kernel`."""
 _BLOCK_NBYTES = 4 << 20
 _MAX_BLOCK_ROWS = 8192
 
 
 def statistics_rows(n_features: int, itemsize: int) -> int:
-    """Return how many rows to merge at a time; a function of the matrix's width alone, so that the bits do not
+    """Return the number of rows to merge at a time; it depends only on the matrix's width, so that the bits do not
     depend on how the rows arrive.
 
     Examples
@@ -26,12 +26,12 @@ def statistics_rows(n_features: int, itemsize: int) -> int:
 
 
 def by_kernel(nbytes: int) -> bool:
-    """Tell whether to have a kernel take the statistics of so many bytes: the same bits, sooner where it is loaded."""
+    """Return whether a kernel computes the statistics of `nbytes` bytes sooner; its results are bit-identical."""
     return nbytes >= (WORTH_COMPILING_NBYTES // 8 if "numba" in sys.modules else WORTH_COMPILING_NBYTES)
 
 
 class BlockStatistics(NamedTuple):
-    """What the columns of one block are: rows that count, their mean, squares about it, rows with NaN, extremes."""
+    """Statistics of a block's columns: rows that count, mean, sum of squares about it, rows with NaN, extremes."""
 
     counts: np.ndarray
     mean: np.ndarray
@@ -48,18 +48,18 @@ class RunningStatistics:
     ----------
     n_features : int
     nbytes : int
-        Of all rows, about; see `by_kernel`.
+        Approximate size of all rows; see `by_kernel`.
 
     Attributes
     ----------
     n_samples, n_missing, minimum, maximum : ndarray of shape (n_features,)
-        Rows that count and rows with NaN, int64; extremes, float64 (NaN where no row counts).
+        Numbers of rows without and with NaN, int64; extremes, float64 (NaN if all rows are NaN).
 
     Notes
     -----
     Blocks are merged with the formula of Chan, Golub and LeVeque (1983), "Algorithms for computing the sample
-    variance", The American Statistician 37(3): sums of squares are taken about each block's mean, so a large
-    offset does no harm. Memory is about 24 bytes per value of a block.
+    variance", The American Statistician 37(3): sums of squares are taken about each block's mean, so that a large
+    offset is harmless. Memory is about 24 bytes per value of a block.
     """
 
     def __init__(self, n_features: int, nbytes: int = 0) -> None:
@@ -72,12 +72,12 @@ class RunningStatistics:
         self._squares = np.zeros(n_features)  # sum of squared deviations from the mean
 
     def update(self, block: np.ndarray) -> None:
-        """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and left out."""
+        """Merge the rows of a block of shape (n_rows, n_features); NaN is counted and ignored."""
         if block.size:
             self.merge(statistics_of(block, by_kernel(self._nbytes)))
 
     def merge(self, block: BlockStatistics) -> None:
-        """Merge what was found of a block."""
+        """Merge the statistics of a block."""
         total = self.n_samples + block.counts
         share = block.counts / np.maximum(total, 1)
         shift = block.mean - self._mean
@@ -90,13 +90,13 @@ class RunningStatistics:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of each column, float64; NaN where no row counts."""
+        """Mean of each column, float64; NaN if all rows are NaN."""
         mean = np.where(self.n_samples > 0, self._mean, np.nan)
         return np.where(self.minimum == self.maximum, self.minimum, mean)
 
     @property
     def std(self) -> np.ndarray:
-        """Population standard deviation of each column, float64; exactly 0 of a constant one."""
+        """Population standard deviation of each column, float64; exactly 0 for a constant column."""
         with np.errstate(invalid="ignore"):
             std = np.sqrt(self._squares / np.where(self.n_samples > 0, self.n_samples, np.nan))
         return np.where(self.minimum == self.maximum, 0.0, std)
@@ -106,7 +106,7 @@ def statistics_of(block: np.ndarray, is_fast: bool = False) -> BlockStatistics:
     """Return the statistics of a block of shape (n_rows, n_features)."""
     if block.dtype == np.int8:
         return _statistics_of_integers(block)
-    if is_fast and block.dtype.kind == "f" and block.shape[1] > 1:  # numpy adds one column up in another order
+    if is_fast and block.dtype.kind == "f" and block.shape[1] > 1:  # numpy sums a single column in another order
         found = _statistics_in_two_sweeps(block)
         if np.isfinite(found.mean).all():
             return found
@@ -127,7 +127,7 @@ def statistics_of(block: np.ndarray, is_fast: bool = False) -> BlockStatistics:
 
 
 def _statistics_in_two_sweeps(block: np.ndarray) -> BlockStatistics:
-    """As `statistics_of` of what is not missing, several times as fast."""
+    """Do the same as `statistics_of` for blocks without missing values, several times as fast."""
     from daskfs.kernels.linear.column_moments import squares_about, sums_and_extremes
 
     block = np.ascontiguousarray(block)
@@ -137,7 +137,7 @@ def _statistics_in_two_sweeps(block: np.ndarray) -> BlockStatistics:
     mean /= len(block)
     squares_about(block, mean, squares)
     if not (least.all() and most.all()) and _has_negative_zeros(block):
-        least, most = _extremes(block)  # whose zeros have signs by numpy's order
+        least, most = _extremes(block)  # reproduces numpy's signs of zeros
     counts = np.full(block.shape[1], len(block))
     return BlockStatistics(counts, mean, squares, len(block) - counts, least.astype(float), most.astype(float))
 
@@ -148,7 +148,7 @@ def _has_negative_zeros(block: np.ndarray) -> bool:
 
 
 def _statistics_of_integers(block: np.ndarray) -> BlockStatistics:
-    """As `statistics_of`, several times as fast: sums of whole numbers are exact."""
+    """Do the same as `statistics_of`, several times as fast: sums of integers are exact."""
     from daskfs.kernels.linear.integer_sums import integer_sums
 
     n_features = block.shape[1]
@@ -163,5 +163,5 @@ def _statistics_of_integers(block: np.ndarray) -> BlockStatistics:
 
 
 def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the greatest value of each column but for NaN, float64."""
+    """Return the minimum and maximum of each column, ignoring NaN, float64."""
     return np.fmin.reduce(block, axis=0).astype(float), np.fmax.reduce(block, axis=0).astype(float)

@@ -18,7 +18,7 @@ from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
-from daskfs.objects.ahead import ahead_nbytes, shelf
+from daskfs.objects.ahead import ahead_nbytes, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
 from daskfs.store.header import SparseHeader, StoreHeader
@@ -54,21 +54,21 @@ from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
 
 _opened: dict[tuple[str | ObjectPath, str], tuple[tuple[int, int], FeatureStore]] = {}
-"""Stores that this process was sent, by path and the manifest's digest, with the manifest's inode and time."""
+"""Stores unpickled in this process, by path and manifest digest, with the manifest's inode and modification time."""
 
 
 def open_store(
     path: str | os.PathLike[str] | ObjectPath, *, storage_options: Mapping[str, Any] | None = None
 ) -> FeatureStore:
-    """Open a feature store; reads its header and the descriptions of its arrays, and neither matrix nor target.
+    """Open a feature store; reads only its header and the descriptions of its arrays.
 
     Parameters
     ----------
     path : path-like or URL
-        The store's folder: ``s3://``, ``gs://``, ``az://``, ``https://`` too (see docs/object_stores.md).
+        The store's folder or URL: ``s3://``, ``gs://``, ``az://``, ``https://`` (see docs/object_stores.md).
     storage_options : mapping, optional
-        Of a URL, as obstore names them: endpoint, region, access_key_id ... They travel to workers; without them each
-        process looks for its own in its environment.
+        Options for a URL, named as in obstore: endpoint, region, access_key_id ... They are sent to workers; by default
+        each process uses its own environment.
 
     Returns
     -------
@@ -77,11 +77,11 @@ def open_store(
     Raises
     ------
     StoreFormatError
-        Nothing there, not a feature store, an unfinished one, or one of a newer format.
+        There is no store, it is unfinished, or its format is newer than this daskfs.
     CorruptStoreError
-        The header, the manifest or the description of an array is damaged, or they contradict each other.
+        The header, the manifest or the description of an array is damaged, or they are inconsistent.
     StorageError
-        An object store does not answer, or refuses to.
+        An object store does not respond, or refuses access.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def _done(read: Callable[[], Any]) -> Any:
 def verify_store(
     path: str | os.PathLike[str] | ObjectPath, progress: Progress | None = None, workers: Workers | None = None
 ) -> list[str]:
-    """Return one line per damaged part of a store that may be too damaged to be opened; see `FeatureStore.verify`.
+    """Return one line per damaged part of a store, also if it cannot be opened any more; see `FeatureStore.verify`.
 
     Raises
     ------
     StoreError
-        No store, or manifest or header are damaged: what there should be is not known.
+        There is no store, or its manifest or header is damaged, so that its expected content is unknown.
     """
     folder, manifest = _existing(location(path))
     read_header(folder, manifest)
@@ -132,12 +132,12 @@ def _existing(folder: Location) -> tuple[Location, Manifest]:
     where = str(folder)
     if folder.name.endswith(SUFFIX):
         raise StoreFormatError(
-            "the store is unfinished: it is being written, or writing was interrupted", where, "ingest again"
+            "the store is unfinished: it is still being written, or writing was interrupted", where, "ingest again"
         )
     if not folder.exists():
         if folder.with_name(folder.name + SUFFIX).exists():
             raise StoreFormatError(
-                "there is only an unfinished store: it is being written, or writing was interrupted",
+                "there is only an unfinished store: it is still being written, or writing was interrupted",
                 where,
                 "wait, or ingest again",
             )
@@ -146,12 +146,12 @@ def _existing(folder: Location) -> tuple[Location, Manifest]:
         try:
             header_document(folder)
         except StoreError:
-            raise StoreFormatError("not a feature store of daskfs", where, "ingest it first") from None
+            raise StoreFormatError("not a feature store of daskfs", where, "ingest the source first") from None
     return folder, read_manifest(folder)
 
 
 def _existing_objects(folder: ObjectPath) -> tuple[Location, Manifest]:
-    """Return the address of a finished store in an object store, and its manifest, which was written last."""
+    """Return the address of a finished store in an object store, and its manifest, which is written last."""
     where = str(folder)
     try:
         return folder, read_manifest(folder)
@@ -159,15 +159,17 @@ def _existing_objects(folder: ObjectPath) -> tuple[Location, Manifest]:
         if (folder / MANIFEST).is_file():
             raise
     if (folder / LOCK).is_file():
-        problem = "there is only an unfinished store: it is being written, or writing was interrupted"
+        problem = "there is only an unfinished store: it is still being written, or writing was interrupted"
         raise StoreFormatError(problem, where, "wait, or ingest again")
     if folder.is_dir():
-        raise StoreFormatError(f"not a feature store of daskfs: there is no {MANIFEST}", where, "ingest it first")
+        raise StoreFormatError(
+            f"not a feature store of daskfs: there is no {MANIFEST}", where, "ingest the source first"
+        )
     raise StoreFormatError("no such store", where, "check the address, or ingest a source to it")
 
 
 class FeatureStore(Matrix):
-    """A matrix on disk with its names, target, weights and column statistics; see `open_store`.
+    """A matrix on disk with names, target, weights and column statistics; see `open_store`.
 
     Attributes
     ----------
@@ -176,26 +178,26 @@ class FeatureStore(Matrix):
         (n_samples, n_features).
     dtype : dtype
     shuffled : bool
-        True where the rows are in random order.
+        Whether the rows are in random order.
     target_names, label_names : tuple of str
-        Of the targets, and of the text columns kept beside X.
+        Names of the targets, and of the text columns kept beside X.
     digest : str
         Identity of the content: source, encoding, row order and format.
     source : dict
-        Where the rows came from: kind, description, digest, files ...
+        Origin of the rows: kind, description, digest, files ...
     encoding_digest : str
-        Identity of how the source was turned into numbers.
+        Identity of the encoding of the source as numbers.
     notes : list of str
-        What happened on the way: rows dropped, rare categories pooled.
+        Notes from the ingest: rows dropped, rare categories pooled.
     header : StoreHeader
     is_sealed : bool
-        True where the manifest holds the checksum of every chunk, so that none is read in another's place. Stores
-        written before it did are whole or not, chunk by chunk, and no more is known: `daskfs verify --seal`.
+        Whether the manifest has the checksums of all chunks, so that a misplaced chunk is found. In older stores, each
+        chunk has only its own checksum; `daskfs verify --seal` adds the others.
 
     Notes
     -----
-    Pickled, a store is its path and its manifest's digest: tasks carry it and read where they run. Reading needs
-    neither Zarr nor any data frame library.
+    A pickled store consists of its path and its manifest's digest: tasks carry it and read it where they run. Reading
+    needs neither Zarr nor a data frame library.
 
     Examples
     --------
@@ -238,17 +240,17 @@ class FeatureStore(Matrix):
         Raises
         ------
         CorruptStoreError
-            A chunk that the block touches is missing, truncated, fails its checksum or is not the one written there.
+            A chunk that the block touches is missing, truncated, misplaced, or fails its checksum.
         """
         return (self.entries if self.is_sparse else self.tiles).read(rows, columns, out)
 
     def strips(self, rows: Rows, columns: slice) -> Iterator[Strip] | None:
-        """Return an iterator over X[rows][:, columns] as tiles pass by; see `TileReader.strips`."""
+        """Return an iterator over X[rows][:, columns] in the order of the tiles; see `TileReader.strips`."""
         found: Iterator[Strip] | None = None if self.is_sparse else self.tiles.strips(rows, columns)
         return found
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return y[rows], float64 of shape (n_rows,), or (n_rows, n_targets) of several; None without a target."""
+        """Return y[rows], float64 of shape (n_rows,), or (n_rows, n_targets) for several; None if there are none."""
         return self._read_vector("target", rows) if self.target_names else None
 
     def read_weight(self, rows: Rows = slice(None)) -> np.ndarray | None:
@@ -256,51 +258,51 @@ class FeatureStore(Matrix):
         return self._read_vector("weight", rows) if self.header.has_weight else None
 
     def _read_vector(self, name: str, rows: Rows) -> np.ndarray:
-        """Read what is asked for: a worker needs a few rows at a time and does not keep the others."""
+        """Read the requested elements; a worker needs a few rows at a time and does not cache the vector."""
         whole = self.__dict__.get(name)
         if whole is None and isinstance(rows, slice) and rows == slice(None):
             whole = getattr(self, name)
         return self._open(name).read(rows) if whole is None else whole[rows]
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
-        """Return the entries of X[rows]; None of a dense store. See `SparseReader`."""
+        """Return the entries of X[rows]; None if the store is dense. See `SparseReader`."""
         return self.entries.sparse_rows(rows) if self.is_sparse else None
 
     def sparse_columns(self, columns: Rows) -> SparseColumns | None:
-        """Return the entries of X[:, columns]; None of a dense store. See `SparseReader`."""
+        """Return the entries of X[:, columns]; None if the store is dense. See `SparseReader`."""
         return self.entries.sparse_columns(columns) if self.is_sparse else None
 
     def entry_counts(self, rows: Rows = slice(None)) -> np.ndarray | None:
-        """Return how many entries each row of X[rows] has, int64; None of a dense store."""
+        """Return the number of entries in each row of X[rows], int64; None if the store is dense."""
         return self._open("X/lengths").read(rows).astype(np.int64) if self.is_sparse else None
 
     def crowding(self) -> Crowding | None:
-        """Return how unevenly entries lie; None of a dense store, and of one that does not say so."""
+        """Return how unevenly entries are distributed; None if the store is dense or does not record it."""
         return self.header.crowding if isinstance(self.header, SparseHeader) else None
 
     @property
     def ahead_nbytes(self) -> int:
-        """Bytes that a task holds of requests on their way; 0 where files are read."""
+        """Memory of a task for prefetched objects, in bytes; 0 if the store is in a folder."""
         return ahead_nbytes() if isinstance(self.path, ObjectPath) else 0
 
     @property
     def is_sparse(self) -> bool:
-        """Whether entries are stored, and not all values."""
+        """Whether only the entries are stored."""
         return isinstance(self.header, SparseHeader)
 
     @property
     def n_entries(self) -> int:
-        """Values that are stored: of a sparse store those that are not zero."""
+        """Number of stored values: in a sparse store, the nonzero ones."""
         return self.header.n_entries if isinstance(self.header, SparseHeader) else self.shape[0] * self.shape[1]
 
     @cached_property
     def tiles(self) -> TileReader:
-        """The reader of X of a dense store."""
+        """Reader of X in a dense store."""
         return self._open("X")
 
     @cached_property
     def entries(self) -> SparseReader:
-        """The reader of X of a sparse store."""
+        """Reader of X in a sparse store."""
         assert isinstance(self.header, SparseHeader)
         return SparseReader(self.header, self._open, str(self.path))
 
@@ -311,7 +313,7 @@ class FeatureStore(Matrix):
 
     @cached_property
     def names(self) -> Names:  # type: ignore[override]
-        """Names of the columns, read when first asked for."""
+        """Names of the columns, read when first accessed."""
         if isinstance(self.header, SparseHeader):
             return SparseNames(self.header, self._open)
         return DenseNames(self.shape[1], partial(self._open, "feature_names"))
@@ -333,23 +335,23 @@ class FeatureStore(Matrix):
 
     @property
     def target_classes(self) -> tuple[str, ...] | None:
-        """Texts that the target's codes 0, 1, ... stand for, where it was coded from categories."""
+        """Texts that the target's codes 0, 1, ... stand for; None if it is numeric."""
         found = self.source.get("target_classes")
         return None if found is None else tuple(found)
 
     @property
     def table_columns(self) -> np.ndarray | None:
-        """Names of the table's columns that the features were encoded from; None where the source was no table."""
+        """The table column that each feature was encoded from; None if the source was not a table."""
         several = self.source.get("table_columns")
         return None if several is None else columns_of_table(self.names.array(), several)
 
     def ids(self, columns: np.ndarray) -> np.ndarray | None:
-        """Return the ids of some columns, uint64; None where columns are numbers."""
+        """Return the ids of some columns, uint64; None if columns are numbers."""
         has_ids = isinstance(self.header, SparseHeader) and self.header.has_ids
         return self._open("ids").read(columns) if has_ids else None
 
     def annotations(self, columns: np.ndarray) -> dict[str, np.ndarray]:
-        """Return what is known of some columns beside their names; see `Matrix.annotations`."""
+        """Return further facts about some columns; see `Matrix.annotations`."""
         arrays = {name: self._open(f"annotations/{k}") for k, name in enumerate(self.header.annotations)}
         return {
             name: array.read_at(columns) if self.header.annotations[name] == "text" else array.read(columns)
@@ -358,7 +360,7 @@ class FeatureStore(Matrix):
 
     @property
     def encoder(self) -> dict[str, Any] | None:
-        """What encodes other rows as these were encoded; None of a store that was made before it was kept.
+        """How to encode other rows in the same way; None for stores made before it was kept.
 
         Raises
         ------
@@ -372,22 +374,22 @@ class FeatureStore(Matrix):
         return is_finished(self.path)
 
     def verify_unchanged(self) -> None:
-        """Raise an error where the store is no longer the one that was opened.
+        """Raise an error if the store is no longer the one that was opened.
 
         Raises
         ------
         StoreError
-            It was removed, or another one stands in its place.
+            It was removed, or replaced by another.
         """
         _compare(self.path, identity_of(self.path), self._manifest_identity)
 
     def column_statistics(self) -> ColumnStatistics:
-        """Return the statistics of all columns, every row counted once."""
+        """Return the statistics of all columns, over all rows."""
         return ColumnStatistics(self.mean, self.std, self.minimum, self.maximum, self.n_missing)
 
     @cached_property
     def target(self) -> np.ndarray | None:
-        """All of y in the stored order, float64 of shape (n_samples,), or (n_samples, n_targets) of several."""
+        """All of y in the stored order, float64 of shape (n_samples,), or (n_samples, n_targets) for several."""
         return self._open("target").read() if self.target_names else None
 
     @cached_property
@@ -397,7 +399,7 @@ class FeatureStore(Matrix):
 
     @cached_property
     def source_rows(self) -> np.ndarray | None:  # type: ignore[override]
-        """Row of the source that each stored row came from, int64 of shape (n_samples,); None: the same order."""
+        """Source row of each stored row, int64 of shape (n_samples,); None if the order is the same."""
         return self._open("source_rows").read() if self.shuffled else None
 
     def labels(self, name: str) -> np.ndarray:
@@ -413,7 +415,7 @@ class FeatureStore(Matrix):
                 f"no column {name!r} with role 'split' or 'id'{did_you_mean(name, self.label_names)}; "
                 f"there are: {', '.join(self.label_names) or 'none'}",
                 str(self.path),
-                "give it such a role in the table schema",
+                "give a column such a role in the table schema",
             )
         return self._open(f"labels/{self.label_names.index(name)}").read()
 
@@ -429,57 +431,57 @@ class FeatureStore(Matrix):
 
     @cached_property
     def n_missing(self) -> np.ndarray:
-        """Missing values of each column, int64 of shape (n_features,)."""
+        """Number of missing values in each column, int64 of shape (n_features,)."""
         return np.zeros(self.shape[1], np.int64) if self.is_sparse else self._statistic("n_missing")
 
     @cached_property
     def minimum(self) -> np.ndarray:
-        """Least value of each column, float64 of shape (n_features,)."""
+        """Smallest value in each column, float64 of shape (n_features,)."""
         return self._statistic("minimum")
 
     @cached_property
     def maximum(self) -> np.ndarray:
-        """Largest value of each column, float64 of shape (n_features,)."""
+        """Largest value in each column, float64 of shape (n_features,)."""
         return self._statistic("maximum")
 
     def verify(self, progress: Progress | bool | None = None) -> list[str]:
-        """Read every chunk and check every length and checksum.
+        """Read every chunk and check all lengths and checksums.
 
         Parameters
         ----------
         progress : Progress or True, optional
-            Told how many files are done; True: shown here.
+            Reports the number of checked files; True shows it here.
 
         Returns
         -------
         list of str
-            One line per damaged part, with the array, the chunk, the file and what is wrong; empty: all is well.
+            One line per damaged part, with the array, the chunk, the file and the fault; empty if there is no damage.
         """
         with heard_by(progress) as heard:
             return damaged_parts(self.path, heard)
 
     def sealed(self) -> FeatureStore:
-        """Note the checksums of all chunks, as they stand now, in the manifest; return the store opened again.
+        """Record the current checksums of all chunks in the manifest; return the store, opened again.
 
-        `verify` first. Of what happened to a store before it was sealed nothing can be said, and a run that reads it
-        meanwhile ends with an error.
+        Run `verify` first, since earlier damage cannot be found later. Runs that read the store meanwhile end with an
+        error.
 
         Raises
         ------
         StoreError
-            The folder cannot be written.
+            The folder is not writable.
         """
         if isinstance(self.path, ObjectPath):
-            raise StoreError("only a store in a folder can be sealed", str(self.path), "copy it, seal it, upload it")
+            raise StoreError("only a store in a folder can be sealed", str(self.path), "copy, seal and upload it")
         try:
             seal(self.path)
         except OSError as fault:
-            remedy = "seal it where it can be written"
+            remedy = "seal it where the folder is writable"
             raise StoreError(f"cannot be sealed: {fault.strerror}", str(self.path), remedy) from None
         return open_store(self.path)
 
     def info(self) -> dict[str, Any]:
-        """Return what the store is, JSON-able; sizes in bytes."""
+        """Return the facts about the store, JSON-compatible; sizes in bytes."""
         files = read_manifest(self.path).files
         n_samples, n_features = self.shape
         return {
@@ -496,7 +498,7 @@ class FeatureStore(Matrix):
         }
 
     def _of_entries(self) -> dict[str, Any]:
-        """Return what only a sparse store has to say of itself."""
+        """Return the facts that only a sparse store has."""
         header, (n_samples, n_features) = self.header, self.shape
         if not isinstance(header, SparseHeader):
             return {}
@@ -514,10 +516,10 @@ class FeatureStore(Matrix):
         return self._arrays[name].open()
 
     def _statistic(self, name: str) -> np.ndarray:
-        """Return one, and have the others asked for, which are read next."""
+        """Return a statistic, and prefetch the others, which are read next."""
         if isinstance(self.path, ObjectPath) and self.__dict__.keys().isdisjoint(STATISTICS):
             readers = [self._open(each) for each in self._arrays if each.startswith("statistics/")]
-            shelf().expect(part for reader in readers for part in reader.parts(slice(None)))
+            prefetch_cache().expect(part for reader in readers for part in reader.parts(slice(None)))
         found: np.ndarray = self._open(f"statistics/{name}").read()
         return found
 
@@ -548,9 +550,9 @@ class FeatureStore(Matrix):
 
 
 def _reopen(path: str | ObjectPath, identity: str) -> FeatureStore:
-    """Open a store that was sent here; once per process, as long as it stays the same.
+    """Open an unpickled store; once per process, as long as it is unchanged.
 
-    Of an object store nobody asks for each task whether it did: the checksums of all chunks are known.
+    In an object store, changes are not looked for in each task: the checksums of all chunks are known.
     """
     stamp = (0, 0)
     if not isinstance(path, ObjectPath):
@@ -568,4 +570,4 @@ def _reopen(path: str | ObjectPath, identity: str) -> FeatureStore:
 
 def _compare(path: Location, found: str, expected: str) -> None:
     if found != expected:
-        raise StoreError("the store is no longer the one that was opened", str(path), "open it, and run, again")
+        raise StoreError("the store is no longer the one that was opened", str(path), "open it and run again")

@@ -1,4 +1,4 @@
-"""Arrays that Zarr itself must read: made elsewhere, or in an encoding that the tile reader does not know."""
+"""Arrays that only Zarr can read: written elsewhere, or in an encoding that the tile reader does not support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from daskfs.store.plain_files import REMEDY
 
 
 class ZarrReader(Tiled):
-    """An array of a store in an encoding that `TileReader` does not know, read through Zarr; slower.
+    """An array of a store in an encoding that `TileReader` does not support, read through Zarr; slower.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class ZarrReader(Tiled):
 
     Notes
     -----
-    Zarr takes a missing chunk for zeros; this reader looks for the file first and raises.
+    Zarr treats a missing chunk as zeros; this reader checks that the file exists and raises an error.
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str) -> None:
@@ -69,7 +69,7 @@ class ZarrReader(Tiled):
         return out
 
     def strips(self, rows: Rows, columns: slice) -> None:
-        """Return None: Zarr gives blocks."""
+        """Return None: Zarr reads whole blocks."""
         return None
 
     def check_tile(self, i: int, j: int = 0) -> None:
@@ -78,7 +78,7 @@ class ZarrReader(Tiled):
         Raises
         ------
         CorruptStoreError
-            It is missing or cannot be decoded.
+            The tile is missing or cannot be decoded.
         """
         rows, columns = (
             slice(k * tile, (k + 1) * tile) for k, tile in zip((i, j), (*self.tile_shape, 1), strict=False)
@@ -95,7 +95,7 @@ class ZarrReader(Tiled):
 
 
 def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
-    """Open a Zarr array made elsewhere, of format 2 or 3.
+    """Open a Zarr array written by another program, in format 2 or 3.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
     Raises
     ------
     SourceError
-        Nothing there, a group instead of an array, or a format that Zarr cannot read.
+        The path does not exist, is a group, or has a format that Zarr cannot read.
     """
     import zarr
     import zarr.errors
@@ -123,21 +123,21 @@ def open_foreign_array(path: str | os.PathLike[str] | ObjectPath) -> Any:
         raise SourceError(f"expected a Zarr array of format 2 or 3: {fault}", where, "check the path") from None
     if isinstance(node, zarr.Group):
         names = ", ".join(sorted(node.array_keys())) or "none"
-        raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "name one of its arrays")
+        raise SourceError(f"expected an array, found a group (its arrays: {names})", where, "choose one of its arrays")
     return node
 
 
 def _refuse_missing(path: str | os.PathLike[str] | ObjectPath, what: str) -> None:
     found = location(path)
     if isinstance(found, ObjectPath) and found.is_read_only:
-        problem = f"a {what} is many objects, and an HTTP server does not say which"
-        raise SourceError(problem, str(found), "copy it, or give the address in its object store")
+        problem = f"a {what} consists of many objects, which an HTTP server does not list"
+        raise SourceError(problem, str(found), "copy it, or use its address in an object store")
     if not found.exists():
         raise SourceError(f"no such {what}", str(found), "check the path")
 
 
 def _as_zarr_store(path: str | os.PathLike[str] | ObjectPath) -> Any:
-    """Return what Zarr opens: a folder's path, or its own store of objects."""
+    """Return an argument for Zarr: a folder's path, or a Zarr store of objects."""
     found = location(path)
     if not isinstance(found, ObjectPath):
         return str(found)
@@ -147,25 +147,25 @@ def _as_zarr_store(path: str | os.PathLike[str] | ObjectPath) -> Any:
 
 
 def read_foreign(array: Any, selection: Any = ...) -> np.ndarray:
-    """Return a part of a Zarr array made elsewhere.
+    """Return a part of a Zarr array written by another program.
 
     Raises
     ------
     SourceError
-        A chunk of it cannot be decoded.
+        A chunk cannot be decoded.
     """
     try:
         return np.asarray(interrupts.call_aside(array.__getitem__, selection))
     except MemoryError:
         raise SourceError(
-            "a chunk claims more than the memory holds", str(array.store_path), "write it again"
+            "a chunk claims to be larger than the memory", str(array.store_path), "write it again"
         ) from None
     except (RuntimeError, ValueError, TypeError, OSError, LookupError, ArithmeticError, SystemError) as fault:
         raise SourceError(f"a chunk cannot be decoded: {fault}", str(array.store_path), "write it again") from None
 
 
 def open_foreign_group(path: str | os.PathLike[str] | ObjectPath) -> Any:
-    """Open a Zarr group made elsewhere, of format 2 or 3.
+    """Open a Zarr group written by another program, in format 2 or 3.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def open_foreign_group(path: str | os.PathLike[str] | ObjectPath) -> Any:
     Raises
     ------
     SourceError
-        Nothing there, an array instead of a group, or a format that Zarr cannot read.
+        The path does not exist, is an array, or has a format that Zarr cannot read.
     """
     import zarr
     import zarr.errors

@@ -1,4 +1,4 @@
-"""What a store says of itself: the attribute "daskfs" of its Zarr group."""
+"""Metadata of a store: the attribute "daskfs" of its Zarr group."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from daskfs.version import __version__
 
 FORMAT_VERSION = 1
 SPARSE_FORMAT_VERSION = 2
-"""Of sparse stores, which older versions do not read; those of dense ones are as they were."""
+"""Version of sparse stores, which older versions of daskfs cannot read; dense stores keep version 1."""
 ANNOTATED_FORMAT_VERSION = 3
-"""Of dense stores whose columns are annotated, which older versions do not read either."""
+"""Version of dense stores with annotated columns, which older versions of daskfs cannot read either."""
 ANNOTATION_DTYPES = {"text": TEXT, "integer": np.dtype("i8"), "number": np.dtype("f8")}
-"""As what annotations of columns are stored; see `daskfs.matrix.base.Matrix.annotations`."""
+"""Types in which annotations of columns are stored; see `daskfs.matrix.base.Matrix.annotations`."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class StoreHeader:
     tile_shape : tuple of int
     shard_shape : tuple of int or None
     codec : str
-        "raw" or "lz4", of X.
+        "raw" or "lz4", for X.
     shuffled : bool
-        True where the rows were put in random order.
+        Whether the rows were put in random order.
     random_state : int or None
-        The seed of that order.
+        Seed of the random order.
     target_names, label_names : tuple of str
     has_weight : bool
     source : dict
-        Kind, description, digest, files ... of where the rows came from.
+        Origin of the rows: kind, description, digest, files ...
     encoding_digest : str
-        Identity of the table schema and options that turned the source into numbers.
+        Identity of the table schema and options that determine the encoding of the source as numbers.
     digest : str
         Identity of the content: source, encoding, row order and format.
     notes : tuple of str
@@ -57,7 +57,7 @@ class StoreHeader:
     created_with : dict of str
         Versions of the software.
     annotations : dict of str
-        Kinds of what is known of the columns beside their names: keys of `ANNOTATION_DTYPES`; absent from old stores.
+        Types of the columns' annotations by name: keys of `ANNOTATION_DTYPES`; absent in old stores.
     """
 
     format_version: int
@@ -79,7 +79,7 @@ class StoreHeader:
     annotations: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the header as JSON knows it."""
+        """Return the header as JSON-compatible values."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
@@ -90,17 +90,17 @@ class SparseHeader(StoreHeader):
     Parameters
     ----------
     n_entries, n_runs : int
-        Entries of the matrix, and of columns in blocks of rows that have any.
+        Number of entries of the matrix, and of nonempty columns summed over the blocks of rows.
     values : str
-        As what entries are stored: "ones" (not at all), "int8", "float32" or "float64"; read as `dtype`.
+        How entries are stored: "ones" (no values), "int8", "float32" or "float64"; read as `dtype`.
     has_ids : bool
-        Columns are 64-bit ids that occur, ascending.
+        Whether columns are 64-bit ids, ascending.
     n_names, names_nbytes : int
-        Columns with a name, and the bytes of all names in UTF-8.
+        Number of columns with a name, and total size of the names in UTF-8.
     crowding : Crowding or None
-        How unevenly entries lie; None of the first stores of this format, which do not say so.
+        How unevenly entries are distributed; None in the first stores of this format, which do not record it.
     first_number : int or None
-        Columns without a name are called by their number in the file, the first by this one; None: x0, x1, ...
+        Number of the first column; columns without a name are named by their number. None: x0, x1, ...
     """
 
     n_entries: int = 0
@@ -114,7 +114,7 @@ class SparseHeader(StoreHeader):
 
 
 def check_version(document: dict[str, Any], where: str) -> None:
-    """Refuse a header that a newer daskfs wrote; all else about it is read only where it can be read.
+    """Refuse a header written by a newer daskfs, before any other field is read.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def parse_header(document: dict[str, Any], where: str) -> StoreHeader:
     Raises
     ------
     StoreFormatError
-        Written by a newer daskfs, or a field is missing or not what it should be.
+        Written by a newer daskfs, or a field is missing or invalid.
     """
     check_version(document, where)
     is_sparse = document["format_version"] == SPARSE_FORMAT_VERSION
@@ -195,7 +195,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """A mapping whose entries that daskfs asks for are what it asks for."""
+    """Return the description of the source, after checking the entries that daskfs uses."""
     texts = [value[key] for key in ("kind", "description", "digest") if key in value]
     if type(value) is not dict or not all(type(text) is str for text in texts):
         raise TypeError("expected a mapping")
@@ -234,7 +234,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "created_with": ("a mapping", _is(dict)),
     "annotations": ("a mapping of names to text, integer or number", _annotations),
 }
-"""What is expected of each field, and what makes it what the header holds."""
+"""What is expected of each field, for messages, and the function that checks and converts it."""
 
 
 def _count(value: Any) -> int:
@@ -263,8 +263,8 @@ def content_digest(header: StoreHeader, feature_names: Sequence[str] = ()) -> st
 
     Notes
     -----
-    Tiles and codec do not count: stores that hold the same rows in the same order have the same digest.
-    The source counts by its entry "digest", or as a whole where it has none.
+    Tiles and codec are ignored: stores with the same rows in the same order have the same digest. The source is
+    represented by its entry "digest", or as a whole if it has none.
     """
     identity = [
         header.format_version,
@@ -284,7 +284,7 @@ def content_digest(header: StoreHeader, feature_names: Sequence[str] = ()) -> st
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software that writes."""
+    """Return the versions of the software that writes the store."""
     import numcodecs
     import zarr
 

@@ -12,9 +12,9 @@ from daskfs.store.chunks import n_tiles
 Codec = Literal["raw", "lz4"]
 
 TILE_NBYTES = 4 << 20
-"""Smaller tiles cost 30 to 50 % of the speed, larger ones more reading where a selection ends inside a tile."""
+"""Smaller tiles reduce the speed by 30 to 50 %; larger ones read more than needed where selections end in a tile."""
 BAND_NBYTES = 256 << 20
-"""A band (all tiles of a row of tiles) is in memory at once while a store is written."""
+"""Maximum size of a band (all tiles of a row of tiles), which is in memory while a store is written."""
 SHARD_NBYTES = 128 << 20
 MAX_FILES = 10_000
 
@@ -24,16 +24,16 @@ _INDEX_ENTRY_NBYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How X is cut and encoded.
+    """How X is divided and encoded.
 
     Parameters
     ----------
     tile_shape : tuple of int
         Rows and columns of a tile, the unit of reading.
     shard_shape : tuple of int or None
-        Rows and columns of a file that holds several whole tiles; None: one file per tile.
+        Rows and columns of a file with several complete tiles; None: one file per tile.
     codec : {"raw", "lz4"}
-        "lz4" is Blosc's, with bitshuffle. Both carry a crc32c checksum per tile.
+        "lz4" is Blosc's, with bitshuffle. Both have a crc32c checksum per tile.
     """
 
     tile_shape: tuple[int, int]
@@ -57,7 +57,7 @@ def choose_layout(
     max_files: int = MAX_FILES,
     shard_nbytes: int = SHARD_NBYTES,
 ) -> Layout:
-    """Choose tiles of about 4 MiB, and shards where more than `max_files` files would result.
+    """Choose tiles of about 4 MiB, and shards if there would be more than `max_files` files.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def choose_layout(
     codec : {"raw", "lz4"}, optional
         Default: "lz4" for integers, "raw" for floating point.
     tile_shape : tuple of int, optional
-        Default: 2048 x 512 of float32, 1024 x 512 of float64, 2048 x 2048 of int8; a narrow matrix gets
-        higher tiles, a very wide one flatter tiles, and tiles are evened out so that little is padding.
+        Default: 2048 x 512 of float32, 1024 x 512 of float64, 2048 x 2048 of int8. Tiles of a narrow matrix are
+        higher, those of a very wide one flatter; sizes are adjusted so that there is little padding.
     band_nbytes : int
-        Bound on a row of tiles (or shards) over all columns.
+        Maximum size of a row of tiles (or shards) over all columns.
     max_files : int
     shard_nbytes : int
-        Size aimed at; a shard holds whole tiles.
+        Target size of a shard, which has complete tiles.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def _tile_shape(n_samples: int, n_features: int, itemsize: int, band_nbytes: int
 
 
 def _even(length: int, tile: int, multiple: int) -> int:
-    """Return the shortest tile that covers `length` with no more tiles than `tile` does, rounded up a little.
+    """Return the shortest tile that covers `length` with as many tiles as `tile` does, rounded up to `multiple`.
 
-    Zarr stores edge tiles in full, so uneven tiles waste disk and reading.
+    Zarr stores edge tiles in full, so that uneven tiles waste disk space and reading time.
     """
     if length <= tile:
         return max(1, length)
@@ -135,13 +135,13 @@ def _shard_shape(
 
 
 def n_files(n_samples: int, n_features: int, layout: Layout) -> int:
-    """Return how many files hold X."""
+    """Return the number of files of X."""
     rows, columns = layout.file_shape
     return n_tiles(n_samples, rows) * n_tiles(n_features, columns)
 
 
 def store_nbytes(n_samples: int, n_features: int, dtype: np.dtype | str, layout: Layout) -> int:
-    """Return the bytes on disk of X, padding and checksums included, before compression.
+    """Return the size of X on disk before compression, including padding and checksums, in bytes.
 
     Examples
     --------

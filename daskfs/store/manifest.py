@@ -1,8 +1,8 @@
-"""The list of every file of a store, its length, and the checksums of all chunks: what makes a wrong chunk an error.
+"""The manifest lists all files of a store with their lengths, and the checksums of all chunks.
 
-A chunk carries a checksum of its own, which says that it is whole, and not that it is the one that belongs there. So
-`checksums.bin` holds those of all chunks once more, array by array (four bytes each, in the order of the chunks), and
-the manifest its digest. Stores of before have a manifest of format 1, without: `seal` adds them.
+A chunk's own checksum shows that it is complete, but not that it belongs where it is. Therefore `checksums.bin` has the
+checksums of all chunks again, array by array (four bytes each, in the order of the chunks), and the manifest has the
+digest of this file. Older stores have a manifest of format 1 without them: `seal` adds them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MANIFEST = "manifest.json"
 CHECKSUMS = "checksums.bin"
 LOCK = "writer.lock"
 ENCODER = "encoder.json"
-"""How other rows become features as those of the store did, with its digest in the header; older stores have none."""
+"""How to encode other rows in the same way; its digest is in the header. Older stores have none."""
 ENCODER_DIGEST = "encoder_sha256"
-"""In the header's description of the source."""
+"""Key in the header's description of the source."""
 MAX_NBYTES = 64 << 20
-"""Of the manifest and the store's own `zarr.json`, which lists the source's files: room for 10^6 of either."""
+"""Maximum size of the manifest, and of the store's `zarr.json`, which lists the source's files: up to 10^6 files."""
 FORMAT_VERSION = 2
 
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -39,20 +39,20 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished store consists of.
+    """The content of a finished store.
 
     Parameters
     ----------
     files : dict of int
-        Bytes of each file, by its name within the store.
+        Size of each file in bytes, by its name within the store.
     sha256 : dict of str
-        Digest of each `zarr.json`.
+        Digest of each `zarr.json`, by name.
     n_tiles : dict of int or None
-        How many checksums `checksums.bin` holds of each array, one after the other; None: it is of format 1.
+        Number of checksums of each array in `checksums.bin`, in order; None for format 1.
     checksums_sha256 : str or None
-        Digest of that file.
+        Digest of `checksums.bin`.
     identity : str
-        Digest of the manifest itself.
+        Digest of the manifest.
     """
 
     files: dict[str, int]
@@ -63,12 +63,12 @@ class Manifest:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it says which chunk belongs where."""
+        """Whether the manifest has the checksums of all chunks."""
         return self.n_tiles is not None
 
     @cached_property
     def chunk_files(self) -> dict[str, list[int]]:
-        """Bytes of each chunk file of each array."""
+        """Sizes of the chunk files of each array, in bytes."""
         found: dict[str, list[int]] = {}
         for name, nbytes in self.files.items():
             array, is_chunk, _ = name.partition("/c/")
@@ -78,9 +78,9 @@ class Manifest:
 
 
 def store_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield every file of a store but the manifest and the writer's lock, as (name within the store, path).
+    """Yield every file of a store except the manifest and the writer's lock, as (name within the store, path).
 
-    Files whose names start with a dot are those of other programs.
+    Files whose names start with a dot belong to other programs.
     """
     for parent, folders, names in os.walk(folder):
         folders.sort()
@@ -92,7 +92,7 @@ def store_files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def write_manifest(folder: Path, checksums: Mapping[str, np.ndarray]) -> None:
-    """Write the manifest of all files that now lie in the folder, and the checksums of all chunks of each array."""
+    """Write the manifest of all files now in the folder, and the checksums of all chunks of each array."""
     content = b"".join(np.ascontiguousarray(each, "<u4").tobytes() for each in checksums.values())
     with written_whole(folder / CHECKSUMS) as path:
         path.write_bytes(content)
@@ -118,9 +118,9 @@ def read_manifest(folder: Location) -> Manifest:
     Raises
     ------
     StoreFormatError
-        There is none: the store was never finished. Or it is of a newer format.
+        There is none, so that the store was never finished; or it has a newer format.
     StoreError
-        It is damaged, or cannot be read.
+        It is damaged or unreadable.
     """
     path = folder / MANIFEST
     if isinstance(path, Path) and not os.path.lexists(path):
@@ -151,7 +151,7 @@ def read_manifest(folder: Location) -> Manifest:
 
 
 def is_finished(folder: Location) -> bool:
-    """Return whether something is at the path of a store: a folder has its name, objects their manifest, last.
+    """Return whether a store is at the path: only finished stores have the folder's name, or the manifest object.
 
     Raises
     ------
@@ -161,23 +161,23 @@ def is_finished(folder: Location) -> bool:
 
 
 def identity_of(folder: Location) -> str:
-    """Return the digest of the manifest as it is now.
+    """Return the digest of the current manifest.
 
     Raises
     ------
     StoreError
-        It is missing, or cannot be read.
+        It is missing or unreadable.
     """
     return hashlib.sha256(read_plain(folder / MANIFEST, MANIFEST, MAX_NBYTES)).hexdigest()
 
 
 def read_checksums(folder: Location, manifest: Manifest) -> dict[str, np.ndarray] | None:
-    """Return the checksums of all chunks of each array, uint32; None where the manifest is of format 1.
+    """Return the checksums of all chunks of each array, uint32; None if the manifest has format 1.
 
     Raises
     ------
     StoreError
-        `checksums.bin` is missing or not the one that was written.
+        `checksums.bin` is missing, or differs from what was written.
     """
     if manifest.n_tiles is None:
         return None
@@ -185,7 +185,7 @@ def read_checksums(folder: Location, manifest: Manifest) -> dict[str, np.ndarray
     nbytes = 4 * sum(manifest.n_tiles.values())
     content = read_plain(path, CHECKSUMS, nbytes)
     if len(content) != nbytes or hashlib.sha256(content).hexdigest() != manifest.checksums_sha256:
-        raise CorruptStoreError(f"{CHECKSUMS} is not the one that was written", str(path), REMEDY)
+        raise CorruptStoreError(f"{CHECKSUMS} differs from what was written", str(path), REMEDY)
     found, start = {}, 0
     for array, n_tiles in manifest.n_tiles.items():
         found[array] = np.frombuffer(content, "<u4", n_tiles, 4 * start)
@@ -194,35 +194,35 @@ def read_checksums(folder: Location, manifest: Manifest) -> dict[str, np.ndarray
 
 
 def read_encoder(folder: Location, digest: str) -> dict[str, Any]:
-    """Return what encodes other rows, held against its digest.
+    """Return the description of the encoder, after comparing it with its digest.
 
     Raises
     ------
     StoreError
-        It is missing or not the one that was written.
+        It is missing, or differs from what was written.
     """
     document, content = read_document(folder / ENCODER, ENCODER, MAX_NBYTES)
     if hashlib.sha256(content).hexdigest() != digest:
-        raise CorruptStoreError(f"{ENCODER} is not the one that was written", str(folder / ENCODER), REMEDY)
+        raise CorruptStoreError(f"{ENCODER} differs from what was written", str(folder / ENCODER), REMEDY)
     return document
 
 
 def check_description(folder: Location, name: str, content: bytes, manifest: Manifest) -> None:
-    """Check what was read of one `zarr.json` against the manifest.
+    """Compare the content of a `zarr.json` with the manifest.
 
     Raises
     ------
     CorruptStoreError
-        It is not the one that was written.
+        It differs from what was written.
     """
     if hashlib.sha256(content).hexdigest() != manifest.sha256.get(name):
-        raise CorruptStoreError(f"{name} is not the one that was written", str(folder / name), REMEDY)
+        raise CorruptStoreError(f"{name} differs from what was written", str(folder / name), REMEDY)
 
 
 def _mapping(document: dict[str, Any], key: str, is_right: Any) -> dict[str, Any]:
     found = document[key]
     if not isinstance(found, dict) or not all(map(_is_name, found)) or not all(map(is_right, found.values())):
-        raise ValueError(f"it has other {key!r} than a manifest has")
+        raise ValueError(f"{key!r} is not as expected in a manifest")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What `zarr.json` says of an array, and whether the encoding is one that we write."""
+"""Metadata of an array in `zarr.json`, and whether its encoding is one that daskfs writes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from daskfs.store.chunks import n_tiles
 from daskfs.store.plain_files import REMEDY, read_document
 
 MAX_NBYTES = 1 << 20
-"""Of an array's `zarr.json`, which takes less than a kilobyte."""
+"""Maximum size of an array's `zarr.json`, which normally takes less than a kilobyte."""
 MAX_LENGTH = 2**48
-"""Of an axis, so that no product of two is beyond what NumPy counts."""
+"""Maximum length of an axis, so that products of two fit into NumPy's integers."""
 TEXT = np.dtype(object)
 
 _LZ4_RATIO = 256
-"""A byte of LZ4 stands for 255 at most."""
+"""More than the maximum compression ratio of LZ4, which is 255."""
 
 DTYPES = {name: np.dtype(name) for name in ("bool", "float16", "float32", "float64")}
 DTYPES |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -29,18 +29,18 @@ DTYPES |= {f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u"
 
 @dataclass(frozen=True, slots=True)
 class ArrayMetadata:
-    """Shape and encoding of an array as we write it.
+    """Shape and encoding of an array written by daskfs.
 
     Parameters
     ----------
     shape, tile_shape : tuple of int
         One or two dimensions.
     shard_shape : tuple of int or None
-        Several tiles in one file; None: one file per tile.
+        Shape of a file with several tiles; None: one file per tile.
     dtype : dtype
         `TEXT` for strings.
     has_blosc, has_checksum : bool
-        A tile is compressed; four bytes of crc32c follow it.
+        Whether a tile is compressed, and whether it is followed by four bytes of crc32c.
     """
 
     shape: tuple[int, ...]
@@ -52,32 +52,32 @@ class ArrayMetadata:
 
     @property
     def grid_shape(self) -> tuple[int, ...]:
-        """How many tiles there are along each axis."""
+        """Number of tiles along each axis."""
         return tuple(n_tiles(length, tile) for length, tile in zip(self.shape, self.tile_shape, strict=True))
 
     @property
     def n_files(self) -> int:
-        """How many files hold the tiles."""
+        """Number of files."""
         files = zip(self.shape, self.shard_shape or self.tile_shape, strict=True)
         return math.prod(n_tiles(length, file) for length, file in files)
 
     @property
     def least_nbytes(self) -> int:
-        """How many bytes the files hold at least."""
+        """Minimum total size of the files, in bytes."""
         n_all = math.prod(self.grid_shape)
-        if self.dtype == TEXT:  # their number, the length of each, a checksum
+        if self.dtype == TEXT:  # number of strings, length of each, checksum
             return n_all * (4 * self.tile_shape[0] + 8)
         tile_nbytes = math.prod(self.tile_shape) * self.dtype.itemsize
         return n_all * (tile_nbytes // _LZ4_RATIO + 16 if self.has_blosc else tile_nbytes)
 
 
 def read_metadata(folder: Location, name: str) -> tuple[dict[str, Any], bytes]:
-    """Return an array's `zarr.json`, and its bytes.
+    """Return an array's `zarr.json`, parsed and as bytes.
 
     Raises
     ------
     StoreError
-        It is missing, no regular file, or no JSON document of an array.
+        It is missing, not a regular file, or not the JSON description of an array.
     """
     path = folder / "zarr.json"
     document, content = read_document(path, f"the description of array {name}", MAX_NBYTES)
@@ -87,10 +87,10 @@ def read_metadata(folder: Location, name: str) -> tuple[dict[str, Any], bytes]:
 
 
 def parse_metadata(document: dict[str, Any]) -> ArrayMetadata | None:
-    """Return shape and encoding, or None where the encoding is not one of those we write.
+    """Return shape and encoding, or None if the encoding is not one that daskfs writes.
 
-    Known are little-endian numbers, with or without Blosc, with or without crc32c, in one file per tile or in
-    shards whose index stands at the end and has a checksum; and strings with a checksum.
+    Supported are little-endian numbers, with or without Blosc, with or without crc32c, in one file per tile or in
+    shards with the index and its checksum at the end; and strings with a checksum.
     """
     try:
         return _parse(document)
@@ -132,12 +132,12 @@ def _parse(document: dict[str, Any]) -> ArrayMetadata | None:
 
 
 def lengths(value: Any, least: int = 1) -> tuple[int, ...]:
-    """Return a list of lengths as it stands in a document.
+    """Return a list of lengths from a document as a tuple.
 
     Raises
     ------
     ValueError
-        It is no list of whole numbers, or one is out of range.
+        It is not a list of integers, or one is out of range.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _parse_shard(configuration: dict[str, Any]) -> tuple[tuple[int, ...], Sequen
 
 
 def _codec_names(codecs: Sequence[dict[str, Any]], itemsize: int) -> list[str] | None:
-    """Return the codecs after "bytes", or None where the chain is none of ours."""
+    """Return the codecs after "bytes", or None if daskfs does not write this chain."""
     if not codecs or codecs[0]["name"] != "bytes":
         return None
     endian = codecs[0].get("configuration", {}).get("endian", "little" if itemsize == 1 else None)

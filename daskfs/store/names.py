@@ -1,4 +1,4 @@
-"""Names of a store's columns: of many columns, no more are in memory than were asked for."""
+"""Names of a store's columns; if there are many, only those requested are in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from daskfs.errors import DataError
 from daskfs.matrix.names import NAME_NBYTES, Names
 
 MOST_LISTED = 1 << 20
-"""Columns up to which their names are given as a list."""
+"""Maximum number of columns whose names are kept as a list."""
 AT_ONCE = 1 << 16
-"""Names that are read together where all are gone through."""
+"""Number of names read at a time when all are needed."""
 
 
 class StoredNames(Names):
-    """Names of a store's columns, read as they are asked for.
+    """Names of a store's columns, read on demand.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ class StoredNames(Names):
 
     @property
     def given(self) -> np.ndarray | None:
-        """All names, as long as that are not too many."""
+        """All names, unless there are too many."""
         return self._listed if self.are_given and len(self) <= MOST_LISTED else None
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes that names take in memory once they were asked for; of many those that are read together."""
+        """Memory for names once they were requested, in bytes; if there are many, for those read at a time."""
         return super().held_nbytes if len(self) <= MOST_LISTED else NAME_NBYTES * 2 * AT_ONCE
 
     @cached_property
@@ -66,7 +66,7 @@ class StoredNames(Names):
 
 
 class DenseNames(StoredNames):
-    """Names of the columns of a dense store, each of which has one.
+    """Names of the columns of a dense store, in which every column has one.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ class DenseNames(StoredNames):
 
     @property
     def are_given(self) -> bool:
-        """Whether columns have names: always."""
+        """Whether columns have names: True."""
         return True
 
     @cached_property
     def are_default(self) -> bool:  # type: ignore[override]
-        """Whether they are x0, x1, ..., which count as no names even where they were given."""
+        """Whether they are x0, x1, ..., which counts as having no names."""
         return all(name == f"x{j}" for j, name in enumerate(self))
 
     def array(self) -> np.ndarray:
@@ -104,7 +104,7 @@ class DenseNames(StoredNames):
         return self._texts.read_at(columns)
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the first column of this name, from `start` on and before `stop`.
+        """Return the first column with this name in the range from `start` to before `stop`.
 
         Raises
         ------
@@ -118,4 +118,4 @@ class DenseNames(StoredNames):
             found = np.flatnonzero(self[first : min(first + AT_ONCE, stop)] == name)
             if len(found):
                 return first + int(found[0])
-        raise DataError(f"expected the name of a column, found {name!r}", "names", "take one of the names")
+        raise DataError(f"expected the name of a column, found {name!r}", "names", "use one of the names")

@@ -1,4 +1,4 @@
-"""Files of a store, none of which is trusted: regular ones alone are opened, and no more is read than one may hold."""
+"""Safe reading of a store's files: only regular files are opened, and reads are bounded."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from daskfs.errors import CorruptStoreError, StoreError
 from daskfs.objects.path import ObjectPath
 
 REMEDY = "remove the store and ingest the source again; `daskfs verify STORE.zarr` lists all damage"
-MISPLACED = "is whole, and not the one that was written there"
+MISPLACED = "is complete, but not the one that was written there"
 MAX_DEPTH = 16
-"""Of lists and objects within each other; what daskfs writes has six at most."""
+"""Maximum nesting depth of JSON documents; daskfs writes at most six levels."""
 
 _AT_ONCE_NBYTES = 64 << 20
-"""Of an object, whose length is asked for first where it may have more."""
+"""Larger objects are read only after asking for their length."""
 
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK  # else a pipe waits for its writer
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK  # O_NONBLOCK: opening a pipe must not wait for its writer
 
 
 def open_plain(path: str | os.PathLike[str], what: str) -> tuple[int, os.stat_result]:
     """Open a regular file for reading; return its descriptor and its status.
 
-    Links are followed: what stands behind one is checked as the file itself would be.
+    Links are followed; their target is checked like the file itself.
 
     Raises
     ------
     CorruptStoreError
-        It is missing, or is a folder, a pipe or a device.
+        The file is missing, or is a folder, a pipe or a device.
     StoreError
-        It cannot be opened: permissions, too many open files.
+        The file cannot be opened: permissions, too many open files.
     """
     try:
         descriptor = os.open(path, _FLAGS)
@@ -51,23 +51,23 @@ def open_plain(path: str | os.PathLike[str], what: str) -> tuple[int, os.stat_re
 
 
 class OpenFile(Protocol):
-    """What tiles are read from."""
+    """Interface of the files that tiles are read from."""
 
     nbytes: int
     stamp: Any
-    """Another where the file is."""
+    """Differs between files and versions of a file."""
     remedy: str
-    """What is to be done where it is damaged."""
+    """What to do if the file is damaged."""
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
-        """Fill buffers from a place on, as far as it goes; return how many bytes that were."""
+        """Fill buffers from a position on, as far as possible; return the number of bytes read."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
 
 
 class PlainFile:
-    """A regular file that is open for reading; see `open_plain`."""
+    """A regular file opened for reading; see `open_plain`."""
 
     __slots__ = ("_descriptor", "nbytes", "path", "stamp")
     remedy = REMEDY
@@ -79,11 +79,11 @@ class PlainFile:
         self.stamp: Any = (status.st_ino, status.st_size, status.st_mtime_ns)
 
     def read_into(self, buffers: list[memoryview], position: int) -> int:
-        """Fill buffers from a place on."""
+        """Fill buffers from a position on."""
         return os.preadv(self._descriptor, buffers, position)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -93,7 +93,7 @@ def read_plain(path: str | os.PathLike[str] | ObjectPath, what: str, max_nbytes:
     Raises
     ------
     StoreError
-        As `open_plain`; or it is longer than `max_nbytes`, or cannot be read.
+        See `open_plain`; or it is longer than `max_nbytes`, or cannot be read.
     """
     if isinstance(path, ObjectPath):
         return _read_object(path, what, max_nbytes)
@@ -120,7 +120,7 @@ def _read_object(path: ObjectPath, what: str, max_nbytes: int) -> bytes:
 
 
 def write_array(path: Path, values: np.ndarray) -> None:
-    """Write an array's bytes; a full disk is an OSError that says so, other than `ndarray.tofile`'s."""
+    """Write an array's bytes; unlike `ndarray.tofile`, raises an OSError with the right code if the disk is full."""
     with path.open("wb") as file:
         file.write(np.ascontiguousarray(values).data)
 
@@ -131,12 +131,12 @@ def read_document(path: Path | ObjectPath, what: str, max_nbytes: int) -> tuple[
     Raises
     ------
     StoreError
-        As `read_plain`; or it is not an object, is nested too deep, or holds text that cannot be shown.
+        See `read_plain`; or it is not an object, is nested too deeply, or has text that is not valid Unicode.
     """
     content = read_plain(path, what, max_nbytes)
     try:
         document = json.loads(content)
-        if b"\\ud" in content or b"\\uD" in content:  # half a surrogate pair is JSON, and no text
+        if b"\\ud" in content or b"\\uD" in content:  # lone surrogates are valid JSON, but not valid text
             json.dumps(document, ensure_ascii=False).encode()
         if not isinstance(document, dict):
             raise ValueError("expected an object")
@@ -145,8 +145,8 @@ def read_document(path: Path | ObjectPath, what: str, max_nbytes: int) -> tuple[
             values = (value for item in level for value in (item.values() if isinstance(item, dict) else item))
             level = [value for value in values if isinstance(value, (dict, list))]
         if level:
-            raise ValueError("it is nested too deep")
+            raise ValueError("it is nested too deeply")
     except (ValueError, RecursionError) as fault:
-        reason = "it is nested too deep" if isinstance(fault, RecursionError) else fault
+        reason = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
         raise CorruptStoreError(f"{what} is damaged: {reason}", str(path), REMEDY) from None
     return document, content

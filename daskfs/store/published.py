@@ -1,7 +1,7 @@
-"""A store in an object store while it is written: made in a folder of this machine, then uploaded, the manifest last.
+"""Writes a store to an object store: made in a local folder, then uploaded, the manifest last.
 
-Objects cannot be renamed, so what makes a store whole is `manifest.json`, which is written when all else is there, and
-only where there is none. Until then nobody opens it: it is refused as unfinished, by the lock that says who writes.
+Objects cannot be renamed. A store is therefore complete when `manifest.json` exists, which is written last, and only if
+there is none. Until then it is refused as unfinished, because of the lock that names the writing process.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from daskfs.store.manifest import LOCK, MANIFEST
 from daskfs.store.unfinished import UnfinishedStore
 
 STAGING = "DASKFS_STAGING"
-"""Names the folder in which stores are made that are uploaded; by default one of the user's among temporary files."""
+"""Folder in which stores are made before their upload; by default one of the user's among the temporary files."""
 _UPLOAD_NBYTES = 32 << 20
-"""In memory at once."""
+"""Maximum memory for files that are being uploaded."""
 
 
 def unfinished_store(target: Location, goes_on_from: Callable[[Path], bool]) -> UnfinishedStore:
-    """Return where a store is written, in a folder beside its name or to be uploaded."""
+    """Return the unfinished store for a target: a folder next to it, or a local folder to be uploaded."""
     if isinstance(target, ObjectPath):
         return PublishedStore(target, goes_on_from)
     return UnfinishedStore(target, goes_on_from)
 
 
 class PublishedStore(UnfinishedStore):
-    """A folder of this machine that becomes the objects of a store; see `UnfinishedStore`.
+    """A local folder that becomes the objects of a store; see `UnfinishedStore`.
 
     Parameters
     ----------
     address : ObjectPath
-        Of the finished store; nothing may exist there but what a dead process of this host has left.
+        Address of the finished store; nothing may exist there except remains of a dead process of this host.
     goes_on_from : callable
-        As of `UnfinishedStore`: what was read is not read again; uploading begins again.
+        See `UnfinishedStore`: finished steps are not repeated, but the upload starts again.
 
     Raises
     ------
     StoreExistsError
     StoreError
-        Nothing can be written there, or no folder can be made here.
+        Nothing can be written at the address, or the local folder cannot be created.
     """
 
     def __init__(self, address: ObjectPath, goes_on_from: Callable[[Path], bool]) -> None:
         if address.is_read_only:
-            raise StoreError("nothing can be written over HTTP", str(address), "write to a folder or an object store")
+            raise StoreError("stores cannot be written over HTTP", str(address), "write to a folder or an object store")
         self.address = address
         self._is_locked = False
         self._refuse_existing_objects()
@@ -73,7 +73,7 @@ class PublishedStore(UnfinishedStore):
         Raises
         ------
         StoreExistsError
-            Another store stands there by now.
+            Another store has appeared at the address.
         StorageError
         """
         files = {path.relative_to(self.folder).as_posix(): path for path in self.folder.rglob("*") if path.is_file()}
@@ -88,7 +88,7 @@ class PublishedStore(UnfinishedStore):
         found.pop(LOCK, None)
         wrong = [name for name, nbytes in sizes.items() if found.get(name) != nbytes]
         if wrong:
-            problem = f"{len(wrong)} objects are not as long as they were sent, {wrong[0]} for one"
+            problem = f"{len(wrong)} uploaded objects have the wrong length, for example {wrong[0]}"
             raise StorageError(problem, str(self.address), "ingest again")
         all_of(lambda name: (self.address / name).unlink(missing_ok=True), found.keys() - sizes.keys())
         self._refuse_stolen()
@@ -103,7 +103,7 @@ class PublishedStore(UnfinishedStore):
         super().remove()
 
     def remove(self) -> None:
-        """Remove everything that was written, here and there."""
+        """Remove everything that was written, locally and at the address."""
         super().remove()
         if self._is_locked:
             self._is_locked = False
@@ -124,7 +124,7 @@ class PublishedStore(UnfinishedStore):
         return StoreExistsError(problem, str(self.address), "remove it or choose another name")
 
     def _take_lock(self) -> None:
-        """Say who writes; take over from a dead process of this host."""
+        """Write the lock; take over from a dead process of this host."""
         lock = self.address / LOCK
         self._lock = LockOwner.this_process().to_text().encode()
         for _ in range(2):
@@ -144,7 +144,7 @@ class PublishedStore(UnfinishedStore):
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError):
-            raise StoreExistsError("its lock is not readable", str(lock), "remove it by hand") from None
+            raise StoreExistsError("the lock is not readable", str(lock), "remove it by hand") from None
         if not owner.is_here:
             problem = f"process {owner.pid} on host {owner.host} is writing it, or was interrupted"
             remedy = f"if no such process runs on {owner.host}, remove that object"
@@ -152,27 +152,27 @@ class PublishedStore(UnfinishedStore):
         if owner.is_alive:
             remedy = "wait for it or choose another name"
             raise StoreExistsError(f"process {owner.pid} is writing this store", str(self.address), remedy)
-        self.notes.append(f"took over the unfinished store that process {owner.pid} had left behind")
+        self.notes.append(f"took over the unfinished store left by process {owner.pid}")
 
     def _refuse_stolen(self) -> None:
-        """Refuse to publish where somebody else has taken the lock meanwhile, who writes the same objects."""
+        """Refuse to publish if another process has taken the lock meanwhile, since it writes the same objects."""
         try:
             is_ours = (self.address / LOCK).read_bytes() == self._lock
         except FileNotFoundError:
             is_ours = False
         if not is_ours:
             self._is_locked = False
-            raise StoreExistsError("another process has begun to write this store", str(self.address), "wait for it")
+            raise StoreExistsError("another process has started to write this store", str(self.address), "wait for it")
 
 
 def sees_staging(client: Any) -> bool:
-    """Return whether all workers of a client see the folder in which stores are made: else they cannot help."""
+    """Return whether all workers of a client can see the folder in which stores are made."""
     with tempfile.NamedTemporaryFile(dir=_staging(), prefix=".seen-") as probe:
         return all(interrupts.call_aside(client.run, os.path.exists, probe.name).values())
 
 
 def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield names whose files are uploaded at once: as many as memory has room for."""
+    """Yield names of files that are uploaded together, limited by memory."""
     batch: list[str] = []
     nbytes = 0
     for name, size in sizes.items():
@@ -187,19 +187,19 @@ def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 def _local_name(address: ObjectPath) -> str:
-    """Return the folder's name, the same whenever this store is written: what was left behind is found again."""
+    """Return the local folder's name; it depends only on the address, so that remains are found again."""
     return f"{hashlib.sha256(f'{address.root}/{address.key}'.encode()).hexdigest()[:16]}-{address.name}"
 
 
 def _staging() -> Path:
-    """Return the folder of stores that are made here, the user's own."""
+    """Return the folder in which stores are made locally; it must belong to the user."""
     chosen = os.environ.get(STAGING)
     folder = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"daskfs-stores-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, parents=bool(chosen), exist_ok=True)
         state = folder.lstat()
     except OSError as fault:
-        raise StoreError(f"cannot be made: {fault.strerror}", str(folder), f"set {STAGING} to a folder") from None
+        raise StoreError(f"cannot be created: {fault.strerror}", str(folder), f"set {STAGING} to a folder") from None
     if not chosen and (state.st_uid != os.getuid() or not stat.S_ISDIR(state.st_mode) or state.st_mode & 0o022):
-        raise StoreError("it is another user's, or others may write to it", str(folder), f"set {STAGING} to a folder")
+        raise StoreError("it is not yours, or others may write to it", str(folder), f"set {STAGING} to a folder")
     return folder

@@ -1,4 +1,4 @@
-"""Puts rows into the store's type and refuses what does not fit, naming column and row; checks names."""
+"""Casts rows to the store's dtype, and refuses values that do not fit, naming column and row; checks names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
     first_row : int
         Number of the first row within the source, for messages.
     allow_missing : bool
-        Allow NaN; only with a floating point `out`.
+        Whether NaN is allowed; only with a floating-point `out`.
 
     Raises
     ------
     DataError
-        NaN or infinity, a value too large for the dtype, or one that an integer dtype cannot hold.
+        NaN or infinity, a value too large for the dtype, or not representable in an integer dtype.
     """
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
     fits = _converted(values, out, allow_missing)
@@ -40,12 +40,12 @@ def convert_rows(rows: Any, out: np.ndarray, *, names: Sequence[str], first_row:
 
 
 def convert_entries(values: np.ndarray, out: np.ndarray, place_of: Callable[[int], str]) -> None:
-    """Copy entries of rows into `out`, which has the store's dtype; `place_of` says in words where one stands.
+    """Copy entries into `out`, which has the store's dtype; `place_of` describes the place of an entry.
 
     Raises
     ------
     DataError
-        As `convert_rows`.
+        See `convert_rows`.
     """
     fits = _converted(values, out, allow_missing=False)
     if fits is not None and not fits.all():
@@ -54,7 +54,7 @@ def convert_entries(values: np.ndarray, out: np.ndarray, place_of: Callable[[int
 
 
 def _converted(values: np.ndarray, out: np.ndarray, allow_missing: bool) -> np.ndarray | None:
-    """Copy values into `out` as far as they fit; return which do, None where all do at a glance."""
+    """Copy values into `out` as far as they fit; return which ones fit, or None if a quick check shows that all do."""
     if values.dtype.kind not in "iufb":
         raise DataError(f"expected numbers, found {values.dtype}", "X", "encode text as numbers first")
     if out.dtype.kind == "f":
@@ -73,7 +73,7 @@ def _converted(values: np.ndarray, out: np.ndarray, allow_missing: bool) -> np.n
 
 
 def fit_at_a_glance(values: np.ndarray) -> bool:
-    """Tell whether all numbers can be squared, by two sweeps that keep nothing."""
+    """Return whether all numbers can be squared; makes two passes without temporary arrays."""
     if values.dtype.kind != "f" or not values.size:
         return True
     bound = LARGEST if values.dtype == np.float64 else np.finfo(values.dtype).max
@@ -92,9 +92,9 @@ def _fits_integer(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _refusal(value: Any, where: str, dtype: np.dtype) -> DataError:
     if np.isnan(value):
-        return DataError("expected a number, found NaN", where, "drop such rows or fill them (missing: in a schema)")
+        return DataError("expected a number, found NaN", where, "drop these rows or fill them (missing: in a schema)")
     if np.isinf(value):
-        return DataError(f"expected a finite number, found {value}", where, "drop such rows or replace the value")
+        return DataError(f"expected a finite number, found {value}", where, "drop these rows or replace the value")
     if dtype == np.float64:
         return not_finite(where, value)
     if dtype.kind == "f":
@@ -115,7 +115,7 @@ def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: 
     values : array_like of shape (n_rows,) or (n_rows, n_targets)
     n_rows : int
     what : str
-        What it is, for messages.
+        Name of the vector, for messages.
     first_row : int
     least : float, optional
         Smallest value allowed.
@@ -136,18 +136,18 @@ def check_vector(values: Any, n_rows: int, what: str, first_row: int, *, least: 
         at = tuple(np.argwhere(wrong)[0].tolist())
         bound = "" if least is None else f" of at least {least:g}"
         raise DataError(
-            f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop such rows"
+            f"expected a finite number{bound}, found {array[at]}", f"{what}, row {first_row + at[0]}", "drop these rows"
         )
     return array
 
 
 def check_names(names: Sequence[str] | np.ndarray | None, n_features: int, where: str = "feature_names") -> list[str]:
-    """Return the names of features as a list of str; without any, x0, x1, ...
+    """Return the names of features as a list of str; by default x0, x1, ...
 
     Raises
     ------
     DataError
-        Too many or too few, a duplicate, or one that is not valid Unicode.
+        Too many or too few names, a duplicate, or one that is not valid Unicode.
     """
     if names is None:
         return [f"x{j}" for j in range(n_features)]

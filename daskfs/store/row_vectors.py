@@ -1,4 +1,4 @@
-"""The row vectors of a store: target, weight, labels and the row's number in the source."""
+"""Row vectors of a store: target, weight, labels and the number of each row in the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_LENGTH = 1 << 20
 
 
 class RowVectors:
-    """Collects the vectors of all rows in the source's order and writes them in the stored one.
+    """Collects the vectors of all rows in the source's order and writes them in the stored order.
 
     Notes
     -----
@@ -32,12 +32,12 @@ class RowVectors:
         }
 
     def append(self, block: Any, n_rows: int, labels: Mapping[str, Any] | None, first_row: int) -> None:
-        """Take y, weight and labels of a block of so many rows.
+        """Append y, weight and labels of a block of `n_rows` rows.
 
         Raises
         ------
         DataError
-            One is missing or was not announced, has the wrong length, or holds values that cannot be used.
+            A vector is missing or unexpected, has the wrong length, or contains invalid values.
         """
         if (block.y is None) != (not self.target_names):
             found = "none" if block.y is None else "y"
@@ -64,7 +64,7 @@ class RowVectors:
             self._labels[name].append(text)
 
     def write(self, group: Any, order: np.ndarray | None) -> None:
-        """Write all as arrays of a Zarr group; `order` is the source row of each stored row, None: the same."""
+        """Write all vectors as arrays of a Zarr group; `order` is the source row of each stored row (None: same)."""
         taken: Any = slice(None) if order is None else order
         if self.target_names:
             target = np.concatenate(self._target)[taken]
@@ -74,17 +74,17 @@ class RowVectors:
         if order is not None:
             write_vector(group, "source_rows", order.astype(np.int64))
         if self.label_names:
-            with interrupts.held():  # Zarr's thread writes
+            with interrupts.held():  # Zarr writes in a thread of its own
                 labels = group.create_group("labels")
-            for number, name in enumerate(self.label_names):  # a name may be no good as a folder's
+            for number, name in enumerate(self.label_names):  # a label's name may be invalid for a folder
                 write_strings(labels, str(number), np.concatenate(self._labels[name])[taken])
 
 
 def write_vector(group: Any, name: str, values: np.ndarray) -> None:
-    """Write a vector (or a few side by side) as an array of a Zarr group, raw with a checksum per chunk."""
+    """Write a vector (or several as columns) as an uncompressed array of a Zarr group, with a checksum per chunk."""
     from zarr.codecs import Crc32cCodec
 
-    with interrupts.held():  # Zarr's thread writes
+    with interrupts.held():  # Zarr writes in a thread of its own
         array = group.create_array(
             name,
             shape=values.shape,

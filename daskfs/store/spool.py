@@ -1,4 +1,4 @@
-"""Rows on their way from the source's order to the store's: in memory while they fit, in bucket files when not."""
+"""Reorders rows from the source's order to the stored order: in memory if they fit, otherwise in bucket files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 MAX_BUCKETS = 1024
 PIECE_NBYTES = 1 << 20
-"""Of rows that are put in order at a time: few enough to be in the cache when they are copied to their band."""
+"""Rows are reordered in pieces of this size, which stay in the cache until they are copied to their band."""
 
 
 def stored_order(keys: np.ndarray) -> np.ndarray:
-    """Return the order in which rows are stored: source rows by ascending key, ties in the source's order."""
-    order = np.argsort(keys)  # several times as fast as a stable sort, and drawn keys are hardly ever equal
+    """Return the stored order of rows: source rows by ascending key, ties in the source's order."""
+    order = np.argsort(keys)  # several times as fast as a stable sort, and random keys are rarely equal
     in_order = keys[order]
     tied = np.flatnonzero(in_order[1:] == in_order[:-1])
     if (np.diff(tied) == 1).any():
@@ -25,12 +25,12 @@ def stored_order(keys: np.ndarray) -> np.ndarray:
 
 
 def draw_seed(random_state: int | None) -> int:
-    """Return the seed, or one drawn from the system where there is none."""
+    """Return the seed, or a random one if it is None."""
     return int(np.random.SeedSequence().generate_state(1)[0]) if random_state is None else int(random_state)
 
 
 def taken(rows: np.ndarray, numbers: np.ndarray, nbytes: int = PIECE_NBYTES) -> Iterator[np.ndarray]:
-    """Yield rows by their numbers, so many bytes at a time, each piece where the last one was."""
+    """Yield rows by their numbers, in pieces of `nbytes` bytes; each piece reuses the buffer of the last."""
     n_rows = max(1, nbytes // max(1, rows.shape[1] * rows.itemsize))
     piece = np.empty((n_rows, rows.shape[1]), rows.dtype)
     for start in range(0, len(numbers), n_rows):
@@ -39,27 +39,27 @@ def taken(rows: np.ndarray, numbers: np.ndarray, nbytes: int = PIECE_NBYTES) -> 
 
 
 class Spool:
-    """Rows that are put in another order.
+    """Reorders rows.
 
     Parameters
     ----------
     folder : Path
-        Where bucket files go; created when first needed.
+        Folder for bucket files; created when first needed.
     n_features : int
     dtype : dtype
     memory_nbytes : int
-        Rows kept in memory before all go to files.
+        Maximum size of the rows in memory; beyond it, all rows go to files.
     n_buckets : int or None
-        Files by range of the keys; None: rows keep their order, and each flush makes a file.
+        Number of bucket files, each for a range of keys; None: rows keep their order, and each flush creates a file.
     block_rows : int
-        Rows that come at a time, at most.
+        Maximum number of rows appended at a time.
     n_samples : int, optional
-        How many will come, where known.
+        Total number of rows, if known.
 
     Notes
     -----
-    Keys are uniform on [0, 1), so a bucket (a range of keys) holds rows that stand together in the stored order,
-    and buckets are about equally large. Within its file a bucket's rows stand in the source's order.
+    Keys are uniform on [0, 1), so that a bucket (a range of keys) has consecutive rows of the stored order, and buckets
+    are about equally large. Within a bucket's file, rows are in the source's order.
     """
 
     def __init__(
@@ -83,28 +83,28 @@ class Spool:
         self._counts: list[int] = [0] * (n_buckets or 0)
 
     def room(self) -> np.ndarray:
-        """Return where the next rows are to be written, of shape (block_rows, n_features); less where no more come."""
+        """Return the buffer for the next rows, of shape (block_rows, n_features), or fewer rows at the end."""
         if self._n_rows + self._block_rows > len(self._rows) and not self._holds_all:
             self._flush()
         return self._rows[self._n_rows : self._n_rows + self._block_rows]
 
     def append(self, n_rows: int, keys: np.ndarray) -> None:
-        """Take the first rows of the room, with their keys (n_rows,)."""
+        """Append the first `n_rows` rows of the buffer returned by `room`, with their keys (n_rows,)."""
         self._n_rows += n_rows
         self._keys.append(keys)
 
     def rows(self, order: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows in the given order, piece by piece, and forget them.
+        """Yield the rows in the given order, piece by piece; they can be read only once.
 
         Parameters
         ----------
         order : int64 array of shape (n_samples,)
-            `stored_order` of all keys, or ``arange`` where rows keep their order.
+            `stored_order` of all keys, or ``arange`` to keep the order.
 
         Yields
         ------
         ndarray of shape (n_rows, n_features)
-            Good until the next one.
+            Valid until the next one.
         """
         if not self.spilled_nbytes:
             yield from taken(self._rows, order, self._piece_nbytes)
@@ -124,7 +124,7 @@ class Spool:
             rows = self._rows[: len(wanted)]
             with path.open("rb") as file:
                 file.readinto(rows.data)  # type: ignore[attr-defined]
-        else:  # a bucket larger than the memory, as happens when nobody knew how many rows would come
+        else:  # a bucket that exceeds the memory, possible if the number of rows was unknown
             rows = np.asarray(np.memmap(path, self.dtype, mode="r", shape=shape))
         position = np.empty(len(wanted), np.int64)
         position[np.argsort(wanted)] = np.arange(len(wanted))

@@ -1,4 +1,4 @@
-"""The arrays of a store: which there are, whether each is what header, manifest and files say, and their readers."""
+"""Arrays of a store: which ones exist, checks against header, manifest and files, and their readers."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ STATISTICS = ("mean", "std", "n_missing", "minimum", "maximum")
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of a store whose description has been checked.
+    """An array of a store whose metadata have been checked.
 
     Parameters
     ----------
     folder : Path
-        Of the store.
+        Folder of the store.
     name : str
     metadata : ArrayMetadata
     max_nbytes : int
-        Length of its longest file.
+        Size of its longest file.
     checksums : ndarray of uint32, of the grid's shape, or None
-        Of all chunks, as the manifest has them.
+        Checksums of all chunks, from the manifest.
     version : str
-        The manifest's identity.
+        Identity of the manifest.
     """
 
     folder: Location
@@ -48,7 +48,7 @@ class StoredArray:
     version: str = ""
 
     def open(self) -> Any:
-        """Return what reads it: a `TileReader`, or a `StringReader` of text."""
+        """Return a reader of the array: a `TileReader`, or a `StringReader` for text."""
         folder = self.folder / self.name
         if self.metadata.dtype == TEXT:
             return StringReader(folder, self.name, self.metadata, self.max_nbytes, self.checksums)
@@ -66,12 +66,12 @@ _GROUPS = {
 
 
 def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
-    """Return the header of a store, held against the manifest.
+    """Return the header of a store, after comparing it with the manifest.
 
     Raises
     ------
     StoreError
-        The store's `zarr.json` is damaged or not the one that was written, or its header is of a newer format.
+        The store's `zarr.json` is damaged or differs from what was written, or the header has a newer format.
     """
     document, content = header_document(folder)
     check_version(document, str(folder))
@@ -79,17 +79,17 @@ def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
     header = parse_header(document, str(folder))
     expected = {f"{name}/zarr.json" for name in expected_arrays(header)}
     if expected != manifest.sha256.keys() - (_GROUPS - expected):
-        raise CorruptStoreError("the header tells of other arrays than the manifest", str(folder / "zarr.json"), REMEDY)
+        raise CorruptStoreError("header and manifest list different arrays", str(folder / "zarr.json"), REMEDY)
     return header
 
 
 def header_document(folder: Location) -> tuple[dict[str, Any], bytes]:
-    """Return the attribute "daskfs" of a store's `zarr.json`, and that file's bytes.
+    """Return the attribute "daskfs" of a store's `zarr.json`, and the bytes of the file.
 
     Raises
     ------
     CorruptStoreError
-        There is none.
+        There is no such attribute.
     """
     path = folder / "zarr.json"
     try:
@@ -103,7 +103,7 @@ def header_document(folder: Location) -> tuple[dict[str, Any], bytes]:
 
 
 def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Return dtype and shape of every array that a store with this header has, by name."""
+    """Return dtype and shape of every array that a store with this header must have, by name."""
     (n_samples, n_features), n_targets = header.shape, len(header.target_names)
     is_sparse = isinstance(header, SparseHeader)
     arrays: dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -121,7 +121,7 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
         arrays[f"labels/{number}"] = (TEXT, (n_samples,))
     for name in STATISTICS:
         if is_sparse and name == "n_missing":
-            continue  # none is
+            continue  # a sparse store has no missing values
         arrays[f"statistics/{name}"] = (np.dtype("i8" if name == "n_missing" else "f8"), (n_features,))
     if not is_sparse:
         arrays["feature_names"] = (TEXT, (n_features,))
@@ -131,7 +131,7 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
 
 
 def described_arrays(manifest: Manifest) -> list[str]:
-    """Return the names of the arrays that a manifest tells of, which are not yet held against the header."""
+    """Return the names of the arrays in a manifest, not yet compared with the header."""
     names = [name.removesuffix("/zarr.json") for name in manifest.sha256 if "/" in name]
     with_parts = {name.rpartition("/")[0] for name in names}
     return [name for name in names if name not in with_parts and f"{name}/zarr.json" not in _GROUPS - {"X/zarr.json"}]
@@ -152,14 +152,14 @@ def checked_array(
     manifest: Manifest,
     checksums: dict[str, np.ndarray] | None,
 ) -> StoredArray:
-    """Return an array of a store, its description held against the manifest, the header and the length of its files.
+    """Return an array of a store, after comparing its metadata with manifest, header and file sizes.
 
-    So whoever allocates what it claims to hold allocates no more than there is on disk, but for compression.
+    Buffers allocated for it are therefore no larger than the files, apart from compression.
 
     Raises
     ------
     StoreError
-        The description is damaged, is not the one that was written, or says what the others do not.
+        The metadata are damaged, differ from what was written, or are inconsistent with the others.
     """
     where = folder / name / "zarr.json"
     document, content = description
@@ -179,7 +179,7 @@ def checked_array(
         return StoredArray(folder, name, metadata, max_nbytes, version=manifest.identity)
     found = checksums.get(name)
     if found is None or len(found) != math.prod(metadata.grid_shape):
-        problem = f"{MANIFEST} does not hold one checksum for each chunk of {name}"
+        problem = f"{MANIFEST} does not have one checksum for each chunk of {name}"
         raise CorruptStoreError(problem, str(folder / MANIFEST), REMEDY)
     return StoredArray(folder, name, metadata, max_nbytes, found.reshape(metadata.grid_shape), manifest.identity)
 
@@ -190,12 +190,12 @@ def _is_X(metadata: ArrayMetadata, header: StoreHeader) -> bool:
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums of all chunks, as they lie there, and the manifest.
+    """Write the current checksums of all chunks, and the manifest.
 
     Raises
     ------
     StoreError
-        An array is missing or is not what the header says.
+        An array is missing or inconsistent with the header.
     """
     checksums = {}
     for name in expected_arrays(parse_header(header_document(folder)[0], str(folder))):

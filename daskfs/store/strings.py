@@ -28,11 +28,11 @@ class StringReader(Tiled):
     name : str
         The array's name within its store, for messages.
     metadata : ArrayMetadata
-        What `zarr.json` says.
+        Parsed `zarr.json`.
     max_nbytes : int
-        The most that a chunk may take on disk.
+        Maximum size of a chunk on disk.
     checksums : ndarray of uint32, of shape (n_chunks,), optional
-        Of all chunks, from the store's manifest.
+        Checksums of all chunks, from the store's manifest.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class StringReader(Tiled):
         return np.concatenate(chunks)[: self.shape[0]] if chunks else np.empty(0, dtype=object)
 
     def read_at(self, places: np.ndarray) -> np.ndarray:
-        """Return the strings at some places, in this order; the chunks that hold them are read one by one.
+        """Return the strings at some places, in this order; their chunks are read one at a time.
 
         Raises
         ------
         CorruptStoreError
-            As `read` does.
+            See `read`.
         """
         found = np.empty(len(places), dtype=object)
         numbers, within = np.divmod(places, self.tile_shape[0])
@@ -76,7 +76,7 @@ class StringReader(Tiled):
         return found
 
     def _chunk_again(self, i: int) -> np.ndarray:
-        """Return a chunk, which is kept until another is read."""
+        """Return a chunk, which is cached until another is read."""
         latest = self._latest
         if latest is None or latest[0] != i:
             latest = self._latest = i, self._read_chunk(i)
@@ -97,7 +97,7 @@ class StringReader(Tiled):
         if self._checksums is not None and checksum != self._checksums[i]:
             raise CorruptStoreError(f"{label} {MISPLACED}", str(path), REMEDY)
         n_strings = int.from_bytes(encoded[:4], "little")
-        if n_strings != self.tile_shape[0] or 4 * n_strings > len(encoded) - 8:  # before the decoder allocates them
+        if n_strings != self.tile_shape[0] or 4 * n_strings > len(encoded) - 8:  # before the decoder allocates memory
             raise CorruptStoreError(f"{label} has the wrong length", str(path), REMEDY)
         try:
             return VLenUTF8().decode(encoded[:-4])
@@ -109,7 +109,7 @@ def write_strings(group: Any, name: str, strings: np.ndarray) -> None:
     """Write strings as an array of a Zarr group, with a checksum per chunk."""
     from zarr.codecs import Crc32cCodec
 
-    with interrupts.held():  # Zarr's thread writes
+    with interrupts.held():  # Zarr writes in a thread of its own
         array = group.create_array(
             name,
             shape=strings.shape,

@@ -1,7 +1,7 @@
-"""Reads blocks of an array straight from its chunk files into reused buffers, checking lengths and checksums.
+"""Reads blocks of an array directly from its chunk files into reused buffers, checking lengths and checksums.
 
-A tile is read in strips that stay in the processor's cache: read, checksum, copy to the block, next strip. So the
-block costs one pass over memory, as a copy out of a memory map does, and nothing is allocated.
+A tile is processed in strips that stay in the processor's cache: read, compute the checksum, copy to the block, next
+strip. A block therefore costs one pass over memory, like a copy from a memory map, and nothing is allocated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
 from daskfs.watching.reads import READ
 
 STRIP_NBYTES = 384 << 10
-"""A strip and its copy fit in a second-level cache; smaller ones cost more calls than they save."""
+"""A strip and its copy fit into the second-level cache; smaller strips cost more calls than they save."""
 DIRECT_STRIP_NBYTES = 1 << 20
-"""Strips of a tile that is read to its place at once: only the checksum reads it again."""
+"""Strip size for tiles read directly to their place: only the checksum reads a strip again."""
 
 _ABSENT = 2**64 - 1
 _CHECKSUM = struct.Struct("<I")
@@ -44,7 +44,7 @@ _buffers = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an encoded tile lies: an open file, the first byte and the number of bytes; the checksum it should have."""
+    """Location of an encoded tile: an open file, first byte and length; and the expected checksum."""
 
     file: OpenFile
     offset: int
@@ -62,19 +62,19 @@ class TileReader(Tiled):
     folder : path-like or ObjectPath
         The array's folder.
     metadata : ArrayMetadata
-        What `zarr.json` says; see `open_array`.
+        Parsed `zarr.json`; see `open_array`.
     name : str
         The array's name within its store, for messages.
     checksums : ndarray of uint32, of the grid's shape, optional
-        Of all tiles as encoded (crc32c), from the store's manifest. A tile that is whole may lie in another's place.
+        Checksums (crc32c) of all encoded tiles, from the store's manifest; they reveal intact but misplaced tiles.
     version : str
-        Of objects: what was fetched of another version is not taken for this.
+        Version of the store, for objects: data fetched from another version are not used.
 
     Notes
     -----
-    Files are read, not mapped: a disk that fails then raises an error that names the chunk, where a memory map
-    would end the process. Safe to use from several threads: each has its own scratch buffers, which all readers share
-    (384 KiB, and for Blosc one tile decoded and one encoded). Missing chunks are errors, never zeros.
+    Files are read, not memory-mapped: a failing disk then raises an error that names the chunk, where a memory map
+    would kill the process. Several threads may use a reader: each has scratch buffers, shared by all readers (384 KiB,
+    and for Blosc a decoded and an encoded tile). Missing chunks are errors, never zeros.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class TileReader(Tiled):
         Parameters
         ----------
         rows, columns : slice, int64 array (any order, with repeats) or boolean mask
-            A vector has no columns.
+            Vectors have no columns.
         out : ndarray, optional
-            With the block's shape and the array's dtype; filled and returned.
+            Has the block's shape and the array's dtype; filled and returned.
 
         Returns
         -------
-        ndarray of shape (n_rows, n_columns), or (n_rows,) of a vector
+        ndarray of shape (n_rows, n_columns), or (n_rows,) for a vector
             C-ordered unless `out` is not.
 
         Raises
@@ -123,7 +123,7 @@ class TileReader(Tiled):
         shape = (selection_length(row_numbers), selection_length(column_numbers))
         row_cuts, column_cuts = cuts(row_numbers, self._tile[0]), cuts(column_numbers, self._tile[1])
         self._expect(row_cuts, column_cuts)
-        if out is None and row_cuts and column_cuts:  # nothing is allocated for what is not there
+        if out is None and row_cuts and column_cuts:  # do not allocate memory for missing data
             with self._locate(row_cuts[0].tile, column_cuts[0].tile) as place:
                 self._check_length(place)
         block = self._output(shape[:1] if self._is_vector else shape, out)
@@ -135,24 +135,24 @@ class TileReader(Tiled):
         return block
 
     def strips(self, rows: Rows = slice(None), columns: slice = slice(None)) -> Iterator[Strip] | None:
-        """Iterate over ``array[rows][:, columns]`` as it lies, every tile decoded once: no block, and no copy.
+        """Iterate over ``array[rows][:, columns]`` tile by tile: each tile is decoded once, without copies.
 
         Parameters
         ----------
-        rows : slice, or int64 array that does not fall
+        rows : slice, or nondecreasing int64 array
         columns : slice
 
         Returns
         -------
         iterator of Strip, or None
-            Column of tiles after column of tiles, the rows of each in order; None where the rows are in another order.
-            A strip lies in this thread's scratch: until the next one is asked for, or anything else is read.
+            One column of tiles at a time, with its rows in order; None if the rows are in another order. A strip is
+            valid until the next one is requested, or until this thread reads something else.
 
         Raises
         ------
         CorruptStoreError
-            From the iterator: a tile that is asked for is missing, truncated or fails its checksum, which is known
-            when all of it was given. What was made of its strips must not be used.
+            Raised by the iterator: a tile is missing, truncated or fails its checksum. The checksum is known only after
+            the whole tile has been yielded; results computed from its strips must not be used.
         """
         row_numbers, column_numbers = normalise(rows, self.shape[0]), normalise(columns, self.shape[1])
         if not isinstance(row_numbers, slice) and (np.diff(row_numbers) < 0).any():
@@ -175,19 +175,19 @@ class TileReader(Tiled):
             left = part.stop
 
     def _expect(self, row_cuts: list[Cut], column_cuts: list[Cut], by: Literal["rows", "columns"] = "rows") -> None:
-        """Have the tiles of a block asked for, where asking takes long, in the order in which they are taken."""
+        """Prefetch the tiles of a block in reading order, if the array is in an object store."""
         if self._files is not None:
             ends = [(cut.tile, cut.inside.stop if isinstance(cut.inside, slice) else self._tile[0]) for cut in row_cuts]
             again = [tile for tile, stop in ends if stop < self._tile[0]]
             self._files.expect([tile for tile, _ in ends], [cut.tile for cut in column_cuts], by, again)
 
     def expect_rows(self, first: int, stop: int) -> None:
-        """Have all tiles of some rows of tiles asked for, in order, where asking takes long."""
+        """Prefetch all tiles in a range of rows of tiles, if the array is in an object store."""
         if self._files is not None:
             self._files.expect(range(first, stop), range((*self.grid_shape, 1)[1]), "rows")
 
     def parts(self, rows: Rows) -> list[Part]:
-        """Return which parts of objects hold some numbers of a vector, in their order."""
+        """Return the parts of objects that contain elements of a vector, in order; empty if it is in files."""
         return (
             []
             if self._files is None
@@ -195,9 +195,9 @@ class TileReader(Tiled):
         )
 
     def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
-        """Return whole tiles, one after another: no copy between the disk and the block.
+        """Return complete tiles without copying between disk and block.
 
-        For programs that keep tiles as they are; methods take blocks (`read`) or tiles as they pass by (`strips`).
+        For programs that use tiles unchanged; methods use blocks (`read`) or strips (`strips`).
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class TileReader(Tiled):
         Returns
         -------
         ndarray
-            As `out`. Entries of edge tiles beyond the array's shape are padding.
+            Like `out`. Entries of edge tiles beyond the array's shape are padding.
 
         Raises
         ------
@@ -237,18 +237,18 @@ class TileReader(Tiled):
         Raises
         ------
         CorruptStoreError
-            It is missing, truncated or fails its checksum.
+            The tile is missing, truncated or fails its checksum.
         """
         for _ in self._strips(i, j, None):
             pass
 
     def stored_checksum(self, i: int, j: int = 0) -> int:
-        """Return the checksum that stands at the end of a tile; the tile itself is not read.
+        """Return the checksum at the end of a tile, without reading the tile.
 
         Raises
         ------
         CorruptStoreError
-            The tile is missing or has no room for one.
+            The tile is missing or too short.
         """
         with self._locate(i, j) as place:
             if place.nbytes < _CHECKSUM.size:
@@ -265,7 +265,7 @@ class TileReader(Tiled):
         return out
 
     def _read_cut(self, row_cut: Cut, column_cut: Cut, block: np.ndarray) -> None:
-        """Copy one tile's part of a block; the whole tile is read, for its checksum covers all of it."""
+        """Copy one tile's part of a block; the whole tile is read, since its checksum covers all of it."""
         rows, columns = row_cut.outside, column_cut.outside
         if all(
             isinstance(part, slice) for part in (rows, columns, row_cut.inside, column_cut.inside)
@@ -285,7 +285,7 @@ class TileReader(Tiled):
             block[_grid(put, columns)] = strip[_grid(taken, column_cut.inside)]
 
     def _taken(self, row_cut: Cut, j: int) -> Iterator[tuple[int, int, Rows, np.ndarray]]:
-        """Yield the strips of a tile that hold rows of a cut: rows [low, high) of it are ``strip[taken]``."""
+        """Yield the strips of a tile that contain rows of a cut: its rows [low, high) are ``strip[taken]``."""
         inside = row_cut.inside
         for start, strip in self._strips(row_cut.tile, j, None):
             if isinstance(inside, slice):
@@ -298,7 +298,7 @@ class TileReader(Tiled):
                     yield low, high, inside[low:high] - start, strip
 
     def _strips(self, i: int, j: int, tile: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the strips (first row, values) of a tile, in `tile` where given, else in scratch that is used again.
+        """Yield the strips (first row, values) of a tile, in `tile` if given, otherwise in a reused buffer.
 
         The checksum is known only after the last strip, so the iterator must be exhausted.
         """
@@ -334,7 +334,7 @@ class TileReader(Tiled):
     def _decode(self, place: _Place, tile: np.ndarray | None) -> np.ndarray:
         from numcodecs import blosc
 
-        blosc.use_threads = False  # as Zarr does: its pool is shared by all threads of the process
+        blosc.use_threads = False  # as in Zarr: Blosc's pool is shared by all threads of the process
         self._check_length(place)
         nbytes = place.nbytes - self._tail_nbytes
         encoded = _scratch("encoded", nbytes)[:nbytes]
@@ -358,14 +358,14 @@ class TileReader(Tiled):
         return tile
 
     def _check_length(self, place: _Place) -> None:
-        """Check that a tile is as long as one may be, before anything is allocated for it."""
+        """Check that a tile has a valid length, before anything is allocated for it."""
         whole = self._tile_nbytes + self._tail_nbytes
         if not self.metadata.has_blosc:
             if place.nbytes != whole:
                 raise self._truncated(place, whole, place.nbytes)
         elif place.nbytes < _BLOSC_HEADER.size + self._tail_nbytes:
             raise self._truncated(place, _BLOSC_HEADER.size + self._tail_nbytes, place.nbytes)
-        elif place.nbytes > _BLOSC_HEADER.size + whole:  # what cannot be compressed is stored as it is
+        elif place.nbytes > _BLOSC_HEADER.size + whole:  # incompressible data are stored uncompressed
             raise self._truncated(place, _BLOSC_HEADER.size + whole, place.nbytes)
 
     @contextmanager
@@ -392,7 +392,7 @@ class TileReader(Tiled):
             file.close()
 
     def _index(self, file: OpenFile, path: str, label: str) -> np.ndarray:
-        """Return where each tile of a shard starts and how long it is; uint64, tiles per shard x 2."""
+        """Return start and length of each tile in a shard; uint64, tiles per shard x 2."""
         known = self._indices.get(path)
         if known is not None and known[0] == file.stamp:
             return known[1]
@@ -409,7 +409,7 @@ class TileReader(Tiled):
         return index
 
     def _fill(self, place: _Place, start: int, *arrays: np.ndarray) -> None:
-        """Read the bytes from `start` of a tile's place on into C-ordered arrays, one after the other."""
+        """Read bytes of a tile, from `start` on, into C-ordered arrays, one after the other."""
         buffers = [array.data.cast("B") for array in arrays if array.nbytes]
         position = place.offset + start
         while buffers:
@@ -427,12 +427,12 @@ class TileReader(Tiled):
                 buffers[0] = buffers[0][count:]
 
     def _check(self, place: _Place, checksum: int, tail: np.ndarray) -> None:
-        """Compare a tile's checksum with the one that follows it, where one does."""
+        """Compare a tile's checksum with the one stored after it, if any."""
         if len(tail) and _CHECKSUM.unpack(tail.data)[0] != checksum:
             raise self._corrupt(place, "fails its checksum")
 
     def _check_expected(self, place: _Place, checksum: int) -> None:
-        """Compare a tile's checksum with the one that belongs here."""
+        """Compare a tile's checksum with the one in the manifest, if known."""
         if place.expected is not None and place.expected != checksum:
             raise self._misplaced(place)
 
@@ -448,13 +448,13 @@ class TileReader(Tiled):
 
 
 def open_array(folder: Location, name: str) -> Any:
-    """Return a reader of a Zarr v3 array: a `TileReader`, or Zarr's own where the encoding is another.
+    """Return a reader of a Zarr v3 array: a `TileReader`, or a `ZarrReader` for other encodings.
 
     Parameters
     ----------
     folder : Path or ObjectPath
     name : str
-        For messages.
+        Name of the array, for messages.
 
     Returns
     -------
@@ -464,7 +464,7 @@ def open_array(folder: Location, name: str) -> Any:
     Raises
     ------
     CorruptStoreError
-        The array's description is missing or damaged.
+        The array's metadata are missing or damaged.
     """
     metadata = parse_metadata(read_metadata(folder, name)[0])
     if metadata is not None and metadata.dtype != TEXT and sys.byteorder == "little":
@@ -475,19 +475,19 @@ def open_array(folder: Location, name: str) -> Any:
 
 
 def _grid(rows: Rows, columns: Rows) -> Any:
-    """Return an index that takes rows x columns, whether slices or numbers."""
+    """Return an index for rows x columns, given as slices or numbers."""
     if isinstance(rows, slice) or isinstance(columns, slice):
         return rows, columns
     return np.ix_(rows, columns)
 
 
 def _numbers(selection: Rows) -> np.ndarray:
-    """Return a selection of columns as their numbers."""
+    """Return a selection of columns as numbers."""
     return np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
 
 
 def _scratch(name: str, nbytes: int) -> np.ndarray:
-    """Return this thread's buffer of at least so many bytes."""
+    """Return this thread's buffer of at least `nbytes` bytes."""
     buffer = getattr(_buffers, name, None)
     if buffer is None or len(buffer) < nbytes:
         buffer = np.empty(nbytes, np.uint8)

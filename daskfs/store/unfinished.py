@@ -1,4 +1,4 @@
-"""A store while it is written: a folder with a half-made name, renamed when whole, removed when not."""
+"""An unfinished store: a folder with a temporary name, renamed when complete, removed on failure."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from daskfs.store.manifest import LOCK
 
 SUFFIX, REPLACED = ".unfinished", ".replaced"
 ROWS = "rows"
-"""The folder in it of rows that are on their way."""
+"""Subfolder for rows that are being reordered."""
 _CHECKS, _PAUSE_S = 4, 0.05
 
 
 class UnfinishedStore:
-    """The folder `<name>.unfinished`, held by this process until it is finished or removed.
+    """The folder `<name>.unfinished`, locked by this process until it is finished or removed.
 
     Parameters
     ----------
     target : Path
         Path of the finished store; nothing may exist there.
     goes_on_from : callable, optional
-        Tells of a dead process's folder whether this is to go on from it; otherwise it is removed.
+        Decides whether to resume from the folder of a dead process; otherwise the folder is removed.
 
     Attributes
     ----------
     folder : Path
     notes : list of str
-        Says when a dead process's folder was removed.
+        Reports if a dead process's folder was removed.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class UnfinishedStore:
                 if not has_begun:
                     draft.mkdir()
                 (draft / LOCK).write_text(LockOwner.this_process().to_text(), encoding="utf-8")
-                draft.rename(self.folder)  # fails where another writer was faster, for its folder is not empty
+                draft.rename(self.folder)  # fails if another writer was faster, since its folder is not empty
         except OSError as fault:
             shutil.rmtree(draft, ignore_errors=True)
             if os.path.lexists(self.folder):
@@ -68,7 +68,7 @@ class UnfinishedStore:
             raise StoreError(f"cannot create the store: {reason}", str(target), "choose another folder") from None
 
     def finish(self) -> None:
-        """Make everything durable and give the store its name.
+        """Make all files durable and give the store its final name.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class UnfinishedStore:
         _remove(self.folder)
         if not isinstance(sys.exception(), KeyboardInterrupt):
             return
-        for _ in range(_CHECKS):  # Zarr's threads may still be at what an interrupt cut short
+        for _ in range(_CHECKS):  # after an interrupt, Zarr's threads may still be writing
             time.sleep(_PAUSE_S)
             if not (self.folder / LOCK).exists():
                 _remove(self.folder)
@@ -105,24 +105,24 @@ class UnfinishedStore:
             )
 
     def new_group(self) -> Any:
-        """Return the Zarr group that the folder is to be, in which nothing is but what is gone on from."""
+        """Return a new Zarr group in the folder, after removing everything except what the ingest resumes from."""
         import zarr
 
         for path in self.folder.iterdir():
             if path.name not in (LOCK, ROWS):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             return zarr.create_group(str(self.folder), zarr_format=3)
 
     def _takes_dead(self, goes_on_from: Callable[[Path], bool], draft: Path) -> bool:
-        """Take a dead process's folder under another name, to go on from it, or remove it; tell which."""
+        """Rename a dead process's folder to resume from it, or remove it; return whether it was kept."""
         try:
             owner = LockOwner.of(self.folder / LOCK)
         except FileNotFoundError:
             owner = None
         if owner is None:
             raise StoreExistsError(
-                f"expected a lock of daskfs in it, found no readable {LOCK}", str(self.folder), "remove it by hand"
+                f"expected a lock of daskfs, found no readable {LOCK}", str(self.folder), "remove it by hand"
             )
         if not owner.is_here:
             raise StoreExistsError(
@@ -133,12 +133,12 @@ class UnfinishedStore:
         if owner.is_alive:
             raise self._being_written(f"process {owner.pid}")
         if goes_on_from(self.folder):
-            with suppress(OSError):  # somebody else has taken or removed it
+            with suppress(OSError):  # another process has taken or removed it
                 self.folder.rename(draft)
                 return True
             return False
         _remove(self.folder)
-        self.notes.append(f"removed the unfinished store that process {owner.pid} had left behind")
+        self.notes.append(f"removed the unfinished store left by process {owner.pid}")
         return False
 
     def _being_written(self, who: str) -> StoreExistsError:
@@ -147,11 +147,11 @@ class UnfinishedStore:
 
 @contextmanager
 def set_aside(store: Path) -> Iterator[None]:
-    """Keep a store under another name until what replaces it stands, and after a failure give it back its own."""
+    """Keep a backup of a store under another name while it is replaced, and restore it after a failure."""
     aside = store.with_name(store.name + REPLACED)
     with interrupts.held():
         if os.path.lexists(aside):
-            _remove(aside)  # of a process that ended before it could
+            _remove(aside)  # left by a process that was killed
         store.rename(aside)
     try:
         yield
@@ -164,7 +164,7 @@ def set_aside(store: Path) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder under a name that nobody takes for a store, so that two removals do not meet."""
+    """Remove a folder after renaming it to a name that no store has, so that simultaneous removals do not collide."""
     doomed = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         folder.rename(doomed)

@@ -1,4 +1,4 @@
-"""Reads every file of a store and says what is damaged."""
+"""Reads every file of a store and reports what is damaged."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ from daskfs.store.tile_reader import TileReader
 from daskfs.watching.base import Progress, Silent
 
 PART_NBYTES = 2**26
-"""Of the tiles that one task checks, before compression."""
+"""Size, before compression, of the tiles that one task checks."""
 
 
 def damaged_parts(folder: Location, progress: Progress | None = None, workers: Workers | None = None) -> list[str]:
-    """Return one line per damaged part of a store, with the array, the chunk, the file and what is wrong.
+    """Return one line per damaged part of a store, with the array, the chunk, the file and the fault.
 
     Parameters
     ----------
     folder : Path or ObjectPath
     progress : Progress, optional
-        Told how many files are done.
+        Reports the number of checked files.
     workers : Workers, optional
-        That see the store and read its chunks; by default this thread.
+        Workers that can see the store, to read its chunks; by default this thread.
 
     Returns
     -------
     list of str
-        Empty: every length and checksum is right.
+        Empty if all lengths and checksums are right.
 
     Raises
     ------
     StoreFormatError
-        Unfinished, or of a newer format.
+        The store is unfinished, or has a newer format.
     """
     progress = progress or Silent()
     try:
@@ -64,9 +64,7 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
         return [str(fault)]
     progress.start("verify", len(manifest.files))
     folder = folder.without_cache() if isinstance(folder, ObjectPath) else folder
-    manifest = replace(
-        manifest, identity=uuid.uuid4().hex
-    )  # nothing that was fetched before is taken for what lies there
+    manifest = replace(manifest, identity=uuid.uuid4().hex)  # objects fetched earlier must not be used
     found: list[str] = []
     checksums = None
     try:
@@ -103,7 +101,7 @@ def damaged_parts(folder: Location, progress: Progress | None = None, workers: W
 
 
 def _rows_of_chunks(array: StoredArray, header: StoreHeader, *known: Any) -> Callable[[int], str]:
-    """Return what says in words which rows a chunk of the entries, or runs, of a sparse store has; "" of others."""
+    """Return a function that names the rows in a chunk of entries or runs of a sparse store; "" for other arrays."""
     if not isinstance(header, SparseHeader) or array.name not in BY_BLOCKS:
         return lambda chunk: ""
     try:
@@ -138,7 +136,7 @@ def _damaged_tiles(
 
 
 def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tuple[int, str]]]:
-    """Read some rows of tiles; return how many files were begun, and of each damaged tile its row and what is wrong."""
+    """Check some rows of tiles; return the number of files, and the row and fault of each damaged tile."""
     reader, n_files, damaged = array.open(), 0, []
     first, stop = rows
     if isinstance(array.folder, ObjectPath) and isinstance(reader, TileReader):
@@ -154,7 +152,7 @@ def check_tiles(array: StoredArray, rows: tuple[int, int]) -> tuple[int, list[tu
 
 
 def _wrong_lengths(folder: Location, files: dict[str, int], found: list[str]) -> list[str]:
-    """Compare with the manifest what the chunks' own checks cannot see, such as bytes added to a shard."""
+    """Compare file sizes with the manifest; finds what the chunks' checks miss, such as bytes appended to a shard."""
     lines = []
     named = "\n".join(found)
     sizes = _sizes(folder, files) if isinstance(folder, ObjectPath) else None
@@ -174,7 +172,7 @@ def _wrong_lengths(folder: Location, files: dict[str, int], found: list[str]) ->
 
 
 def _sizes(folder: ObjectPath, files: dict[str, int]) -> dict[str, int]:
-    """Return the bytes of the objects of a store: as listed, or, where nothing is, as each tells."""
+    """Return the sizes of a store's objects: from a listing, or, if there is none, object by object."""
     if not folder.is_read_only:
         return folder.all_objects()
 

@@ -1,4 +1,4 @@
-"""What writers of dense and of sparse stores share: a whole store comes out, or nothing."""
+"""Base class of the writers of dense and sparse stores: they write a complete store, or nothing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class WholeWriter(ABC):
     Parameters
     ----------
     path, dtype, target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, memory_limit
-        As of `daskfs.store.writer.StoreWriter`.
-    notes, progress : as there
+        See `daskfs.store.writer.StoreWriter`.
+    notes, progress : see there
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class WholeWriter(ABC):
         return self
 
     def _goes_on_from(self, folder: Path) -> bool:
-        """Tell whether what a dead process has left in a folder is the beginning of this."""
+        """Return whether a dead process's folder contains finished steps of the same ingest."""
         return False
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what rows need that come."""
+        """Create what is needed to accept rows."""
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
@@ -98,7 +98,7 @@ class WholeWriter(ABC):
             if kind is None:
                 with self._explain_disk_full():
                     if not self._is_whole:
-                        problem = "a block was refused, so rows are missing"
+                        problem = "a block was refused, so that rows are missing"
                         raise StoreError(problem, str(self.path), "let the error end it")
                     self._finish()
                 is_done = True
@@ -110,15 +110,15 @@ class WholeWriter(ABC):
                     self._workers.settle("ingest-")
                     self._site.remove()
         with self._explain_disk_full():
-            if isinstance(fault, OSError) and fault.errno in _DISK_FULL:  # of a task, for one
+            if isinstance(fault, OSError) and fault.errno in _DISK_FULL:  # raised by a task, for example
                 raise fault
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write what is left, and give the store its name."""
+        """Write the rest, and give the store its name."""
 
     def _told_source(self) -> dict[str, Any]:
-        """Write what encodes other rows, which the header tells the digest of; return the rest of the source."""
+        """Write the encoder to a file, and return the source's description with the file's digest instead."""
         source = {key: value for key, value in self.source.items() if key != "encoder"}
         if "encoder" not in self.source:
             return source
@@ -128,16 +128,16 @@ class WholeWriter(ABC):
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Forget what holds files or memory."""
+        """Release files and memory."""
 
     def _stored_order(self) -> np.ndarray | None:
-        """Return the source row of each stored row, by the keys of all; None: the same."""
+        """Return the source row of each stored row, from the keys of all rows; None if the order is the same."""
         order = stored_order(np.concatenate(self._keys)) if self.shuffle else None
         self._keys = []
         return order
 
     def _told(self) -> dict[str, Any]:
-        """Return what headers of both kinds say."""
+        """Return the header fields that dense and sparse stores have in common."""
         return {
             "dtype": self.dtype.name,
             "shuffled": self.shuffle,
@@ -166,5 +166,5 @@ class WholeWriter(ABC):
         return StoreError(f"the disk is full ({found}){self._needed()}", str(self.path), remedy)
 
     def _needed(self) -> str:
-        """Return in words what the disk must have room for, where that is known."""
+        """Return how much disk space is needed, for a message, if it is known."""
         return ""

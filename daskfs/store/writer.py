@@ -1,4 +1,4 @@
-"""Writes a feature store: rows in the source's order come in, a whole store or nothing comes out."""
+"""Writes a feature store from rows in the source's order: a complete store, or nothing."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Lay
 from daskfs.store.metadata import TEXT
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
 from daskfs.store.row_vectors import write_vector
-from daskfs.store.spool import MAX_BUCKETS, Spool, taken
-from daskfs.store.stored_arrays import STATISTICS, seal
-from daskfs.store.stretches import (
-    Stretch,
-    Stretches,
-    StretchFiles,
+from daskfs.store.sorted_runs import (
+    SortedRun,
+    SortedRunFiles,
+    SortedRuns,
     bands_of,
     gather,
     put_in_order,
     store_bands,
 )
+from daskfs.store.spool import MAX_BUCKETS, Spool, taken
+from daskfs.store.stored_arrays import STATISTICS, seal
 from daskfs.store.strings import write_strings
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
 
 _MOST_TASKS = 64
-"""In which tiles are written by several processes."""
+"""Maximum number of tasks in which tiles are written."""
 
 
 class StoreWriter(WholeWriter):
     """Writes a feature store; a context manager.
 
-    Rows are checked, counted into the column statistics, put in random order (out of core where they do not fit
-    in memory) and written tile by tile. The folder is called `<name>.unfinished` until it is whole; if anything
-    fails, nothing is left.
+    Rows are checked, added to the column statistics, put in random order (out of core if they do not fit in memory) and
+    written tile by tile. The folder is called `<name>.unfinished` until it is complete; after a failure, nothing is
+    left.
 
     Parameters
     ----------
@@ -57,40 +57,40 @@ class StoreWriter(WholeWriter):
     dtype : dtype
         dtype of X: floating point or integer.
     feature_names : sequence of str, optional
-        Unique; default x0, x1, ...
+        Must be unique; default x0, x1, ...
     target_names : sequence of str
-        Empty: the store has no target.
+        Empty if the store has no target.
     has_weight : bool
     label_names : sequence of str
-        Text columns kept beside X (for splits, identifiers).
+        Text columns kept beside X (for splits or as identifiers).
     shuffle : bool
-        Put the rows in random order.
+        Whether to put the rows in random order.
     random_state : int or None
-        Seed of that order; None draws one, which the header keeps.
+        Seed of the random order; if None, one is drawn and kept in the header.
     source : dict
-        Description of the source; its entry "digest" is its identity. JSON-able.
+        JSON-compatible description of the source; its entry "digest" is its identity.
     encoding_digest : str
-        Identity of how the source was turned into numbers.
+        Identity of the encoding of the source as numbers.
     codec : {"raw", "lz4"}, optional
-        Default: "lz4" for integers and where it halves the first tile, else "raw".
+        Default: "lz4" for integers, and if it halves the first tile; otherwise "raw".
     n_samples : int, optional
-        How many rows will come, where known; saves a copy on disk when rows keep their order.
+        Number of rows, if known; saves a copy on disk when rows keep their order.
     n_expected : int, optional
-        An estimate of it, where it is not known: into how many files rows are spooled.
+        Estimated number of rows, if it is unknown; determines the number of spool files.
     memory_limit : int
-        Bytes that the writer's blocks may take together. In addition, the target, weights, keys and labels of
-        all rows are in memory: 32 bytes per row and more for labels.
+        Maximum memory for all of the writer's blocks together, in bytes. In addition, target, weights, keys and labels
+        of all rows are in memory: 32 bytes per row, and more for labels.
     tile_shape : tuple of int, optional
     notes : sequence of str
     allow_missing : bool
-        Allow NaN in X; counted per column.
+        Whether to allow NaN in X; it is counted per column.
     max_files, shard_nbytes : int
         See `choose_layout`.
     resident : ndarray of shape (n_samples, n_features), optional
-        All rows, where they stay in memory until the store is written: they are read where they lie, and of the X of
-        blocks only the length is looked at.
+        All rows, if they stay in memory until the store is written: they are read from this array, and only the length
+        of the blocks' X is used.
     progress : Progress, optional
-        Shows how many tiles are written while spooled rows are put in order.
+        Shows how many tiles are written while spooled rows are reordered.
 
     Raises
     ------
@@ -99,14 +99,14 @@ class StoreWriter(WholeWriter):
     StoreError
         The disk is full, or the folder cannot be created.
     DataError
-        Names that are not unique, or values that do not fit (from `write`).
+        Names that are not unique, or values that do not fit (raised by `write`).
     PlanError
-        Not even a few rows fit in `memory_limit`.
+        `memory_limit` is too small for even a few rows.
 
     Notes
     -----
-    Row i of the source draws the key ``u_i``, the i-th double of ``np.random.default_rng(random_state)``, and the
-    rows are stored by ascending key. So the order depends on neither the size of the blocks nor the memory.
+    Row i of the source has the key ``u_i``, the i-th double of ``np.random.default_rng(random_state)``, and the rows
+    are stored by ascending key. So the order depends neither on the size of the blocks nor on the memory.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class StoreWriter(WholeWriter):
         )
         self.n_features = n_features
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
-            raise DataError(f"expected a dtype of numbers, found {self.dtype}", "dtype", "float32, float64 or int8")
+            raise DataError(f"expected a numeric dtype, found {self.dtype}", "dtype", "float32, float64 or int8")
         self.feature_names = check_names(feature_names, n_features)
         self.annotations: Mapping[str, np.ndarray] = {}
         self.allow_missing = allow_missing
@@ -174,7 +174,7 @@ class StoreWriter(WholeWriter):
         self._row_nbytes = n_features * self.dtype.itemsize
         if 8 * self._row_nbytes > memory_limit:
             raise PlanError(
-                f"one row takes {self._row_nbytes:,} bytes, and writing needs room for 8; "
+                f"one row takes {self._row_nbytes:,} bytes, and writing needs memory for 8; "
                 f"the memory limit is {memory_limit:,} bytes",
                 "memory_limit",
                 f"allow at least {8 * self._row_nbytes:,} bytes",
@@ -190,7 +190,7 @@ class StoreWriter(WholeWriter):
         self._n_filled = 0
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
-        self._stretches: Stretches | None = None
+        self._sorted_runs: SortedRuns | None = None
         if not self.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
@@ -216,20 +216,20 @@ class StoreWriter(WholeWriter):
         )
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
-        """Take the next rows of the source.
+        """Append the next rows of the source.
 
         Parameters
         ----------
         block : RowBlock or SourceBlock
-            With X of shape (n_rows, n_features), dense or sparse; y of shape (n_rows,) or (n_rows, n_targets);
-            weight of shape (n_rows,). Nothing of it is kept: buffers may be used again.
+            With X of shape (n_rows, n_features), dense or sparse; y of shape (n_rows,) or (n_rows, n_targets); weight
+            of shape (n_rows,). Values are copied, so that buffers may be reused.
         labels : dict of str to array of str, optional
-            Default: the block's own.
+            Default: those of the block.
 
         Raises
         ------
         DataError
-            Values that do not fit, with the column's name and the row's number.
+            A value that does not fit, with the column's name and the row's number.
         StoreError
             The disk is full.
         """
@@ -249,33 +249,33 @@ class StoreWriter(WholeWriter):
                 start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
             self._is_whole = True
 
-    def stretch_files(self, task_nbytes: int, workers: Workers) -> StretchFiles:
-        """Return where workers are to write the rows, in stretches that fit in `task_nbytes`."""
+    def sorted_run_files(self, task_nbytes: int, workers: Workers) -> SortedRunFiles:
+        """Return the files that workers write the rows to, in sorted runs that fit into `task_nbytes`."""
         self._workers = workers
         folder = self._site.folder / "rows"
         folder.mkdir()
         n_rows = max(1, task_nbytes // max(1, self._row_nbytes))
-        return StretchFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
+        return SortedRunFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
 
-    def write_stretches(self, stretches: Sequence[Stretch], files: StretchFiles, blocks: Sequence[Any]) -> None:
-        """Take all rows of the source at once, as workers have written them, who are to put them in order.
+    def write_sorted_runs(self, sorted_runs: Sequence[SortedRun], files: SortedRunFiles, blocks: Sequence[Any]) -> None:
+        """Append all rows of the source at once, as written by workers, which will also sort them.
 
         Parameters
         ----------
-        stretches : sequence of Stretch
+        sorted_runs : sequence of SortedRun
             In the source's order.
-        files : StretchFiles
+        files : SortedRunFiles
         blocks : sequence of SourceBlock
-            Targets, weights and labels of all rows; of X only the length is looked at.
+            Targets, weights and labels of all rows; only the length of X is used.
         """
         with self._explain_disk_full():
             for block in blocks:
                 self._vectors.append(block, len(block.X), None, self._n_rows)
                 self._n_rows += len(block.X)
-        self._stretches = Stretches(files, stretches, self.random_state)
+        self._sorted_runs = SortedRuns(files, sorted_runs, self.random_state)
 
     def _pass(self, n_rows: int) -> int:
-        """Look at resident rows, a whole block at a time."""
+        """Process resident rows, one complete block at a time."""
         assert self._resident is not None
         self._n_filled += n_rows
         self._n_rows += n_rows
@@ -285,7 +285,7 @@ class StoreWriter(WholeWriter):
         return n_rows
 
     def _converted(self, rows: np.ndarray, first_row: int) -> np.ndarray:
-        """Return resident rows in the store's type: as they are where that is theirs."""
+        """Return resident rows in the store's dtype, without a copy if they have it already."""
         if rows.dtype == self.dtype and fit_at_a_glance(rows):
             return rows
         converted = np.empty(rows.shape, self.dtype)
@@ -304,7 +304,7 @@ class StoreWriter(WholeWriter):
         return len(part)
 
     def _new_block(self) -> np.ndarray:
-        """Return where rows are gathered until the statistics take them: where they stay while they are spooled."""
+        """Return the buffer in which rows are collected for the statistics; the spool's own, if rows are spooled."""
         if self._spool is not None:
             return self._spool.room()
         return np.empty((self._block_rows, self.n_features), self.dtype)
@@ -328,7 +328,7 @@ class StoreWriter(WholeWriter):
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
-        if self._stretches is not None and self.shuffle:
+        if self._sorted_runs is not None and self.shuffle:
             self._keys.append(self._rng.random(self._n_rows))
         order = self._stored_order()
         self._write_matrix(order)
@@ -337,18 +337,18 @@ class StoreWriter(WholeWriter):
         write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
         self._write_annotations()
         header = self._header().to_dict()
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             self._group.attrs["daskfs"] = header
         seal(self._site.folder)
         self._site.finish()
 
     def _wrong_length(self, found: str) -> DataError:
-        return DataError(f"expected {self.n_samples} rows, found {found}", "X", "has the source changed?")
+        return DataError(f"expected {self.n_samples} rows, found {found}", "X", "check whether the source has changed")
 
     def _write_matrix(self, order: np.ndarray | None) -> None:
         bands = self._bands or self._new_bands(self._n_rows)
-        if self._stretches is not None:
-            self._store_stretches(bands, self._stretches, np.arange(self._n_rows) if order is None else order)
+        if self._sorted_runs is not None:
+            self._store_sorted_runs(bands, self._sorted_runs, np.arange(self._n_rows) if order is None else order)
         elif self._spool is not None:
             self.progress.start("tiles", self._n_rows)
             for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
@@ -365,30 +365,30 @@ class StoreWriter(WholeWriter):
         bands.close()
         self._layout = bands.layout
 
-    def _store_stretches(self, bands: BandWriter, stretches: Stretches, order: np.ndarray) -> None:
+    def _store_sorted_runs(self, bands: BandWriter, sorted_runs: SortedRuns, order: np.ndarray) -> None:
         map_blocks = self._workers.map_blocks
         self.progress.start("tiles", 2 * self._n_rows)
-        n_parts = len(stretches.parts)
+        n_parts = len(sorted_runs.parts)
         found: list[list[BlockStatistics]] = [[] for _ in range(n_parts)]
-        sort = {"name": "ingest-sort", "shared": (stretches, self._block_rows)}
+        sort = {"name": "ingest-sort", "shared": (sorted_runs, self._block_rows)}
         for k, found[k] in map_blocks(put_in_order, range(n_parts), **sort):  # type: ignore[arg-type]
-            self.progress.advance(stretches.parts[k].n_rows)
+            self.progress.advance(sorted_runs.parts[k].n_rows)
         for block in chain.from_iterable(found):
             self._statistics.merge(block)
-        first, *others = bands_of(stretches, order, bands.height)
-        gather(stretches, first, bands.put)  # its values say how all are encoded
+        first, *others = bands_of(sorted_runs, order, bands.height)
+        gather(sorted_runs, first, bands.put)  # its values determine the codec
         bands.close()
         self.progress.advance(len(first.source_rows))
         n_together = -(-len(others) // _MOST_TASKS) or 1
         tasks = [others[start : start + n_together] for start in range(0, len(others), n_together)]
-        shared = (stretches, self._site.folder, bands.layout)
+        shared = (sorted_runs, self._site.folder, bands.layout)
         for _, n_rows in map_blocks(store_bands, tasks, name="ingest-tiles", shared=shared):
             self.progress.advance(n_rows)
-        shutil.rmtree(stretches.files.folder, ignore_errors=True)
+        shutil.rmtree(sorted_runs.files.folder, ignore_errors=True)
         self.progress.finish()
 
     def _write_statistics(self) -> None:
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             group = self._group.create_group("statistics")
         for name in STATISTICS:
             write_vector(group, name, getattr(self._statistics, name))
@@ -396,7 +396,7 @@ class StoreWriter(WholeWriter):
     def _write_annotations(self) -> None:
         if not self.annotations:
             return
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             group = self._group.create_group("annotations")
         for number, values in enumerate(self.annotations.values()):
             (write_strings if values.dtype == TEXT else write_vector)(group, str(number), values)
@@ -433,7 +433,7 @@ class StoreWriter(WholeWriter):
         )
 
     def _check_disk(self, nbytes: int) -> None:
-        """Refuse at once what cannot fit: the rows are spooled uncompressed."""
+        """Raise an error at once if the uncompressed spooled rows cannot fit on the disk."""
         free = shutil.disk_usage(self._site.folder.parent).free
         if nbytes > free:
             raise self._disk_full(f"{free:,} bytes are free")
@@ -445,4 +445,4 @@ class StoreWriter(WholeWriter):
         layout = choose_layout(n_rows, self.n_features, self.dtype, self.codec, tile_shape=self.tile_shape)
         nbytes = store_nbytes(n_rows, self.n_features, self.dtype, layout)
         so_far = " for the rows read so far" if self.n_samples is None else ""
-        return f"; needed are {nbytes:,} bytes{so_far}, and about as much again while rows are put in order"
+        return f"; {nbytes:,} bytes are needed{so_far}, and about as much again while rows are reordered"

@@ -298,8 +298,8 @@ def test_variants_that_are_absent_or_have_other_alleles_are_named_and_count_as_t
     rewritten(folder / "new.bed", lambda c, name, *more: change.get(name, lambda *line: line)(c, name, *more))
     found, told = applied(folder, folder / "new.bed", "--features")
     words = " ".join(told.split())
-    assert f"1 of 3 variants are not in the data, and count as the run's mean: {first}" in words
-    assert f"1 of 3 variants have contradictory or ambiguous alleles, and count as the run's mean: {second}" in words
+    assert f"1 of 3 variants are not in the data; the mean of the run is used: {first}" in words
+    assert f"1 of 3 variants have contradictory or ambiguous alleles; the mean of the run is used: {second}" in words
     for name in (first, second):
         assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
     rewritten(folder / "new.bed", lambda c, name, *more: (c, f"{name}x", *more))
@@ -334,8 +334,8 @@ def test_variants_of_a_store_are_matched_by_alleles_and_flipped(genotypes):
     store, rows = ingested(folder / "some.bed", X, some)
     found, told = applied(folder, store.path, "--features")
     words = " ".join(told.split())
-    assert f"1 of 3 variants are not in the data, and count as the run's mean: {first}" in words
-    assert f"1 of 3 variants have contradictory or ambiguous alleles, and count as the run's mean: {second}" in words
+    assert f"1 of 3 variants are not in the data; the mean of the run is used: {first}" in words
+    assert f"1 of 3 variants have contradictory or ambiguous alleles; the mean of the run is used: {second}" in words
     for name in (first, second):
         assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
     assert_close(found[third].to_numpy(), filled[rows, int(third[2:])].astype(np.float32))
@@ -415,7 +415,7 @@ def test_covariates_of_other_samples_are_a_table_of_their_own(tmp_path):
     sites[60:63] = "south", "inner", "south"
     write_sites("odd.cov", 60)
     found, told = applied(tmp_path, tmp_path / "train.bed", "--covariates", str(tmp_path / "odd.cov"))
-    words = "covariate 'site': 3 rows have levels that the fit did not have, and count as 'east'"
+    words = "covariate 'site': 3 rows have levels that the fit did not have and count as 'east'"
     assert f"{words}: 'south' (2 rows), 'inner' (1 row)" in " ".join(told.split())
 
 

@@ -157,7 +157,7 @@ TO_FILES: dict[str, Callable[[Path, random.Random], None]] = {
     "empty": empty,
     "link, same bytes": link_away,
     "link to /dev/zero": _instead(lambda path: path.symlink_to("/dev/zero")),
-    "link to nothing": _instead(lambda path: path.symlink_to(path.with_name("nothing"))),
+    "broken link": _instead(lambda path: path.symlink_to(path.with_name("nothing"))),
     "link to itself": _instead(lambda path: path.symlink_to(path.name)),
     "pipe": _instead(os.mkfifo),
     "folder": _instead(Path.mkdir),

@@ -25,7 +25,7 @@ MOMENTS = {
     "first tiles": "in_small_parts(); before('daskfs.store.writer', None, 'gather')",
     "other tiles": "in_small_parts(); before('daskfs.cluster.workers', 'OnDask', '_as_they_come')",
     "sparse step": "in_small_parts(); before('daskfs.store.sparse.kept', None, 'written_whole')",
-    "sparse rows": "in_small_parts(); before('daskfs.store.sparse.stretches', 'StretchWriter', 'add')",
+    "sparse rows": "in_small_parts(); before('daskfs.store.sparse.sorted_runs', 'SortedRunWriter', 'add')",
     "sparse chunk": "in_small_parts(); before('daskfs.store.sparse.vectors', 'VectorWriter', 'append')",
     "sparse name": "in_small_parts(); before('pathlib', 'Path', 'rename')",
     "let go": "before('daskfs.pipeline.folder', 'RunFolder', 'let_go')",

@@ -17,7 +17,7 @@ from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
 from daskfs.sources.sparse import ingest as sparse_ingest
 from daskfs.store.manifest import LOCK
-from daskfs.store.sparse import stretches, writer
+from daskfs.store.sparse import sorted_runs, writer
 from tests.faults.kills import command
 from tests.faults.storms import environment
 from tests.refusals import refused
@@ -75,7 +75,7 @@ def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, mo
     kept = steps_of(unfinished) if "ingest-encode-0.json" in steps_of(unfinished) else set()
     unfinished_at_all, encoded = unfinished.exists(), encodes(monkeypatch)
     store = daskfs.ingest(source, tmp_path / "s.zarr")
-    told = {"zarr.json", "manifest.json"} if any("had left behind" in note for note in store.notes) else set()
+    told = {"zarr.json", "manifest.json"} if any("left by process" in note for note in store.notes) else set()
     assert bool(told) == (unfinished_at_all and not kept)  # nothing could be gone on from, and it says so
     assert same(store.path, whole.path, but=told)
     assert len(kept) + len(encoded) == len(sparse_ingest_parts(source)) + 1
@@ -152,7 +152,7 @@ def test_what_another_ingest_has_begun_is_not_gone_on_from(source, tmp_path, mon
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
-    write_rows, n_left = stretches.write_rows, [3]
+    write_rows, n_left = sorted_runs.write_rows, [3]
 
     def full(*args):
         n_left[0] -= 1
@@ -160,10 +160,10 @@ def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write_rows(*args)
 
-    monkeypatch.setattr(stretches, "write_rows", full)
+    monkeypatch.setattr(sorted_runs, "write_rows", full)
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")
-    monkeypatch.setattr(stretches, "write_rows", write_rows)
+    monkeypatch.setattr(sorted_runs, "write_rows", write_rows)
     monkeypatch.setattr(writer, "write_files", lambda *args: full())
     with refused(StoreError, "stores", at="s.zarr", naming=["full"]):
         daskfs.ingest(source, tmp_path / "s.zarr")

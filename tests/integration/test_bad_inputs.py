@@ -45,20 +45,20 @@ BAD_HEADERS = {  # seen without reading the rows: the files, the source's option
     "misspelt": ({"tabel.csv": GOOD}, {}, ["no such file", "did you mean 'tabel.csv'?"]),
     "folder missing": ({}, {"path": "no/t.csv"}, ["no/t.csv: no such file", "does not exist either"]),
     "empty": ({CSV: ""}, {}, ["table.csv: expected data, found an empty file", "check how"]),
-    "blank": ({CSV: "\n\n"}, {}, ["table.csv: expected a header and rows, found blank lines", "check how"]),
-    "header only": ({CSV: "a,b,c,y\n"}, {}, ["table.csv: expected rows, found a header only", "check how"]),
+    "blank": ({CSV: "\n\n"}, {}, ["table.csv: expected a header and rows, found only blank lines", "check how"]),
+    "header only": ({CSV: "a,b,c,y\n"}, {}, ["table.csv: expected rows, found only a header", "check how"]),
     "folder without tables": ({"t/readme": "x"}, {"path": "t"}, ["t: no file in it ends in .csv", "check the path"]),
     "empty pattern": ({}, {"path": "t-*.csv"}, ["t-*.csv: no file matches", "check the path and the pattern"]),
     "cut short": (
         {"t.csv.gz": gzip.compress(GOOD.encode())[:-200]},
         {"path": "t.csv.gz"},
-        ["t.csv.gz: expected a whole .gz file", "end in the middle", "copy or download the file again"],
+        ["t.csv.gz: expected a complete .gz file", "end in the middle", "copy or download the file again"],
     ),
-    "not compressed": ({"t.csv.gz": GOOD}, {"path": "t.csv.gz"}, ["t.csv.gz: expected a whole .gz", "download"]),
+    "not compressed": ({"t.csv.gz": GOOD}, {"path": "t.csv.gz"}, ["t.csv.gz: expected a complete .gz", "download"]),
     "name not UTF-8": ({CSV: GOOD.replace("a", "\xe9", 1).encode("latin-1")}, {}, ["table.csv:1: ", "0xe9", "latin-1"]),
     "UTF-16": ({CSV: GOOD.encode("utf-16")}, {}, ["table.csv:1: ", "utf-16", "set format.encoding"]),
-    "zeros": ({CSV: bytes(999)}, {}, ["table.csv:1: expected text, found zero bytes", "check its format"]),
-    "semicolons": ({CSV: GOOD.replace(",", ";")}, {}, ["table.csv:1: ", "split by ';'", "set the delimiter to ';'"]),
+    "zeros": ({CSV: bytes(999)}, {}, ["table.csv:1: expected text, found zero bytes", "check that it is a CSV file"]),
+    "semicolons": ({CSV: GOOD.replace(",", ";")}, {}, ["table.csv:1: ", "found ';'", "set the delimiter to ';'"]),
     "lacks a column": ({CSV: GOOD, SCHEMA: schema(d={})}, BY_SCHEMA, ["table.csv:1: ", "lacks column 'd'", "'a', 'b'"]),
     "column not named": (
         {CSV: GOOD.replace("c", "e", 1), SCHEMA: schema(c={"required": False})},
@@ -67,9 +67,9 @@ BAD_HEADERS = {  # seen without reading the rows: the files, the source's option
     ),
     "two of a name": ({CSV: GOOD.replace("c", "a", 1)}, {}, ["table.csv:1: ", "'a' (columns 1 and 3)", "rename"]),
     "no such target": ({CSV: GOOD}, {"target": "z"}, ["table.csv:1: ", "lacks column 'z'", "'a', 'b', 'c', 'y'"]),
-    "no target": ({CSV: GOOD}, {"target": None}, ["table.csv: no column is the target", "role: target"]),
-    "no such weight": ({CSV: GOOD}, {"weight": "w"}, ["table.csv: the weight 'w' is no column", "'a', 'b'"]),
-    "no feature": ({CSV: "y\n1\n2\n"}, {}, ["table.csv: no column is left to be a feature", "check the roles"]),
+    "no target": ({CSV: GOOD}, {"target": None}, ["table.csv: no target was given", "role: target"]),
+    "no such weight": ({CSV: GOOD}, {"weight": "w"}, ["table.csv: the weight 'w' is not a column", "'a', 'b'"]),
+    "no feature": ({CSV: "y\n1\n2\n"}, {}, ["table.csv: no column can be used as a feature", "check the roles"]),
     "schema missing": ({CSV: GOOD}, BY_SCHEMA, ["schema.yaml: no such file", "check the path"]),
     "schema a list": ({CSV: GOOD, SCHEMA: "- a\n"}, BY_SCHEMA, ["schema.yaml: ", "found a list", "key: value"]),
     "schema with a tag": ({CSV: GOOD, SCHEMA: "columns: !!python/name:os.system\n"}, BY_SCHEMA, ["schema.yaml:1:10: "]),
@@ -95,7 +95,7 @@ BAD_ROWS = {  # seen when the rows are read
     "byte not UTF-8": ({CSV: cell(5, 1, "\xe9").encode("latin-1")}, {}, ["table.csv:5: ", "byte 0xe9", "latin-1"]),
     "line too short": ({CSV: GOOD.replace("\n", "\n1,2,3\n", 1)}, {}, ["table.csv:2: ", "found 3", "the delimiter"]),
     "last line cut": ({CSV: GOOD[:-12]}, {}, ["table.csv:61: expected 4 values", "cut short; copy or download"]),
-    "quote left open": (
+    "unclosed quote": (
         {CSV: cell(7, 1, '"0.5')},
         {},
         ["table.csv:7: a quoted value is not closed", "close the quote"],
@@ -206,7 +206,7 @@ OTHER_SOURCES = {
     "other columns in the second file": (
         {"t1.csv": GOOD, "t2.csv": GOOD.replace("a,b", "b,a", 1)},
         {"kind": "csv", "path": ["t1.csv", "t2.csv"], "target": "y"},
-        ["t2.csv:1: ", "column 1 is 'b', not 'a'", "write the files with the same columns"],
+        ["t2.csv:1: ", "column 1 is 'b', not 'a'", "give all files the same columns"],
     ),
 }
 
@@ -405,7 +405,7 @@ def test_a_schema_gives_way_to_the_target_asked_for(workshop):
     workshop.pipeline(source={"kind": "csv", "path": "table.csv", "schema": "schema.yaml", "target": "a"})
     assert workshop.daskfs("run", "pipeline.yaml").code == 0
     result = json.loads((workshop.folder / "trial" / "result.json").read_text())
-    assert any("column 'y', the schema's target, is left out" in note for note in result["notes"])
+    assert any("column 'y', the schema's target, is ignored" in note for note in result["notes"])
     assert result["n_features"] == 2
 
 

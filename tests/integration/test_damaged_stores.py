@@ -57,8 +57,8 @@ def empty_folder(store):
 
 NO_STORES = {
     "missing": (shutil.rmtree, ["s.zarr: ", "no such store", "check the path"]),
-    "a file": (replace_by_file, ["s.zarr: not a feature store of daskfs", "ingest it first"]),
-    "an empty folder": (empty_folder, ["s.zarr: not a feature store of daskfs", "ingest it first"]),
+    "a file": (replace_by_file, ["s.zarr: not a feature store of daskfs", "ingest the source first"]),
+    "an empty folder": (empty_folder, ["s.zarr: not a feature store of daskfs", "ingest the source first"]),
     "unfinished": (
         lambda s: s.rename(f"{s}.unfinished"),
         ["s.zarr: there is only an unfinished store", "ingest again"],
@@ -134,7 +134,10 @@ def put_instead(name, make):
 
 
 INTRUDERS = {
-    "statistics swapped": (swap_statistics, "statistics/mean/c/0: statistics/mean chunk (0) is whole, and not the one"),
+    "statistics swapped": (
+        swap_statistics,
+        "statistics/mean/c/0: statistics/mean chunk (0) is complete, but not the one",
+    ),
     "a pipe": (put_instead("X/c/0/0", os.mkfifo), "X/c/0/0: X chunk (0, 0) is not a regular file"),
     "a folder": (put_instead("X/c/0/0", Path.mkdir), "X/c/0/0: X chunk (0, 0) is not a regular file"),
     "a device": (put_instead("X/c/0/0", lambda path: path.symlink_to("/dev/zero")), "X chunk (0, 0) is not a regular"),
@@ -266,9 +269,7 @@ def test_a_full_disk_ends_ingest_in_one_line_and_leaves_nothing(workshop, small_
     workshop.pipeline(store={"path": "disk/s.zarr"})
     before = workshop.contents()
     for command in (["ingest", "table.csv", "disk/s.zarr", "--target", "y"], ["run", "pipeline.yaml"]):
-        refused(
-            workshop.daskfs(*command), "disk/s.zarr: the disk is full", "needed are 7", "free disk space, or choose"
-        )
+        refused(workshop.daskfs(*command), "disk/s.zarr: the disk is full", "; 7", "free disk space, or choose")
         assert workshop.contents() == before
 
 

@@ -100,8 +100,8 @@ def _folder(path):
 NO_FILES = {
     "missing": (lambda path: path.unlink(), ["no such file", "check the path"]),
     "empty": (lambda path: path.write_bytes(b""), ["expected data, found an empty file"]),
-    "a pipe": (_pipe, ["expected a file, found a pipe or a device", "write what it gives to a file"]),
-    "a link to itself": (_loop, ["expected a file, found a link to nothing", "fix or remove the link"]),
+    "a pipe": (_pipe, ["expected a file, found a pipe or a device", "write its output to a file"]),
+    "a link to itself": (_loop, ["expected a file, found a broken link", "fix or remove the link"]),
     "a folder": (_folder, ["no file", "name the files"]),
     "blank": (lambda path: path.write_bytes(b"\n\n"), ["found none"]),
 }
@@ -121,7 +121,7 @@ def test_a_file_that_may_not_be_read_is_refused(workshop, kind, file):
     file.chmod(0)
     if os.access(file, os.R_OK):
         pytest.skip("this user may read everything")
-    refused(ingest(workshop, kind), file.name, "may not be read", "chmod u+r")
+    refused(ingest(workshop, kind), file.name, "no permission to read", "chmod u+r")
 
 
 def test_a_folder_with_a_file_and_its_packed_copy_is_refused(workshop, kind, file):
@@ -143,7 +143,7 @@ def test_a_packed_file_that_was_cut_is_refused(workshop, kind, file, ending):
     content = PACKERS[ending][0](file.read_bytes())
     name = f"{file.name}{ending}"
     workshop.write(name, content[:-9])
-    refused(ingest(workshop, kind, name), name, f"expected a whole {ending} file", "copy or download the file again")
+    refused(ingest(workshop, kind, name), name, f"expected a complete {ending} file", "copy or download the file again")
     workshop.write(name, content)
     assert ingest(workshop, kind, name).code == 0
 

@@ -42,7 +42,7 @@ def test_what_is_no_address_is_refused_by_name(url, word):
         ("s3://bucket/x", "allow_http", "begins with http://"),
         ("s3://bucket/x", "timeout", "DASKFS_REQUEST_PATIENCE_S"),
         ("s3://bucket/x", "aws_proxy_url", "HTTPS_PROXY"),
-        ("az://bucket/x", "user_agent", "take it out"),
+        ("az://bucket/x", "user_agent", "remove it"),
         ("s3://bucket/x", "secret", "did you mean 'secret_access_key'"),
         ("s3://bucket/x", "aws_secret_key", "did you mean 'secret_access_key'"),
         ("gs://bucket/x", "service_acount", "did you mean 'service_account'"),

@@ -92,9 +92,9 @@ def test_a_copy_that_is_damaged_while_it_is_used_is_an_error_that_names_it(serve
     copy = max(copies_in(folder), key=lambda path: path.stat().st_size)
     content = copy.read_bytes()
     copy.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    from daskfs.objects.ahead import shelf
+    from daskfs.objects.ahead import prefetch_cache
 
-    shelf().clear()
+    prefetch_cache().clear()
     with pytest.raises(CorruptStoreError, match=f"fails its checksum.*{copy.name}|{copy.name}.*fails its checksum"):
         store.read(slice(None))
     copy.unlink()

@@ -7,7 +7,7 @@ import pytest
 from daskfs.errors import ConfigError, SourceError, StorageError
 from daskfs.files import location
 from daskfs.objects import ahead, requests
-from daskfs.objects.ahead import Part, Room, Shelf
+from daskfs.objects.ahead import MemoryBudget, Part, PrefetchCache
 from daskfs.objects.stream import PIECE_NBYTES
 from tests.refusals import refused
 
@@ -53,20 +53,20 @@ def test_a_setting_that_is_no_number_is_named(monkeypatch):
 
 
 def test_how_much_is_on_its_way_is_set_by_a_variable_and_counted(monkeypatch):
-    ahead._room_of_process.cache_clear()
+    ahead._budget_of_process.cache_clear()
     default = ahead.ahead_nbytes()
     try:
         for text, ratio in (("132", 3.0), ("22", 0.5)):
-            ahead._room_of_process.cache_clear()
+            ahead._budget_of_process.cache_clear()
             monkeypatch.setenv("DASKFS_AHEAD_MIB", text)
             assert ahead.ahead_nbytes() == pytest.approx(ratio * default)
-            assert Shelf()._room.most_nbytes == int(text) << 20
-        ahead._room_of_process.cache_clear()
+            assert PrefetchCache()._budget.most_nbytes == int(text) << 20
+        ahead._budget_of_process.cache_clear()
         monkeypatch.setenv("DASKFS_AHEAD_MIB", "lots")
         with refused(ConfigError, "object-stores", at="DASKFS_AHEAD_MIB"):
             ahead.ahead_nbytes()
     finally:
-        ahead._room_of_process.cache_clear()
+        ahead._budget_of_process.cache_clear()
 
 
 def test_a_request_that_is_not_allowed_is_not_tried_again_and_says_what_to_do(server):
@@ -147,8 +147,8 @@ def _parts(server, n, nbytes):
 def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
     parts = _parts(server, 40, 1000)
     server.latency_s = 0.01
-    room = Room(8000)
-    shelf, most = Shelf(room), 0
+    room = MemoryBudget(8000)
+    shelf, most = PrefetchCache(room), 0
     shelf.expect(parts)
     for k, part in enumerate(parts):
         assert bytes(shelf.take(part)) == bytes([k]) * 1000
@@ -160,7 +160,7 @@ def test_parts_are_asked_for_ahead_and_never_hold_more_than_promised(server):
 
 def test_a_part_larger_than_the_room_is_taken_by_itself(server):
     first, second = _parts(server, 2, 1000)
-    shelf = Shelf(Room(500))
+    shelf = PrefetchCache(MemoryBudget(500))
     shelf.expect([first, second])
     assert bytes(shelf.take(first)) == bytes(1000)
     assert bytes(shelf.take(second)) == b"\1" * 1000
@@ -168,7 +168,7 @@ def test_a_part_larger_than_the_room_is_taken_by_itself(server):
 
 def test_a_part_that_was_used_is_kept_while_there_is_room(server):
     (part,) = _parts(server, 1, 1000)
-    shelf = Shelf()
+    shelf = PrefetchCache()
     for _ in range(3):
         shelf.take(part)
     assert server.seen["GET"] == 1
@@ -176,8 +176,8 @@ def test_a_part_that_was_used_is_kept_while_there_is_room(server):
 
 def test_parts_are_taken_in_another_order_than_announced(server):
     parts = _parts(server, 20, 1000)
-    room = Room(4000)
-    shelf = Shelf(room)
+    room = MemoryBudget(4000)
+    shelf = PrefetchCache(room)
     shelf.expect(parts)
     for k in np.random.default_rng(0).permutation(20):
         assert bytes(shelf.take(parts[k])) == bytes([k]) * 1000
@@ -187,10 +187,10 @@ def test_parts_are_taken_in_another_order_than_announced(server):
 
 
 def test_requests_of_several_threads_do_not_meet(server):
-    parts, found, room = _parts(server, 30, 1000), {}, Room(5000)
+    parts, found, room = _parts(server, 30, 1000), {}, MemoryBudget(5000)
 
     def read(start):
-        shelf = Shelf(room)
+        shelf = PrefetchCache(room)
         shelf.expect(parts[start:])
         found[start] = [bytes(shelf.take(part))[0] for part in parts[start:]]
 

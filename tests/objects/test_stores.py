@@ -141,7 +141,7 @@ def test_an_ingest_through_a_server_that_fails_now_and_then_is_whole_or_nothing(
     assert remote.digest == local.digest
     monkeypatch.setenv("DASKFS_REQUEST_TRIES", "2")
     server.faults = {"500": 0.9}
-    with refused(StorageError, "object-stores", naming=["answer"]):
+    with refused(StorageError, "object-stores", naming=["answered"]):
         made("s3://bucket/y.zarr")
     assert "bucket/y.zarr/manifest.json" not in server.objects
     assert not [*(tmp_path / "staging").iterdir()]
@@ -302,12 +302,12 @@ def test_what_is_read_next_is_what_came_after_such_a_step_the_last_time(server):
 
 
 def test_a_few_rows_of_more_tiles_than_there_is_room_for_hold_on_to_most_of_them():
-    from daskfs.objects.ahead import Part, Room
+    from daskfs.objects.ahead import MemoryBudget, Part
     from daskfs.objects.path import ObjectPath
 
     def parts(n):
         return [Part(ObjectPath.of(f"memory://a/{k}"), most_nbytes=4) for k in range(n)]
 
-    assert Room(40).first_of(parts(10)) == parts(10)
-    assert Room(40).first_of(parts(11)) == parts(11)[:7]
-    assert Room(40).first_of([]) == []
+    assert MemoryBudget(40).first_of(parts(10)) == parts(10)
+    assert MemoryBudget(40).first_of(parts(11)) == parts(11)[:7]
+    assert MemoryBudget(40).first_of([]) == []

@@ -20,13 +20,13 @@ def test_dates_in_two_formats_are_one_date(tmp_path):
     y = 2.0 * (days.month == 7) + frame["a"]
     frame.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
     drafted = draft(tmp_path / "t.csv", "y", tmp_path)
-    (day,) = [one for one in drafted.look.judgement.columns if one.name == "day"]
+    (day,) = [one for one in drafted.look.inferred.columns if one.name == "day"]
     assert day.entry["format"] == "%Y-%m-%d | %d.%m.%Y"
-    assert day.suspicions == ["dates are written in two ways, %Y-%m-%d and %d.%m.%Y"]
+    assert day.suspicions == ["dates are written in two formats, %Y-%m-%d and %d.%m.%Y"]
     store = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", schema=drafted.schema, dtype="float64")
     july = store.read(np.argsort(store.source_rows), np.array([list(store.feature_names).index("day.month=7")]))
     np.testing.assert_array_equal(july[:, 0], days.month == 7)
-    with pytest.warns(SelectionWarning, match="'day': dates are written in two ways"):
+    with pytest.warns(SelectionWarning, match="'day': dates are written in two formats"):
         selector = FGM(2, loss="squared").fit(frame, y)
     assert set(selector.get_feature_names_out()) == {"day.month=7", "a"}
     with refused(SourceError, "text-tables", naming=["2021/02/03"]):

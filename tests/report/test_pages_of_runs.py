@@ -56,7 +56,7 @@ def cells_of(page, name):
 
 def test_the_page_has_all_that_init_warned_of(drafted_and_outcome, page):
     drafted, outcome = drafted_and_outcome
-    warned = drafted.look.judgement.suspicions
+    warned = drafted.look.inferred.suspicions
     assert len(warned) >= 3
     listed = re.search(r'<div class="warnings">(.*?)</div>', page, flags=re.DOTALL)[1]
     assert [text for text in warned if html.escape(text) not in listed] == []
@@ -73,7 +73,7 @@ def test_what_is_settled_in_the_schema_is_told_no_more(drafted_and_outcome, tmp_
     given += ["store.path=x.zarr", "cluster={kind: none}", "source.schema=settled.schema.yaml"]
     again = run_pipeline(load_pipeline(drafted.pipeline, given))
     before, after = (one.results["online_substitution"] for one in (outcome, again))
-    assert set(before.evidence.warnings) - set(after.evidence.warnings) == {*drafted.look.judgement.suspicions}
+    assert set(before.evidence.warnings) - set(after.evidence.warnings) == {*drafted.look.inferred.suspicions}
     assert after.store_digest == before.store_digest, "the same store serves"
 
 

@@ -53,7 +53,7 @@ def test_weights_of_dask_collections_are_those_of_arrays():
     found = FGM(2, loss="squared").fit(table, series[0], sample_weight=series[1])
     of_table = FGM(2, loss="squared").fit(table.compute(), Y, sample_weight=WEIGHT)
     np.testing.assert_allclose(found.coef_, of_table.coef_, rtol=1e-4, atol=1e-9)
-    with pytest.raises(DataError, match=r"weight: expected \d+ weights as the rows of X, found"):
+    with pytest.raises(DataError, match=r"weight: expected \d+ weights, one per row of X, found"):
         FGM(2, loss="squared").fit(frame, Y, sample_weight=WEIGHT[:10])
 
 

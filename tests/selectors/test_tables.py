@@ -67,7 +67,7 @@ def test_a_data_frame_is_selected_from_as_the_file_that_it_is_written_to(problem
     assert set(of_frame.get_feature_names_out()) == {"city=oslo", "number", "flag=True", "share"}
     assert list(of_frame.feature_names_in_) == list(frame.columns)
     assert of_frame.n_features_in_ == frame.shape[1]
-    assert "columns were judged as those of files (category: city, flag, holes; date: day; percent: share)" in (
+    assert "column types were inferred (category: city, flag, holes; date: day; percent: share)" in (
         of_frame.result_.notes
     )
 
@@ -137,7 +137,7 @@ def test_verbose_says_what_columns_were_taken_for(problem, capsys):
     FGM(4, loss="squared", schema="judge", verbose=True).fit(frame, y)
     said = capsys.readouterr().err
     assert re.search(rf"FGM: {N} samples x \d+ features, loss squared", said)
-    assert "columns were judged as those of files (category: city" in said
+    assert "column types were inferred (category: city" in said
 
 
 def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
@@ -147,7 +147,7 @@ def test_later_rows_may_have_what_nobody_saw_and_it_is_said(problem):
     expected = selector.predict(later)
     later["city"] = later["city"].astype(object)
     later.loc[later.index[0], "city"] = "paris"
-    with pytest.warns(SelectionWarning, match="column 'city': 1 rows with unseen categories became zeros"):
+    with pytest.warns(SelectionWarning, match="column 'city': 1 rows of unseen categories encoded as zeros"):
         found = selector.predict(later)
     oslo = selector.coef_[selector.encoder_.feature_names.index("city=oslo")]
     np.testing.assert_allclose(found[0], expected[0] - oslo * (frame["city"][0] == "oslo"))
@@ -217,7 +217,7 @@ def test_what_should_be_looked_at_is_a_warning_and_what_is_left_out_a_note(probl
     said = str(caught[0].message)
     assert "'again': is a copy of 'number'" in said
     assert "'same': its correlation with the target is 1.0000" in said
-    assert any("left out: row_id, again" in note for note in selector.result_.notes)
+    assert any("ignored: row_id, again" in note for note in selector.result_.notes)
 
 
 def test_a_table_of_numbers_is_taken_as_it_is(problem):

@@ -50,7 +50,7 @@ def _written(path: Path, form: Callable[[float], str], column: str, delimiter: s
 
 def _as_judged(path: Path, store: Path):
     look = look_at(path, "y")
-    columns = {one.name: one.entry for one in look.judgement.columns}
+    columns = {one.name: one.entry for one in look.inferred.columns}
     schema = {"format": look.layout.model_dump(), "columns": columns}
     return ingest(path, store, schema=schema, dtype="float64", shuffle=False)
 

@@ -40,7 +40,7 @@ def test_numbers_are_kept_and_texts_become_dummies(write):
     assert source.feature_names == ["a", "b=x", "b=z"]
     np.testing.assert_array_equal(X, [[1, 1, 0], [2, 0, 1], [3, 1, 0]])
     np.testing.assert_array_equal(y, [0.5, 1.5, 2.5])
-    assert "taken as categories: 'b'" in source.notes[0]
+    assert "treated as categories: 'b'" in source.notes[0]
 
 
 @pytest.mark.parametrize("block_rows", [1, 2, 3, 7])
@@ -178,14 +178,14 @@ def test_memory_does_not_grow_with_the_file(write, monkeypatch):
 
 BAD = {
     "empty": (b"", SourceError, ["table.csv", "empty file", "copied"]),
-    "blank": (b"\n\n", SourceError, ["table.csv", "blank lines only"]),
-    "header only": (b"a,b,y\n", SourceError, ["table.csv", "header only"]),
-    "header without newline": (b"a,b,y", SourceError, ["table.csv", "header only"]),
-    "zero bytes": (b"a\0b,y\n1,2\n", SourceError, ["table.csv:1", "zero bytes", "is this a CSV"]),
+    "blank": (b"\n\n", SourceError, ["table.csv", "only blank lines"]),
+    "header only": (b"a,b,y\n", SourceError, ["table.csv", "only a header"]),
+    "header without newline": (b"a,b,y", SourceError, ["table.csv", "only a header"]),
+    "zero bytes": (b"a\0b,y\n1,2\n", SourceError, ["table.csv:1", "zero bytes", "check that it is a CSV"]),
     "utf-16": (TABLE.encode("utf-16"), SourceError, ["table.csv:1", "utf-16", "format.encoding"]),
     "latin-1 header": ("größe,y\n1,2\n".encode("latin-1"), SourceError, ["table.csv:1", "0xf6", "format.encoding"]),
     "latin-1 value": ("a,b,y\n1,x,1\n1,ä,1\n".encode("latin-1"), SourceError, ["table.csv:3", "0xe4", "latin-1"]),
-    "wrong delimiter": (b"a;b;y\n1;x;2\n", SourceError, ["table.csv:1", "split by ';'", "format.delimiter"]),
+    "wrong delimiter": (b"a;b;y\n1;x;2\n", SourceError, ["table.csv:1", "found ';'", "format.delimiter"]),
     "no target": (b"a,b,Y2\n1,x,2\n", SchemaError, ["table.csv:1", "lacks column 'y'", "'a', 'b', 'Y2'"]),
     "last line cut": (b"a,b,y\n1,x,2\n1,x", SourceError, ["table.csv:3", "expected 3 values", "found 2", "cut short"]),
     "line too short": (b"a,b,y\n1,x\n1,x,2\n", SourceError, ["table.csv:2", "expected 3 values", "delimiter"]),
@@ -251,7 +251,7 @@ def test_everything_that_is_wrong_is_told_at_once(write):
     expected = [
         (7, "column 'delay': expected a number, found 'NAN?'"),
         (14, "column 'when': expected a date like '%Y-%m-%d', found '31/2/2007'"),
-        (42, "expected 4 values as in the header, found 5"),
+        (42, "expected 4 values, as many as columns, found 5"),
         (62, "column 'city': expected one of 2 categories ('A', 'B' ...), found 'C'"),
         (72, "column 'delay': expected a number, found a missing value"),
         (82, "column 'delay': expected a finite number, found inf"),
@@ -272,7 +272,7 @@ def test_a_file_full_of_faults_names_twenty_places_and_a_few_of_each_column(writ
     assert len(said) == 20
     assert all("expected a number, found '?'" in text for text in said)
     assert max(Counter(text.partition("column ")[2][:4] for text in said).values()) == 3
-    assert last.endswith("what follows was not looked at")
+    assert last.endswith("the rest of the file was not checked")
 
 
 def test_values_of_rows_that_are_dropped_are_no_faults(write):
@@ -326,7 +326,7 @@ def test_a_compressed_file_cut_in_the_middle_is_named(write, ending):
 
 
 def test_a_compressed_file_that_is_none_is_named(write):
-    with refused(SourceError, "formats", at="table.csv.gz", naming=["whole"]):
+    with refused(SourceError, "formats", at="table.csv.gz", naming=["complete"]):
         read(write(TABLE, "table.csv.gz"))
 
 

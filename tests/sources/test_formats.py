@@ -83,7 +83,7 @@ def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, en
         np.testing.assert_array_equal(store.read(slice(None)), MATRIX)
         return
     look = look_at(made if made.is_dir() else made.with_suffix(".parquet"))
-    assert [one.name for one in look.judgement.columns] == ["a", "b", "target"]
+    assert [one.name for one in look.inferred.columns] == ["a", "b", "target"]
     assert look.n_rows == 200
 
 

@@ -118,7 +118,7 @@ def test_a_pipeline_without_a_store_reads_the_files(pipeline, tmp_path):
     result = outcome.results["online_substitution"]
     assert {"rs7", "rs40", "rs130"} <= {*result.table["name"]}
     assert result.metrics["r2"] > 0.5
-    assert any("became their variant's mean" in note for note in result.notes)
+    assert any("were replaced by the mean of their variant" in note for note in result.notes)
     stored = load_pipeline(pipeline, ["store={shuffle: false, path: store.zarr}", "output=stored"])
     again = run_pipeline(stored).results["online_substitution"]
     assert again.table.equals(result.table)

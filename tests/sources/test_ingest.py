@@ -294,7 +294,7 @@ def test_what_was_judged_is_noted_in_a_store_of_entries_too(one_hot, tmp_path):
     frame = pd.DataFrame({"a": [1.5, None, 2.5, 7.0] * 10, "city": ["Rome", "Oslo"] * 20, "y": np.arange(40.0)})
     options = {} if one_hot is None else {"one_hot": one_hot}
     store = ingest(frame, tmp_path / "x.zarr", target="y", schema="judge", **options)
-    assert any("columns were judged as those of files" in note and "city" in note for note in store.notes)
+    assert any("column types were inferred" in note and "city" in note for note in store.notes)
 
 
 def test_a_target_that_is_no_column_is_refused_at_the_parameter_of_python(tmp_path):

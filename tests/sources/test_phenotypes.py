@@ -34,7 +34,7 @@ def test_phenotypes_are_found_by_family_and_individual_in_any_order(bed, tmp_pat
     X, y = read(source)
     np.testing.assert_array_equal(y, [2.5, 3.5, 1.5])
     np.testing.assert_array_equal(X, DOSAGES[[0, 1, 3]])
-    assert source.notes == ["1 samples of t.txt have no genotypes", "3 samples left out, which have no height"]
+    assert source.notes == ["1 samples of t.txt have no genotypes", "3 samples without height were dropped"]
     both = PlinkSource(bed, phenotypes=table, target=["height", "weight"])
     np.testing.assert_array_equal(read(both)[1], [[3.5, 1], [1.5, 7]])
     with refused(ConfigError, "genotypes", at="source.target", naming=["phenotype"]):
@@ -80,7 +80,7 @@ def test_covariates_are_the_first_features(bed, tmp_path):
     np.testing.assert_array_equal(X[:, :3], [[20, 0, 0], [30.5, 0, 1], [45, 0, 0], [50, 1, 0]])
     np.testing.assert_array_equal(X[:, 3:], DOSAGES[[0, 1, 4, 5]])
     np.testing.assert_array_equal(y, [0.5, 1.5, 4.5, 5.5])
-    assert source.notes == ["2 samples left out, which have no y and covariates"]
+    assert source.notes == ["2 samples without y and covariates were dropped"]
     matrix = source.as_matrix()
     np.testing.assert_array_equal(matrix.read(slice(None)), X)
     np.testing.assert_array_equal(matrix.read(slice(1, 3), slice(1, 5)), X[1:3, 1:5])
@@ -89,14 +89,14 @@ def test_covariates_are_the_first_features(bed, tmp_path):
 
 
 FAULTS = {
-    "no IID": ("id y\ns0 1\n", "expected a column IID and others, each once, found id, y"),
+    "no IID": ("id y\ns0 1\n", "expected a column IID and others, without duplicates, found id, y"),
     "nothing but ids": ("FID IID\nf s0\n", "expected a column IID and others"),
-    "twice": ("IID y\ns0 1\ns0 2\n", "line 3: sample 's0' stands twice"),
+    "twice": ("IID y\ns0 1\ns0 2\n", "line 3: sample 's0' occurs twice"),
     "others": ("IID y\ns9 1\n", "expected the samples of the genotypes.*'s9' is one"),
     "word": ("IID y\ns0 tall\ns1 2\n", "sample 1: expected numbers as y, found 'tall'"),
     "infinite": ("IID y\ns0 inf\ns1 2\n", "expected numbers as y, found 'inf'"),
-    "more words than names": ("IID y\ns0 1 2\n", "expected as many names as words"),
-    "empty": ("", "expected a table of words"),
+    "more words than names": ("IID y\ns0 1 2\n", "expected as many names as values"),
+    "empty": ("", "expected a text table"),
     "same name": ("IID IID y\ns0 s0 1\n", "IID"),
 }
 

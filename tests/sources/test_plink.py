@@ -130,7 +130,7 @@ def test_samples_without_a_phenotype_are_left_out(tmp_path):
     X, y = read(source, 2)
     np.testing.assert_array_equal(X, dosages[[0, 2, 5]])
     np.testing.assert_array_equal(y, [1.5, 0, 2])
-    assert source.notes == ["3 samples left out, which have no phenotype"]
+    assert source.notes == ["3 samples without phenotype were dropped"]
     assert source.target_names == ["phenotype"]
 
 
@@ -184,7 +184,7 @@ def test_variants_of_one_copy_are_said(tmp_path):
     bim = (tmp_path / "set.bim").read_text().splitlines()
     bim[1], bim[4] = "X" + bim[1][1:], "chr26" + bim[4][1:]
     (tmp_path / "set.bim").write_text("\n".join(bim))
-    assert PlinkSource(path).notes == ["2 variants on X, Y or MT: one copy counts as two, as PLINK writes it"]
+    assert PlinkSource(path).notes == ["2 variants on X, Y or MT: one copy counts as two, as in PLINK"]
 
 
 def test_chromosomes_stand_side_by_side(tmp_path):
@@ -259,7 +259,7 @@ def test_no_more_is_held_than_bands(tmp_path, monkeypatch):
 
 
 FAULTS = {
-    "sample-major": (".bed", lambda data: data[:2] + b"\0" + data[3:], "found samples one after the other; write it"),
+    "sample-major": (".bed", lambda data: data[:2] + b"\0" + data[3:], "found sample-major order; write it"),
     "intervals": (".bed", lambda data: b"chr1\t10\t20\n", r"begins with 6c 1b 01, found 63 68 72"),
     "cut": (".bed", lambda data: data[:-1], r"expected 13 bytes for 6 samples x 5 variants, found 12"),
     "longer": (".bed", lambda data: data + b"\0", r"expected 13 bytes for 6 samples x 5 variants, found 14"),

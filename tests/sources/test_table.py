@@ -52,7 +52,7 @@ def test_unseen_categories_become_zeros_or_other_and_are_said(write, unseen, exp
     features, source = encode(write, RARE, {"c": column})
     assert list(features) == expected
     assert sum(map(np.array, features.values()))[5:].tolist() == ([0, 0] if unseen == "zero" else [1, 1])
-    assert "2 rows with unseen categories became" in source.notes[0]
+    assert "2 rows of unseen categories encoded as" in source.notes[0]
 
 
 def test_an_unseen_category_is_an_error_where_nothing_else_is_said(write):
@@ -152,7 +152,7 @@ def test_several_targets(write):
 
 def test_another_target_leaves_the_schemas_out(write):
     source = CsvSource(write("a,y\n1,2\n4,5\n"), schema={"columns": {"a": {}, "y": {"role": "target"}}}, target="a")
-    with refused(SourceError, "table-schemas", naming=["left"]):
+    with refused(SourceError, "table-schemas", naming=["used"]):
         source.check()
 
 
@@ -223,16 +223,19 @@ WRONG = {
     "unknown top key": ({"colums": {}, "columns": {"a": {}}}, "colums: unknown key (did you mean 'columns'?)"),
     "no columns": ({"version": 1}, "columns: this key is required"),
     "no feature": ({"columns": {"y": {"role": "target"}}}, "no column has role: feature"),
-    "two weights": ({"columns": {"a": {}, "b": {"role": "weight"}, "c": {"role": "weight"}}}, "only one column"),
-    "date without parts": ({"columns": {"a": {"dtype": "date"}}}, "a date needs its parts"),
+    "two weights": ({"columns": {"a": {}, "b": {"role": "weight"}, "c": {"role": "weight"}}}, "at most one column"),
+    "date without parts": ({"columns": {"a": {"dtype": "date"}}}, "a date needs parts"),
     "hour of a date": (
         {"columns": {"a": {"dtype": "date", "encoding": {"date_parts": ["hour"]}}}},
         "a date has no hour",
     ),
     "string as number": ({"columns": {"a": {"dtype": "string", "encoding": "number"}}}, "only be encoded as category"),
-    "mean of categories": ({"columns": {"a": {"dtype": "string", "missing": "mean"}}}, "missing: mean is for numbers"),
+    "mean of categories": (
+        {"columns": {"a": {"dtype": "string", "missing": "mean"}}},
+        "missing: mean is only for numbers",
+    ),
     "invented target": ({"columns": {"a": {}, "y": {"role": "target", "missing": "mean"}}}, "never imputed"),
-    "pooled numbers": ({"columns": {"a": {"min_count": 3}}}, "min_count: only for encoding: category"),
+    "pooled numbers": ({"columns": {"a": {"min_count": 3}}}, "min_count: only allowed with encoding: category"),
     "delimiter": ({"format": {"delimiter": ",,"}, "columns": {"a": {}}}, "format.delimiter"),
     "encoding": ({"format": {"encoding": "utf-9"}, "columns": {"a": {}}}, "format.encoding", "name of an encoding"),
     "version": ({"version": 2, "columns": {"a": {}}}, "version"),
@@ -301,5 +304,5 @@ def test_frames_follow_the_same_schema():
 
 def test_a_frame_that_mixes_types_names_the_column():
     frame = pd.DataFrame({"a": [1, "x", 2.5], "y": [1, 2, 3]}, dtype=object)
-    with refused(SourceError, "frames", at="DataFrame, column 'a'", naming=["mixes"]):
+    with refused(SourceError, "frames", at="DataFrame, column 'a'", naming=["mixed"]):
         FrameSource(frame, target="y").check()

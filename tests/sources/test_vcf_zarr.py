@@ -110,9 +110,9 @@ def test_calls_that_are_not_two_of_two_are_counted_and_said(tmp_path):
     source = VcfZarrSource(write(tmp_path / "calls.zarr", calls), np.arange(N), missing="zero")
     read(source, 8)
     assert source.notes[:3] == [
-        "4 calls of one known allele and a missing one are missing",
-        "9 calls of a single copy (of chromosome X, say) count 0 or 1, where PLINK writes 0 or 2",
-        "2 variants have several alleles beside the reference, which count alike",
+        "4 calls with one known and one missing allele are treated as missing",
+        "9 haploid calls (for example, on chromosome X) count as 0 or 1, where PLINK writes 0 or 2",
+        "2 variants have several alternate alleles, which are counted together",
     ]
     calls[5, 33, 1] = -7
     with refused(SourceError, "genotypes", at="variant 5, sample 33", naming=["7"]):

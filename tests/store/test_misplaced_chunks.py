@@ -21,7 +21,7 @@ LAYOUTS = {
     "lz4": {"codec": "lz4", "tile_shape": (64, 32)},
     "sharded": {"codec": "raw", "tile_shape": (32, 16), "max_files": 2, "shard_nbytes": 4 * 32 * 16 * 4},
 }
-MESSAGE = "is whole, and not the one that was written there; remove the store and ingest the source again"
+MESSAGE = "is complete, but not the one that was written there; remove the store and ingest the source again"
 
 
 @pytest.fixture

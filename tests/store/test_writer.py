@@ -233,7 +233,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, mo
 
     owner, name = (Spool, "_flush_to_buckets") if place == "spool" else (BandWriter, "_write_band")
     monkeypatch.setattr(owner, name, full)
-    with pytest.raises(StoreError, match=r"the disk is full .*; needed are [\d,]+ bytes.*free disk space"):
+    with pytest.raises(StoreError, match=r"the disk is full .*; [\d,]+ bytes are needed.*free disk space"):
         make_store(matrix, memory_limit=16 * KIBI)
     assert list(tmp_path.iterdir()) == []
 
@@ -285,7 +285,7 @@ def test_after_a_kill_the_rest_is_refused_and_cleaned_up(tmp_path, matrix):
         write_rows(writer, matrix)
     store = open_store(path)
     assert list(tmp_path.iterdir()) == [path]
-    assert f"process {process.pid} had left behind" in store.notes[0]
+    assert f"left by process {process.pid}" in store.notes[0]
     assert store.verify() == []
 
 

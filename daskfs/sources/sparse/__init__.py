@@ -1,1 +1,1 @@
-"""Sources whose rows are entries: libsvm and Vowpal Wabbit files, text, clicks, sequences."""
+"""Sources of sparse rows: libsvm and Vowpal Wabbit files, text, clicks, sequences."""

@@ -1,4 +1,4 @@
-"""Cells x genes as AnnData writes them: compressed rows or columns in a .zarr folder or an .h5ad file."""
+"""Cells x genes in AnnData's format: compressed rows or columns in a .zarr folder or an .h5ad file."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ from daskfs.store.foreign import open_foreign_group
 from daskfs.store.row_checks import check_names
 
 PIECE = 1 << 20
-"""Entries that are read at a time."""
+"""Number of entries read at a time."""
 ENTRY_NBYTES = 8
 BAND_BLOCKS = 4
-"""How many blocks of entries are gathered at once where they stand by columns."""
+"""Number of blocks gathered at once from entries stored by column."""
 
 
 class AnnDataOptions(SourceOptions):
-    """A matrix that AnnData has written: a .zarr folder or an .h5ad file (which takes h5py)."""
+    """A matrix written by AnnData: a .zarr folder or an .h5ad file (needs h5py)."""
 
     path: Annotated[str, PATH]
     target: str | None = Field(default=None, description="column of obs, or the name of y")
     y: Annotated[str | None, PATH] = Field(default=None, description=".npy file of the targets")
-    layer: str | None = Field(default=None, description="one of the layers, or raw; X by default")
+    layer: str | None = Field(default=None, description="one of the layers, or raw; default: X")
 
 
 ENTRY = np.dtype([("row", np.uint32), ("column", np.uint32), ("value", np.float32)])
-"""As entries wait for those of their rows, in a temporary file."""
+"""An entry in the temporary file that sorts entries by rows."""
 LIBRARY_FAULTS = (
     KeyError, OSError, ValueError, TypeError, RuntimeError, IndexError, AttributeError, OverflowError, SystemError
 )  # fmt: skip
-"""What h5py, zarr and NumPy raise where a file is not what it says."""
+"""Errors that h5py, zarr and NumPy raise for damaged or foreign files."""
 T = TypeVar("T")
 
 
 class Compressed(NamedTuple):
-    """Where the entries are."""
+    """Layout of the stored entries."""
 
     by: Literal["rows", "columns", "dense"]
     shape: tuple[int, int]
     indptr: np.ndarray
-    """int64, of the rows or columns."""
+    """int64, of rows or columns."""
 
 
 class Band(NamedTuple):
-    """Consecutive rows as their entries."""
+    """The entries of consecutive rows."""
 
     row: int
     indptr: np.ndarray
@@ -75,33 +75,34 @@ class Band(NamedTuple):
 
 
 class AnnDataSource(OfFiles, SparseSource):
-    """A matrix of cells x genes in AnnData's layout, format 0.8 or later.
+    """A matrix of cells x genes in AnnData's format, version 0.8 or later.
 
     Parameters
     ----------
     path : path-like
         A .zarr folder or an .h5ad file.
     target : str, optional
-        Column of obs, numbers or texts or categories; what `y` is called, where it is given.
+        Column of obs, with numbers, texts or categories; the name of `y`, if that is given.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), or path of a .npy file of it, optional
     layer : str, optional
-        One of the layers, or "raw"; X by default.
+        One of the layers, or "raw"; by default X.
     unlabelled : {"error", "keep"}
-        Treatment of cells without a target: "keep" makes it NaN, for a model to predict. The column may be missing.
+        Treatment of cells without a target: "keep" sets it to NaN, so that a model can predict it. The column is then
+        optional.
 
     Raises
     ------
     SourceError
-        Not there, not of AnnData, or damaged.
+        The path does not exist, was not written by AnnData, or is damaged.
     DataError
-        The target has missing values, or does not fit.
+        The target has missing values, or does not match.
 
     Notes
     -----
-    Genes are called as the index of var says, and the index of obs is the label column "cell". Values are rounded to
-    float32. Compressed rows are read as they stand, in parts by several processes. Entries of compressed columns are
-    read once to count them and once more: they wait for those of their rows in a temporary file (below TMPDIR), 12
-    bytes each, where they are more than 4 blocks. Of a dense matrix the values that are not zero are entries.
+    Genes are named by the index of var; the index of obs is the label column "cell". Values are rounded to float32.
+    Compressed rows are read directly, in parts by several processes. Compressed columns are read twice: first to
+    count the entries of each row, then to sort them by rows. If there are more than 4 blocks of entries, they are
+    sorted in a temporary file (in TMPDIR) with 12 bytes per entry. For a dense matrix, the nonzero values are entries.
     """
 
     kind, options = "anndata", AnnDataOptions
@@ -130,12 +131,12 @@ class AnnDataSource(OfFiles, SparseSource):
                     y, is_labelled = self._asked(lambda: self._of_obs(obs, target, may_lack=may_lack))
         n_names = len(set(self._names))
         if n_names < len(self._names):
-            self.notes.append(f"{len(self._names) - n_names:,} names of {table} stand twice, and are numbered")
+            self.notes.append(f"{len(self._names) - n_names:,} names in {table} are duplicates, and are numbered")
             self._names = distinct(self._names)
         for found, n, where in ((self._names, self.n_features, table), (self._cells, self.n_samples, "obs")):
             if len(found) != n:
                 raise SourceError(
-                    f"expected {n:,} names in {where}, found {len(found):,}", str(self.path), "write it anew"
+                    f"expected {n:,} names in {where}, found {len(found):,}", str(self.path), "write it again"
                 )
         check_names(self._names, self.n_features, f"{self.path}, {table}")
         y, self._target_classes = coded_texts(array_of(y), self.notes)
@@ -161,28 +162,28 @@ class AnnDataSource(OfFiles, SparseSource):
             yield file
 
     def _asked(self, read: Callable[[], T]) -> T:
-        """Return what a library reads in the folder or file; explain what is not in it, or damaged."""
+        """Return what a library reads from the file; turn its errors into a `SourceError`."""
         try:
             return read()
         except DaskfsError:
             raise
         except MemoryError:
-            raise SourceError("an array claims more than the memory holds", str(self.path), "write it anew") from None
+            raise SourceError("an array claims to be larger than memory", str(self.path), "write it again") from None
         except LIBRARY_FAULTS as fault:
-            remedy = "write it by AnnData 0.8 or later"
-            raise SourceError(f"expected what AnnData writes: {fault}", str(self.path), remedy) from None
+            remedy = "write it with AnnData 0.8 or later"
+            raise SourceError(f"expected the format of AnnData: {fault}", str(self.path), remedy) from None
 
     def _compressed(self, root: Any) -> Compressed:
         if self._matrix not in root:
             layers = sorted(root["layers"]) if "layers" in root else []
             name = self._matrix.partition("/")[2]
-            raise SourceError(f"no {self._matrix} in it{did_you_mean(name, layers)}", str(self.path), "name a layer")
+            raise SourceError(f"no {self._matrix} in it{did_you_mean(name, layers)}", str(self.path), "choose a layer")
         matrix = root[self._matrix]
         encoding = _text(matrix.attrs.get("encoding-type", ""))
         if encoding == "array" and len(matrix.shape) == 2 and np.dtype(matrix.dtype).kind in "biuf":
             return Compressed("dense", (int(matrix.shape[0]), int(matrix.shape[1])), np.zeros(1, np.int64))
         if encoding not in ("csr_matrix", "csc_matrix"):
-            problem = f"expected a matrix of numbers as {self._matrix}, found {encoding or 'an unknown encoding'}"
+            problem = f"expected a numeric matrix as {self._matrix}, found {encoding or 'an unknown encoding'}"
             raise SourceError(problem, str(self.path), "write it as an array or as csr_matrix")
         n_samples, n_features = (int(length) for length in matrix.attrs["shape"])
         indptr, by_rows = np.asarray(matrix["indptr"][...]).astype(np.int64), encoding == "csr_matrix"
@@ -190,32 +191,34 @@ class AnnDataSource(OfFiles, SparseSource):
         is_sound: Any = indptr.shape == ((n_samples if by_rows else n_features) + 1,) and (np.diff(indptr) >= 0).all()
         is_sound = is_sound and matrix["indices"].dtype.kind in "iu" and matrix["data"].dtype.kind in "biuf"
         if not is_sound or indptr[0] != 0 or indptr[-1] != n_entries or matrix["data"].shape != (n_entries,):
-            raise SourceError(f"indptr, indices and data of {self._matrix} do not fit", str(self.path), "write it anew")
+            raise SourceError(
+                f"indptr, indices and data of {self._matrix} are inconsistent", str(self.path), "write it again"
+            )
         return Compressed("rows" if by_rows else "columns", (n_samples, n_features), indptr)
 
     def _of_obs(self, obs: Any, name: str, *, may_lack: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of obs, numbers or texts, and which of its values are there."""
+        """Return a column of obs, numbers or texts, and which of its values are present."""
         columns = sorted(key for key in obs if not key.startswith("_"))
         if name not in columns:
             raise SourceError(f"no column {name!r} in obs{did_you_mean(name, columns)}", str(self.path), _some(columns))
         values, is_missing = _column(obs[name])
         if is_missing.any() and not may_lack:
             where = f"{self.path}, obs '{name}', row {int(np.argmax(is_missing))}"
-            raise DataError("expected a value, found a missing one", where, "leave these cells out, or pass y")
+            raise DataError("expected a value, found a missing value", where, "remove these cells, or pass y")
         return values, ~is_missing
 
     @property
     def column_names(self) -> Sequence[str]:
-        """The genes."""
+        """Names of the genes."""
         return self._names
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Texts that the target was given as."""
+        """Original texts of the target's codes."""
         return self._target_classes
 
     def estimate_entries(self) -> int:
-        """Return how many there are; where zeros are stored, too, as many as the first rows let expect."""
+        """Return the number of entries; for a dense matrix, an estimate from its first rows."""
         if self._entries.by != "dense":
             return int(self._entries.indptr[-1])
         n_rows = min(self._entries.shape[0], self._dense_rows)
@@ -225,17 +228,17 @@ class AnnDataSource(OfFiles, SparseSource):
 
     @property
     def _dense_rows(self) -> int:
-        """Rows that are read at once where zeros are stored, too."""
+        """Number of rows of a dense matrix that are read at a time."""
         return max(1, PIECE // max(1, self._entries.shape[1]))
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
+        """Return the inferred kind of target."""
         if self._target_classes is not None:
             return TargetKind(len(self._target_classes), is_declared=True)
         return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
 
     def describe(self) -> dict[str, Any]:
-        """Return the files with size, time and SHA-256, and what was read of them."""
+        """Return the files with size, time and SHA-256, the matrix and its shape."""
         return {**super().describe(), "description": f"{self.path}, {self._matrix}", "shape": list(self._entries.shape)}
 
     def digest(self) -> str:
@@ -244,21 +247,21 @@ class AnnDataSource(OfFiles, SparseSource):
         return hashlib.sha256(super().digest().encode() + given).hexdigest()
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Compare the bytes: the target may come from elsewhere."""
+        """Compare the bytes, since the target may come from elsewhere."""
         return self.digest() == digest
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """Which matrix and target."""
+        """Which matrix and targets were read."""
         return {"matrix": self._matrix, "targets": list(self.target_names)}
 
     @property
     def has_parts(self) -> bool:
-        """Whether entries stand by rows."""
+        """Whether entries are stored by row."""
         return self._entries.by == "rows"
 
     def parts(self) -> Sequence[tuple[int, int]]:
-        """Return first and last of the rows of each part."""
+        """Return the range of rows of each part."""
         if not self.has_parts:
             return ()
         indptr, part = self._entries.indptr, part_nbytes(self.estimate_entries() * ENTRY_NBYTES) // ENTRY_NBYTES
@@ -288,7 +291,7 @@ class AnnDataSource(OfFiles, SparseSource):
                     start, names = stop, None
 
     def _bands(self, matrix: Any, first: int, last: int, block_rows: int, block_nnz: int) -> Iterator[Band]:
-        """Yield consecutive rows as their entries."""
+        """Yield the entries of consecutive rows."""
         if self._entries.by == "rows":
             indptr, start = self._entries.indptr, first
             while start < last:
@@ -302,7 +305,7 @@ class AnnDataSource(OfFiles, SparseSource):
         else:
             for start in range(first, last, self._dense_rows):
                 X = self._asked(partial(_rows_of, matrix, start, min(start + self._dense_rows, last)))
-                rows, features = np.nonzero(X)  # NaN is not zero, either
+                rows, features = np.nonzero(X)  # NaN is nonzero too
                 indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
                 yield Band(start, indptr, features, X[rows, features])
 
@@ -313,7 +316,7 @@ class AnnDataSource(OfFiles, SparseSource):
 
     @cached_property
     def _indptr_of_rows(self) -> np.ndarray:
-        """Where the entries of each row begin, were those of columns in the order of rows."""
+        """Offsets of each row's entries, if entries stored by column were sorted by row."""
         n_samples = self._entries.shape[0]
         counts = np.zeros(n_samples, np.int64)
         with self._reading() as root:
@@ -326,7 +329,7 @@ class AnnDataSource(OfFiles, SparseSource):
         return np.concatenate([[0], np.cumsum(counts)])
 
     def _bands_of_columns(self, matrix: Any, band_nnz: int) -> Iterator[Band]:
-        """Yield rows of entries that stand by columns: each is read once, and waits in a temporary file for its row."""
+        """Yield the rows of entries stored by column: each is read once and sorted by row in a temporary file."""
         indptr, n_samples = self._indptr_of_rows, self._entries.shape[0]
         bounds = [0]
         while bounds[-1] < n_samples:
@@ -347,7 +350,7 @@ class AnnDataSource(OfFiles, SparseSource):
                 yield Band(start, own, features, values)
 
     def _entries_of_band(self, matrix: Any, file: Any, begin: int, end: int, is_all: bool) -> Iterator[np.ndarray]:
-        """Yield entries in the order of columns: all, or those of some rows out of the temporary file."""
+        """Yield entries in column order: all of them, or those of a band of rows from the temporary file."""
         for start in range(begin, end, PIECE):
             stop = min(start + PIECE, end)
             if is_all:
@@ -357,7 +360,7 @@ class AnnDataSource(OfFiles, SparseSource):
                 yield np.fromfile(file, ENTRY, stop - start)
 
     def _spread(self, matrix: Any, bounds: np.ndarray, file: int) -> None:
-        """Write all entries to a file, those of each band of rows one after the other, in the order of columns."""
+        """Write all entries to a file, grouped by band of rows, within a band in column order."""
         band_of = np.repeat(np.arange(len(bounds) - 1, dtype=np.uint16), np.diff(bounds))
         ends = self._indptr_of_rows[bounds[:-1]].copy()
         for begin in range(0, int(self._entries.indptr[-1]), PIECE):
@@ -373,7 +376,7 @@ class AnnDataSource(OfFiles, SparseSource):
                 ends[band], start = ends[band] + counts[band], stop
 
     def _piece_with_columns(self, matrix: Any, begin: int, end: int) -> np.ndarray:
-        """Return consecutive entries of columns, as `ENTRY`."""
+        """Return consecutive entries of columns, as an array of dtype `ENTRY`."""
         indptr = self._entries.indptr
         end = min(end, int(indptr[-1]))
         rows, data = self._piece(matrix, begin, end)
@@ -400,10 +403,10 @@ class AnnDataSource(OfFiles, SparseSource):
             i = row + int(np.searchsorted(indptr, e, "right")) - 1
             where = f"{self.path}, {self._matrix}, row {i}, column '{self._names[int(features[e])]}'"
             problem = f"expected a value that is finite in single precision, found {data[e]:g}"
-            raise DataError(problem, where, "fix the value, or leave the cell out")
+            raise DataError(problem, where, "fix the value, or remove the cell")
         is_next = np.ones(len(features), bool)
         is_next[1:] = np.diff(features.astype(np.int64)) > 0
-        is_next[indptr[:-1][np.diff(indptr) > 0]] = True  # the first of each row may be any
+        is_next[indptr[:-1][np.diff(indptr) > 0]] = True  # the first entry of a row has no predecessor
         if not is_next.all():
             indptr, features, data = _sorted(indptr, features, data, self._entries.shape[1])
         rows = slice(row, row + len(indptr) - 1)
@@ -421,7 +424,7 @@ class AnnDataSource(OfFiles, SparseSource):
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < n:
             found = f"{int(numbers.min())} to {int(numbers.max())}"
             problem = f"expected indices of {self._matrix} from 0 to {n - 1}, found {found}"
-            raise SourceError(problem, str(self.path), "write it anew")
+            raise SourceError(problem, str(self.path), "write it again")
 
 
 def _rows_of(node: Any, start: int, stop: int) -> np.ndarray:
@@ -429,13 +432,13 @@ def _rows_of(node: Any, start: int, stop: int) -> np.ndarray:
 
 
 def _reach(indptr: np.ndarray, start: int, n_rows: int, nnz: int, last: int) -> int:
-    """Return where a block ends that begins with a row and has at most so many rows and entries."""
+    """Return the end of a block that begins at row `start` and has at most `n_rows` rows and `nnz` entries."""
     stop = int(np.searchsorted(indptr, min(int(indptr[start]) + nnz, int(indptr[-1])), "right")) - 1
     return min(max(stop, start + 1), start + n_rows, last)
 
 
 def _sorted(indptr: np.ndarray, features: np.ndarray, data: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Return rows with ascending columns, each once: what stands twice is added."""
+    """Return rows with ascending columns; duplicates are summed."""
     from scipy.sparse import csr_array
 
     rows = csr_array((data.copy(), features.astype(np.int64), indptr.astype(np.int64)), (len(indptr) - 1, n))
@@ -447,7 +450,7 @@ def _h5py(place: str) -> Any:
     try:
         import h5py
     except ImportError:
-        problem = ".h5ad files take h5py, which is not installed"
+        problem = ".h5ad files need h5py, which is not installed"
         raise SourceError(problem, place, "pip install daskfs[cells], or write it as .zarr") from None
     return h5py
 
@@ -457,7 +460,7 @@ def _text(value: Any) -> str:
 
 
 def _values(node: Any) -> np.ndarray:
-    """Return an array, of texts as objects."""
+    """Return an array, with texts as objects."""
     values = np.asarray(node.asstr()[...] if hasattr(node, "asstr") and node.dtype.kind in "OS" else node[...])
     return values if values.dtype.kind in "biuf" else np.array([_text(v) for v in values.tolist()], dtype=object)
 

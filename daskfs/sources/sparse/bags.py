@@ -1,4 +1,4 @@
-"""Lines and records of Dask's bags, and files that delayed objects name, as sparse rows: read by the kinds of files."""
+"""Sparse rows from Dask bags of lines or records, and from files named by delayed objects; read like files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ KINDS: dict[str, tuple[Callable[..., SparseSource], str]] = {
     "clicks": (ClicksSource, ".tsv"),
     "text": (TextSource, ".jsonl"),
 }
-"""What lines may be, and how files of them end."""
+"""Kinds of lines, each with its source class and file ending."""
 _HEAD_LINES = 128
 
 
 class _Facts(NamedTuple):
-    """What the first rows tell of all."""
+    """What the first rows show about all rows."""
 
     target_names: list[str]
     label_names: list[str]
@@ -50,29 +50,29 @@ class _Facts(NamedTuple):
 
 
 class BagSource(SparseSource):
-    """A Dask bag whose partitions are read as files of a kind are, each where it is computed.
+    """A Dask bag whose partitions are read like files of a kind, each on the worker that computes it.
 
     Parameters
     ----------
     bag : dask.bag.Bag, or list of dask.delayed.Delayed
-        Its items are lines, or, with ``kind="text"``, mappings with the fields of a document. A delayed object has
-        a list of those, or the path of a file.
+        Its items are lines, or, with ``kind="text"``, mappings with the fields of a document. A delayed object is a
+        list of such items, or the path of a file.
     kind : {"libsvm", "vw", "clicks", "text"}
     **options
-        Of the kind. Of click logs `columns`, for a bag has no header; indices of libsvm's lines are ids as they are.
+        Options of the kind. Click logs need `columns`, since a bag has no header; libsvm indices are used as ids.
 
     Raises
     ------
     ConfigError
-        A kind that has no lines, or options that it needs.
+        A kind that is not read line by line, or a missing required option.
     SourceError, DataError
-        With the partition, its line, and the remedy.
+        With the partition, the line and the remedy.
 
     Notes
     -----
-    A partition's lines are written to a temporary file where it is read, and removed behind it. Memory is that of a
-    partition, and of a block. Classes of a target that is text are found by a pass over all partitions; with `classes`
-    there is none.
+    A partition's lines are written to a temporary file, which is deleted after reading. Memory holds one partition
+    and one block. The classes of a text target are found in a pass over all partitions; passing `classes` avoids
+    this pass.
     """
 
     features_are_ids = True
@@ -80,10 +80,10 @@ class BagSource(SparseSource):
 
     def __init__(self, bag: Any, kind: str, **options: Any) -> None:
         if kind not in KINDS:
-            remedy = f"kind: one of {', '.join(KINDS)}; records of a table are a frame: bag.to_dataframe()"
-            raise ConfigError(f"the items of a bag are lines, found kind {kind!r}", "source.kind", remedy)
+            remedy = f"kind: one of {', '.join(KINDS)}; for records of a table use bag.to_dataframe()"
+            raise ConfigError(f"expected a kind for the lines of a bag, found {kind!r}", "source.kind", remedy)
         if kind == "clicks" and not options.get("columns"):
-            raise ConfigError("lines of a bag have no header", "source.columns", "name all columns: columns=[...]")
+            raise ConfigError("a bag has no header", "source.columns", "name all columns: columns=[...]")
         if kind == "libsvm" and options.get("n_features") is None:
             options["feature_ids"] = True
         self.kind, self._bag = kind, bag  # type: ignore[misc]
@@ -91,7 +91,7 @@ class BagSource(SparseSource):
         self.notes, self._reading_notes = [], dict[str, None]()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent: not the bag, of which parts are sent."""
+        """Return the state to pickle, without the bag, whose partitions are sent instead."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_bag", "_promises")}
 
     @cached_property
@@ -103,7 +103,7 @@ class BagSource(SparseSource):
         """Number of partitions, and Dask's token, which is equal for equal graphs over equal inputs."""
         return len(self._promises), token_of(self._bag)
 
-    # what the first rows tell
+    # what the first rows show
 
     @cached_property
     def _facts(self) -> _Facts:
@@ -124,7 +124,7 @@ class BagSource(SparseSource):
     place = "bag"
 
     def check(self) -> None:
-        """Read the first rows; find the classes of a target that is text."""
+        """Read the first rows; find the classes of a text target."""
         if self.kind == "text" and "target" in self._options and "classes" not in self._options:
             classes = self._found_classes()
             if classes:
@@ -144,7 +144,7 @@ class BagSource(SparseSource):
 
     @contextmanager
     def _opened(self, promise: Promise, number: int, n_lines: int | None = None) -> Iterator[SparseSource | None]:
-        """Give a source of a partition's rows, None where there are none."""
+        """Open a partition as a source; None if it is empty."""
         (content,) = promise.kept()
         if isinstance(content, (str, os.PathLike)):
             yield self._source(content)
@@ -157,7 +157,7 @@ class BagSource(SparseSource):
     def _source(self, path: Any) -> SparseSource:
         return KINDS[self.kind][0](path, **self._options)
 
-    # what a source says
+    # description
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -166,7 +166,7 @@ class BagSource(SparseSource):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """That of the kind."""
+        """Encoding of the kind."""
         return self._facts.encoding
 
     def describe(self) -> dict[str, Any]:
@@ -178,21 +178,21 @@ class BagSource(SparseSource):
         return self._identity[1]
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for, by the first rows."""
+        """Return the kind of target, inferred from the first rows."""
         return self._facts.target
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return the features of the first rows; how many rows there are, nobody knows."""
+        """Return the number of features in the first rows; the number of rows is unknown."""
         return None, self.n_features or self._facts.n_different
 
     def estimate_entries(self) -> int:
-        """Return the entries of the first rows."""
+        """Return the number of entries in the first rows."""
         return self._facts.n_entries
 
     # rows
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
-        """Yield the rows of one partition after the other."""
+        """Yield the rows, partition by partition."""
         n_rows = 0
         for part in enumerate(self._promises):
             first = n_rows
@@ -204,12 +204,12 @@ class BagSource(SparseSource):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: partitions can be read independently."""
         return True
 
     def parts(self) -> Sequence[tuple[int, Promise]]:
         """Return the partitions."""
-        _ = self._facts, self._identity  # what must be known of the whole is found before the source is sent
+        _ = self._facts, self._identity  # facts about all rows are found before the source is sent
         return list(enumerate(self._promises))
 
     def sparse_part_blocks(self, part: tuple[int, Promise], block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
@@ -221,25 +221,25 @@ class BagSource(SparseSource):
                 self._reading_notes.update(dict.fromkeys(source.notes))
 
     def part_facts(self) -> list[str]:
-        """Return what was noted of partitions that were read here."""
+        """Return the notes on partitions that were read here."""
         return list(self._reading_notes)
 
     def conclude(self, facts: Sequence[list[str]], n_samples: int) -> None:
-        """Take the partitions' notes."""
+        """Combine the notes on the partitions."""
         if n_samples == 0:
             raise SourceError("expected rows, found none", self.place, "check how the bag was made")
         self.notes[:] = dict.fromkeys(note for notes in facts for note in notes)
 
 
 def _write(path: Path, items: Iterable[Any]) -> int:
-    """Write lines; return how many there are."""
+    """Write lines; return their number."""
     n_lines = 0
     with path.open("wb") as file:
         for n_lines, item in enumerate(items, 1):
             line = json.dumps(item, ensure_ascii=False) if isinstance(item, Mapping) else item
             if not isinstance(line, (str, bytes)):
                 problem = f"expected a line of text or a mapping of fields, found {type(item).__name__}"
-                raise SourceError(problem, f"bag, {path.stem}, item {n_lines - 1}", "see what the bag's items are")
+                raise SourceError(problem, f"bag, {path.stem}, item {n_lines - 1}", "check the bag's items")
             encoded = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
             file.write(encoded if encoded.endswith(b"\n") else encoded + b"\n")
     return n_lines

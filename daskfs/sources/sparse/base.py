@@ -1,4 +1,4 @@
-"""What every sparse source offers: its rows as entries, features by number or by 64-bit id."""
+"""Interface of all sparse sources: rows as entries, with features given by number or 64-bit id."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from daskfs.errors import SourceError
 from daskfs.sources.base import Source, SourceBlock
 
 MOST_COLUMNS = 2**31
-"""Of features that are numbers of columns; there may be more that are ids."""
+"""Maximum number of columns; ids may be more numerous."""
 GUESSED_ENTRIES = 100
-"""Of a row, where a source does not say."""
+"""Assumed number of entries per row, if the source gives none."""
 
 
 class ToldNames(Protocol):
-    """Names that a block tells: as those of `NamedIds`, which may be made when they are asked for."""
+    """Names passed on by a block, as in `NamedIds`, possibly created on demand."""
 
     @property
     def ids(self) -> np.ndarray:
-        """Of all that are told."""
+        """Ids of all names."""
 
     @property
     def text(self) -> np.ndarray:
-        """Their names, one after the other."""
+        """The names in UTF-8, concatenated."""
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each begins, and the last ends."""
+        """Offsets of the names in `text`, and its end."""
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return those names whose ids are wanted, each id once, and maybe others."""
+        """Return at least the names of the wanted ids, each id once."""
 
     def of_rows(self, first: int, stop: int) -> ToldNames:
-        """Return the names of some rows of the block, and maybe others."""
+        """Return at least the names that occur in some rows of the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedIds:
-    """Texts of feature ids, without a Python object each.
+    """Names of feature ids, without a Python object for each.
 
     Attributes
     ----------
     ids : uint64 array of shape (n_names,)
-        Each at most once in a block; in several blocks where a source does not remember what it has told.
+        Distinct within a block; they may occur again in other blocks if the source does not track them.
     text : uint8 array
-        The names in UTF-8, one after the other.
+        The names in UTF-8, concatenated.
     offsets : int64 array of shape (n_names + 1,)
         Name k is ``text[offsets[k]:offsets[k + 1]]``.
     """
@@ -60,11 +60,11 @@ class NamedIds:
     offsets: np.ndarray
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return all, which are there anyway."""
+        """Return all names: they exist already."""
         return self
 
     def of_rows(self, first: int, stop: int) -> NamedIds:
-        """Return all, too."""
+        """Return all names."""
         return self
 
     @classmethod
@@ -76,25 +76,25 @@ class NamedIds:
 
 
 def numbered(ids: np.ndarray, first: int = 0) -> NamedIds:
-    """Return ids with their numbers as names, which begin with `first`."""
+    """Return names for ids: their numbers, plus `first`."""
     texts = [str(j + first).encode() for j in ids.tolist()]
     return NamedIds(ids, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
 
 
 class NamesOnDemand(ABC):
-    """Names that are put together for whoever asks for them."""
+    """Names that are created only when requested."""
 
     @abstractmethod
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return those names whose ids are wanted, each id once, and maybe others."""
+        """Return at least the names of the wanted ids, each id once."""
 
     @abstractmethod
     def of_rows(self, first: int, stop: int) -> ToldNames:
-        """Return the names of some rows of the block, and maybe others."""
+        """Return at least the names that occur in some rows of the block."""
 
     @abstractmethod
     def _every(self) -> NamedIds:
-        """Return the names of all features of the block."""
+        """Return the names of all features in the block."""
 
     @cached_property
     def _all(self) -> NamedIds:
@@ -102,34 +102,34 @@ class NamesOnDemand(ABC):
 
     @property
     def ids(self) -> np.ndarray:
-        """Of all features of the block, each once."""
+        """Distinct ids of all features in the block."""
         return self._all.ids
 
     @property
     def text(self) -> np.ndarray:
-        """Their names, one after the other."""
+        """The names in UTF-8, concatenated."""
         return self._all.text
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each begins, and the last ends."""
+        """Offsets of the names in `text`, and its end."""
         return self._all.offsets
 
 
 @dataclass(slots=True)
 class SparseBlock:
-    """Consecutive rows of a sparse source as their entries, in the source's order, after rows were dropped.
+    """Consecutive rows of a sparse source as entries, in the source's order, without dropped rows.
 
     Attributes
     ----------
     start : int
-        Number of the first row among the rows that are kept (of the source, or of the part that is read).
+        Number of the first row, not counting dropped rows (in the source, or in the part that is read).
     indptr : int64 array of shape (n_rows + 1,)
         Row i has the entries ``indptr[i]`` to ``indptr[i + 1]``.
     features : uint64 array of shape (nnz,)
-        Ids of features, or numbers of columns from 0 on: ascending in each row, each once.
+        Ids of features, or column numbers from 0: ascending and distinct within each row.
     data : float32 array of shape (nnz,), or None
-        None: every entry is one. Zeros may be among them.
+        None if all entries are 1. Explicit zeros are allowed.
     y : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
         Targets, float64.
     weight : ndarray of shape (n_rows,), or None
@@ -137,7 +137,7 @@ class SparseBlock:
     labels : dict of str to ndarray of shape (n_rows,)
         Tags, query ids and split columns, as text.
     names : ToldNames, or None
-        Names of features of this block; all that were not told in a block before, or more.
+        Names of features in this block; includes all that no earlier block had.
     """
 
     start: int
@@ -151,28 +151,28 @@ class SparseBlock:
 
     @property
     def n_rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.indptr) - 1
 
 
 class SparseSource(Source):
-    """Rows that are read as their entries; what is not there is zero.
+    """Rows that are read as entries; features without an entry are zero.
 
     Attributes
     ----------
     features_are_ids : bool
-        True where features are 64-bit ids (hashes of names, numbers beyond all columns), of which a store lists those
-        that occur; False where they are numbers of columns.
+        True if features are 64-bit ids (hashes of names, or numbers too large for columns), of which a store lists
+        those that occur; False if they are column numbers.
     n_features : int or None
-        Number of columns, or None while it is not known: of ids, and before a file without a header was read.
+        Number of columns; None for ids, and before a file without a header has been read.
     first_number : int or None
-        By which the first column is called, and the others by the next; None where they are called otherwise.
+        The number in the first column's name, from which the others count up; None if names are not numbers.
     namespace_mark : str or None
-        Stands between namespace and feature in a name: "^" or "="; None where there are no namespaces.
+        Separator of namespace and feature in a name: "^" or "="; None if there are no namespaces.
     namespaces : sequence of str or None
-        Their names, where they are known before reading.
+        Names of the namespaces, if known before reading.
     ids_say_names : bool
-        Ids are read as names, so that `names_of` tells those of any; what learns from rows need not ask each block.
+        Whether `names_of` can name any id, so that blocks need not be asked for names.
     """
 
     is_sparse: ClassVar[bool] = True
@@ -185,15 +185,15 @@ class SparseSource(Source):
 
     @property
     def column_names(self) -> Sequence[str] | None:
-        """Names of all columns, where they are known beforehand; None where there are none."""
+        """Names of all columns, if known before reading; otherwise None."""
         return None
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
-        """Return the names of ids, each once, where `ids_say_names`."""
+        """Return the names of ids, each once; requires `ids_say_names`."""
         raise NotImplementedError
 
     def estimate_entries(self) -> int:
-        """Return how many entries all rows have, or a guess of it, without reading the whole source."""
+        """Return the number of entries, or an estimate of it, without reading the whole source."""
         n_samples, n_features = self.estimate_shape()
         return (n_samples or 0) * min(n_features, GUESSED_ENTRIES)
 
@@ -203,26 +203,26 @@ class SparseSource(Source):
 
     @abstractmethod
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
-        """Yield the rows in order, in blocks of at most so many rows and entries (one row may have more).
+        """Yield the rows in order, in blocks of at most `block_rows` rows and `block_nnz` entries, or one row.
 
         Raises
         ------
         SourceError, SchemaError, DataError
-            Each with the place (file, line, column, value) and the remedy.
+            With the place (file, line, column, value) and the remedy.
         """
 
     def row_blocks(self, block_rows: int, dtype: np.dtype | type = np.float64) -> Iterator[SourceBlock]:
-        """Yield rows of all columns, which are numbers: zeros where there are no entries.
+        """Yield dense rows of all columns, with zeros for missing entries; features must be column numbers.
 
         Raises
         ------
         SourceError
-            Features are ids, of which there are no dense rows.
+            Features are ids, for which there are no dense rows.
         """
         n_features = self.n_features
         if n_features is None:
             raise SourceError(
-                "features are 64-bit ids, of which there are no dense rows", self.kind, "read them as they are"
+                "features are 64-bit ids, which have no dense rows", self.kind, "read them as sparse rows"
             )
         for block in self.sparse_blocks(block_rows, np.iinfo(np.int64).max):
             X = np.zeros((block.n_rows, n_features), dtype)
@@ -231,9 +231,9 @@ class SparseSource(Source):
             yield SourceBlock(block.start, X, block.y, block.weight, block.labels)
 
     def as_it_stands(self) -> SparseSource:
-        """Return the source whose rows need not ascend, for who takes entries in any order, a feature maybe twice.
+        """Return a source for readers that accept unsorted rows with duplicate features, if that is faster.
 
-        This one, where that would be no faster.
+        By default the source itself.
         """
         return self
 
@@ -243,6 +243,6 @@ class SparseSource(Source):
         Raises
         ------
         DaskfsError
-            The source is to be read as a whole.
+            The source must be read as a whole.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Click logs: delimited text whose counts and strings are features each, ``field=value``."""
+"""Click logs: delimited text in which each count and each string becomes a feature ``field=value``."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from daskfs.sources.sparse.named_lines import NamedLineFormat
 
 
 class ClicksOptions(SparseOptions):
-    """Click logs: delimited text whose counts are binned and whose strings are hashed; compressed or not."""
+    """Click logs: delimited text with binned counts and hashed strings; compressed or not."""
 
     path: Annotated[Words, PATH]
-    target: str = Field(description="column to predict, of numbers")
-    columns: list[str] | None = Field(default=None, description="names of all columns, where the files have no header")
-    counts: list[str] | None = Field(default=None, description="columns of counts, whose features are bins")
-    strings: list[str] | None = Field(default=None, description="columns of strings; by default all others")
-    delimiter: str | None = Field(default=None, description="tab by default")
+    target: str = Field(description="target column, numeric")
+    columns: list[str] | None = Field(default=None, description="names of all columns, if the files have no header")
+    counts: list[str] | None = Field(default=None, description="columns of counts, which are binned")
+    strings: list[str] | None = Field(default=None, description="columns of strings; default: all others")
+    delimiter: str | None = Field(default=None, description="default: tab")
     missing: Literal["none", "token"] | None = Field(
-        default=None, description="an empty value is no feature (by default), or one of its own"
+        default=None, description="an empty value is no feature (default), or a separate one"
     )
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a target")
-    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+    tell_names: bool | None = Field(default=None, description="whether to keep the names of features; default: true")
 
 
 class ClicksFormat(NamedLineFormat[clicks.Room]):
-    """Lines of values.
+    """Format of click logs.
 
     Parameters
     ----------
     names : sequence of str
-        Of the columns.
+        Column names.
     kinds : sequence of int
         See `daskfs.kernels.text.clicks`.
     delimiter : str
@@ -88,7 +88,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
         )
 
     def room(self, n_rows: int, n_entries: int) -> clicks.Room:
-        """Return room for so many."""
+        """Return buffers for `n_rows` rows and `n_entries` entries."""
         return clicks.Room(
             np.empty(n_rows + 1, np.int64),
             np.empty(n_entries, np.uint64),
@@ -100,14 +100,14 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
     def read(
         self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: clicks.Room, counts: tuple[int, ...]
     ) -> Reading:
-        """Read lines."""
+        """Parse lines."""
         position, n_lines, n_dropped, *found, why, place = clicks.read_rows(
             text, start, stop, self._columns, bounds, room, *counts
         )
         return Reading(position, n_lines, tuple(found), why, place, n_dropped)
 
     def block(self, start: int, room: clicks.Room, counts: tuple[int, ...]) -> SparseBlock:
-        """Return what was read."""
+        """Return the parsed rows."""
         n_rows, n_entries, *_ = counts
         data = room.data[:n_entries]
         return SparseBlock(
@@ -120,7 +120,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
         )
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
-        """Return the error for a value."""
+        """Return the error for a faulty value."""
         n_columns = len(self._names)
         problem, remedy = {
             clicks.TOO_FEW: (f"expected {n_columns} values, found fewer; the last is {found!r}", "check the delimiter"),
@@ -128,11 +128,11 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
             clicks.TARGET_MISSING: ("expected a target, found none", "set unlabelled: drop"),
             clicks.TARGET_NO_NUMBER: (
                 f"expected a finite number as target, found {found!r}",
-                "is the first line a header? leave columns out; otherwise fix the value",
+                "if the first line is a header, omit columns; otherwise fix the value",
             ),
             clicks.COUNT_NO_NUMBER: (
                 f"expected a finite number as count, found {found!r}",
-                "fix the value, or have the column among strings",
+                "fix the value, or add the column to strings",
             ),
             NOT_UTF8: (f"expected UTF-8 text, found {found!r}", "save the file as UTF-8, or set tell_names: false"),
         }[why]
@@ -145,31 +145,31 @@ class ClicksSource(LineSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, decompressed by their endings.
+        A file, several, a pattern or a folder; decompressed according to their endings.
     target : str
-        Column to predict, of numbers.
+        Target column, numeric.
     columns : list of str, optional
-        Names of all columns, where the files have no header.
+        Names of all columns, if the files have no header.
     counts : list of str, optional
-        Columns of counts, see `bins`; none by default.
+        Columns of counts, see `bins`; by default none.
     strings : list of str, optional
-        Columns of strings; by default all that are neither target nor counts. Others are left out.
+        Columns of strings; by default all except target and counts. Other columns are ignored.
     delimiter : str
-        One character, tab by default. Quotes have no meaning.
+        One character, by default a tab. Quotes have no special meaning.
     missing : {"none", "token"}
-        An empty value is no feature, or the feature ``field=``.
+        Whether an empty value is no feature, or the feature ``field=``.
     unlabelled : {"error", "drop", "keep"}
-        Treatment of rows without a target; "keep" makes their target NaN, for a model to predict. The column may be
-        missing.
+        Treatment of rows without a target; "keep" sets it to NaN, so that a model can predict it. The column is then
+        optional.
     tell_names : bool
-        Each block tells the names of its features.
+        Whether blocks pass on the names of their features.
 
     Raises
     ------
     SourceError
         A missing, empty or unreadable file.
     ConfigError
-        A column that there is not, or that is named twice.
+        A column that does not exist, or a duplicate.
 
     Notes
     -----
@@ -198,8 +198,8 @@ class ClicksSource(LineSource):
             unlabelled=(unlabelled, ("error", "drop", "keep")),
         )
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter.isalnum() or delimiter in "\r\n\0+-.":
-            problem = f"expected one character of ASCII that is in no number, and no line end, found {delimiter!r}"
-            raise ConfigError(problem, "source.delimiter", "leave it out for tab")
+            problem = f"expected one ASCII character that is no line end and not part of numbers, found {delimiter!r}"
+            raise ConfigError(problem, "source.delimiter", "omit it for tab")
         self.target_names, self.has_header = [target], columns is None
         self._columns, self._counts, self._strings = columns, list(counts), strings
         self._delimiter, self._missing, self._unlabelled = delimiter, missing, unlabelled
@@ -207,12 +207,12 @@ class ClicksSource(LineSource):
 
     @property
     def namespaces(self) -> list[str]:  # type: ignore[override]
-        """The columns that are read as features."""
+        """Columns that are read as features."""
         return [name for name, kind in self.columns.items() if kind in (clicks.COUNT, clicks.STRING)]
 
     @cached_property
     def columns(self) -> dict[str, int]:
-        """Names of the columns, with what they are read as."""
+        """Names of the columns, with the kind of each."""
         names, target = self._names_of(self.files[0]), self.target_names[0]
         if self._columns is not None:
             is_without = self._unlabelled == "keep" and len(names) == len(self._columns) - 1
@@ -231,7 +231,7 @@ class ClicksSource(LineSource):
         for kind, option, wanted in asked:
             for name in wanted:
                 if name not in kinds:
-                    problem = f"there is no column {name!r}{did_you_mean(name, names)}"
+                    problem = f"no column {name!r}{did_you_mean(name, names)}"
                     remedy = f"the columns of {self.place} are {', '.join(names[:12])}"
                     raise ConfigError(problem, f"source.{option}", remedy + "; set delimiter" * (len(names) == 1))
                 kinds[name] = kind
@@ -249,7 +249,7 @@ class ClicksSource(LineSource):
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """How lines are read, with the columns that others must have, too."""
+        """How lines are read, including the columns that other files must have."""
         of_kind = {kind: [name for name, own in self.columns.items() if own == kind] for kind in self.columns.values()}
         columns = {"strings": of_kind.get(clicks.STRING, []), "counts": of_kind.get(clicks.COUNT, [])}
         options: dict[str, Any] = {"target": self.target_names[0], "delimiter": self._delimiter}
@@ -258,7 +258,7 @@ class ClicksSource(LineSource):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """What columns were taken for, and the hash of names."""
+        """Kinds of the columns, and the hash function."""
         return {
             "columns": self.columns,
             "hash": hashes.HASH_NAME,
@@ -269,7 +269,7 @@ class ClicksSource(LineSource):
         }
 
     def line_format(self, *, is_head: bool = False) -> ClicksFormat:
-        """Return how lines become rows."""
+        """Return the parser of the lines."""
         return ClicksFormat(
             list(self.columns),
             list(self.columns.values()),

@@ -1,4 +1,4 @@
-"""Documents before they are rows: in JSON lines, in columns of CSV files, or in files of their own."""
+"""Documents before they become rows: in JSON lines, in columns of CSV files, or one per file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Layout: TypeAlias = Literal["jsonl", "csv", "files"]
 
 
 class Document(NamedTuple):
-    """A row, before it is one."""
+    """A document before it becomes a row."""
 
     texts: list[str]
     label: Any
@@ -37,7 +37,7 @@ class Document(NamedTuple):
 
 
 def fields_of_first(path: PathLike | Sequence[PathLike]) -> list[str]:
-    """Return the fields of the first document of JSON lines; none of other documents, or of what is no JSON object."""
+    """Return the fields of the first document in JSON lines; empty for other files, or if it is not a JSON object."""
     if _layout_of(path) != "jsonl":
         return []
     first = expand_paths(path, tuple(e + packed for e in JSON_ENDINGS for packed in ("", *COMPRESSED)))[0]
@@ -51,35 +51,35 @@ def fields_of_first(path: PathLike | Sequence[PathLike]) -> list[str]:
 
 
 class FilesPart(NamedTuple):
-    """Some files, one after the other."""
+    """A range of files."""
 
     start: int
     stop: int
 
 
 class Documents:
-    """The documents of files.
+    """The documents in files.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        Files, or a folder whose folders hold the files of a class each.
+        Files, or a folder with one subfolder per class.
     fields : list of str
-        Fields or columns that hold the text.
+        Fields or columns with the text.
     target : str or None
-        Field or column of the label.
+        Field or column with the label.
     layout : {"jsonl", "csv", "files"} or None
-        None: what the path says.
+        None: determined by the path.
     encoding : str
-        Of files and CSV; JSON is UTF-8.
+        Encoding of text files and CSV; JSON is always UTF-8.
     may_lack_label : bool
-        There may be no column of the label, and files need not lie in folders of classes.
+        Whether the label column may be absent, and files need not be in one folder per class.
 
     Attributes
     ----------
     files : list of Path
     folders : list of str
-        Of each file, where they are the labels.
+        The folder of each file, if folders are the labels.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class Documents:
         self._may_lack_label = may_lack_label
 
     def parts(self, nbytes: int) -> list[Any]:
-        """Return ranges of lines, or of files, of so many bytes."""
+        """Return ranges of lines, or of files, of about `nbytes` bytes."""
         if self.layout == "jsonl":
             return [part for file in self.files for part in cut_lines(file, nbytes)]
         ends = np.cumsum([file.stat().st_size for file in self.files])
@@ -201,14 +201,14 @@ class Documents:
                     texts, label = self._read_json(line)
                 except SourceError as fault:
                     where = f"{file}:{count_lines(file, part.start) + number}"
-                    remedy = "fix or remove the line, or name other fields"
+                    remedy = "fix or remove the line, or choose other fields"
                     if number == 1 and not part.start:
-                        remedy = f"{remedy}; a table of numbers and categories: `{command_of_json_lines(file)}`"
+                        remedy = f"{remedy}; convert a table of numbers and categories: `{command_of_json_lines(file)}`"
                     raise SourceError(fault.problem, where, remedy) from None
                 yield Document(texts, label, "" if part.start else f"{file}:{number}")
 
     def _read_json(self, line: bytes) -> tuple[list[str], Any]:
-        """Return the texts and the label of a line."""
+        """Return the texts and the label from a line."""
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as fault:
@@ -241,4 +241,4 @@ def _layout_of(path: PathLike | Sequence[PathLike]) -> Layout:
 def _reason(fault: Exception) -> str:
     if isinstance(fault, UnicodeDecodeError):
         return f"byte 0x{fault.object[fault.start]:02x}, which is not UTF-8"
-    return f"what is none ({getattr(fault, 'msg', 'too deep')})"
+    return f"invalid JSON ({getattr(fault, 'msg', 'too deep')})"

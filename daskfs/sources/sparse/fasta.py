@@ -1,4 +1,4 @@
-"""FASTA and FASTQ: sequences are rows, k-mers are features."""
+"""FASTA and FASTQ: sequences become rows, k-mers become features."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _AT_ONCE_LETTERS = 2**20
 
 
 class KmerOptions(SourceOptions):
-    """Which k-mers are features, and where labels stand: what sources of sequences share."""
+    """Options of all sources of sequences: k-mers and labels."""
 
     path: Annotated[Words, PATH]
-    target: str | None = Field(default=None, description="name of what is predicted; 'label' by default")
-    k: int | list[int] | None = Field(default=None, description="letters of a k-mer, 1 to 31, or several lengths; 12")
+    target: str | None = Field(default=None, description="name of the target; default: 'label'")
+    k: int | list[int] | None = Field(default=None, description="length of k-mers, 1 to 31, or several; default: 12")
     patterns: Words | None = Field(
-        default=None, description="gapped k-mers in place of k: 11011 has any letter in its middle"
+        default=None, description="gapped k-mers instead of k: 11011 allows any letter in the middle"
     )
     canonical: bool | None = Field(default=None, description="a k-mer and its reverse complement are one feature")
-    weighting: Literal["counts", "binary"] | None = Field(default=None, description="counts by default")
+    weighting: Literal["counts", "binary"] | None = Field(default=None, description="default: counts")
     label_pattern: str | None = Field(
-        default=None, description="regular expression whose first group is the label, in what label_from names"
+        default=None, description="regular expression for the text from label_from; its first group is the label"
     )
-    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+    tell_names: bool | None = Field(default=None, description="whether to keep the names of features; default: true")
 
 
 class FastaOptions(KmerOptions):
     """Sequences in FASTA or FASTQ, compressed or not, as k-mers."""
 
     window: int | None = Field(
-        default=None, description="k-mers at different positions are different features; the longest sequence"
+        default=None, description="distinguish k-mers by position, in sequences of at most this length"
     )
     label_from: Literal["header", "file", "folder", "table"] | None = Field(
-        default=None, description="where the label stands; without it there is no target"
+        default=None, description="where the label is; without it there is no target"
     )
     label_table: Annotated[str | None, PATH] = Field(
         default=None, description="file of ids (first word of a header) and labels, for label_from: table"
@@ -67,49 +67,51 @@ class FilePart(NamedTuple):
 
 
 class FastaSource(OfFiles, SparseSource):
-    r"""Sequences, whose features are k-mers.
+    r"""Sequences with k-mers as features.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, in which .fa, .fasta, .fna, .fq and .fastq count, compressed or not.
+        A file, several, a pattern or a folder, from which .fa, .fasta, .fna, .fq and .fastq are read, compressed or
+        not.
     target : str, optional
-        Name of what is predicted.
+        Name of the target.
     k : int or list of int
-        Letters of a k-mer, 1 to 31, or several lengths.
+        Length of k-mers, 1 to 31, or several lengths.
     patterns : str or list of str, optional
-        Gapped k-mers in place of `k`: ones where letters count, zeros where any letter may stand.
+        Gapped k-mers instead of `k`: 1 for positions that count, 0 for positions with any letter.
     canonical : bool
-        A k-mer and its reverse complement are one feature, the one that comes first in the alphabet.
+        Whether a k-mer and its reverse complement are one feature, named by the alphabetically first of the two.
     window : int, optional
-        The sequences are windows of at most so many letters: k-mers at different positions are different features.
+        Maximum length of sequences, which are then aligned windows: k-mers at different positions are different
+        features.
     weighting : {"counts", "binary"}
-        How often a k-mer occurs in a sequence, or 1.
+        Whether the value is the number of occurrences in a sequence, or 1.
     label_from : {"header", "file", "folder", "table"}, optional
-        Where the label stands; without it there is no target.
+        Where the label is; without it there is no target.
     label_pattern : str, optional
-        Regular expression whose first group is the label. By default ``label=(\S+)`` of headers, and the whole name of
-        a file, without its endings, or of its folder.
+        Regular expression whose first group is the label. The default is ``label=(\S+)`` for headers, and the whole
+        name of a file (without its endings) or of its folder.
     label_table : path-like, optional
-        Lines of an id, the first word of a header, and a label, between them a tab or a comma.
+        Lines with an id (the first word of a header) and a label, separated by a tab or a comma.
     unlabelled : {"error", "drop", "keep"}
-        Treatment of rows without a label; "keep" makes their label NaN, for a model to predict.
+        Treatment of rows without a label; "keep" sets it to NaN, so that a model can predict it.
     tell_names : bool
-        Each block tells the names of its features.
+        Whether blocks pass on the names of their features.
 
     Raises
     ------
     SourceError
         A missing, empty or unreadable file.
     ConfigError
-        An option that is none, or does not go with another.
+        An invalid option, or options that cannot be combined.
 
     Notes
     -----
-    An id is the code of the k-mer itself, two bits for each letter (`daskfs.kernels.text.kmers`), from which its name
-    is made: ``ACGT``, in patterns ``AC.GT``, in windows ``17:ACGT``, where positions begin with 0. Letters are read in
-    either case, and U as T; a k-mer with any other letter where letters count is none. Labels of headers and tables are
-    numbers where the first rows have numbers, anything else is classes; files and folders are classes in any case.
+    An id is the code of the k-mer itself, with two bits per letter (`daskfs.kernels.text.kmers`), and determines its
+    name: ``ACGT``, for patterns ``AC.GT``, for windows ``17:ACGT``, with positions counted from 0. Case is ignored, and
+    U is read as T; k-mers with any other letter at a position that counts are omitted. Labels from headers and tables
+    are numbers if those of the first rows are, otherwise classes; labels from files and folders are always classes.
     """
 
     kind, options = "fasta", FastaOptions
@@ -135,7 +137,7 @@ class FastaSource(OfFiles, SparseSource):
         if unlabelled not in ("error", "drop", "keep"):
             raise ConfigError(f"found {unlabelled!r}", "source.unlabelled", "one of error, drop, keep")
         if label_from is None and (target or label_pattern or label_table):
-            problem = "expected where labels stand, found nothing"
+            problem = "expected label_from, found none"
             raise ConfigError(problem, "source.label_from", "one of header, file, folder, table")
         if label_from == "table" and label_table is None and unlabelled == "keep":
             label_from = None
@@ -149,12 +151,12 @@ class FastaSource(OfFiles, SparseSource):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: files can be read independently."""
         return True
 
     def parts(self) -> Sequence[FilePart]:
         """Return the files."""
-        _ = self._codes  # found before the source is sent
+        _ = self._codes  # computed before the source is sent
         self.n_dropped = 0
         return [FilePart(number) for number in range(len(self.files))]
 
@@ -173,11 +175,11 @@ class FastaSource(OfFiles, SparseSource):
         return self._kmers.blocks_of(rows, block_rows, block_nnz, tells_names=self.ids_say_names)
 
     def part_facts(self) -> int:
-        """Return how many rows were left out of the parts that were read here."""
+        """Return the number of rows dropped from the parts that were read here."""
         return self.n_dropped
 
     def conclude(self, facts: Sequence[int], n_samples: int) -> None:
-        """Take how many rows were left out."""
+        """Combine the numbers of dropped rows."""
         if n_samples == 0:
             raise SourceError("expected sequences, found none", self.place, "check how the files were made or copied")
         self.n_dropped = sum(facts)
@@ -213,16 +215,16 @@ class FastaSource(OfFiles, SparseSource):
         if window is not None and lengths.max() > window:
             first = int(np.argmax(lengths > window))
             problem = f"expected at most {window} letters in a window, found {lengths[first]}"
-            raise SourceError(problem, f"{file}:{records.line_numbers[first]}", "set a longer window")
+            raise SourceError(problem, f"{file}:{records.line_numbers[first]}", "increase window")
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
-        """Return the k-mers that ids stand for, each once."""
+        """Return the k-mers of ids, each once."""
         return self._kmers.names_of(ids)
 
     # targets
 
     def _targets_of(self, records: Records, file: Path) -> np.ndarray | None:
-        """Return the targets as numbers, not a number where there is no label."""
+        """Return the targets as numbers, NaN if there is no label."""
         if self._labels is None:
             return None
         labels = self._labels_of(records, file)
@@ -254,7 +256,7 @@ class FastaSource(OfFiles, SparseSource):
 
     @cached_property
     def _codes(self) -> dict[str, int] | None:
-        """Codes of classes; None where the target is of numbers."""
+        """Codes of the classes; None if the target is numeric."""
         labels = self._labels
         if labels is None:
             return None
@@ -285,7 +287,7 @@ class FastaSource(OfFiles, SparseSource):
         """The classes, by code."""
         return None if self._codes is None else list(self._codes)
 
-    # what is known before reading
+    # known before reading
 
     @cached_property
     def head(self) -> Records:
@@ -296,11 +298,11 @@ class FastaSource(OfFiles, SparseSource):
         raise SourceError("expected sequences, found none", self.place, "check how the files were made or copied")
 
     def check(self) -> None:
-        """Read the first sequences."""
+        """Check that the first sequences can be read."""
         _ = self.head
 
     def estimate_target(self) -> TargetKind:
-        """Return what the targets are taken for."""
+        """Return the inferred kind of target."""
         if self._labels is None:
             return PLAIN_NUMBERS
         if self._codes is not None:
@@ -309,7 +311,7 @@ class FastaSource(OfFiles, SparseSource):
         return PLAIN_NUMBERS if y is None or np.isnan(y).all() else kind_of(y[~np.isnan(y)])
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the length of the first, and the features that occur in them."""
+        """Return numbers of rows and features, estimated from the first sequences."""
         n_head = min(_HEAD_ROWS, len(self.head.headers))
         counted = self._kmers.count(self.head.codes, self.head.offsets[: n_head + 1], None)
         n_text = sum(file.stat().st_size for file in self.files) * text_ratio(self.files[0], _HEAD_NBYTES)
@@ -317,13 +319,13 @@ class FastaSource(OfFiles, SparseSource):
         return max(len(self.files), round(n_text / per_row)), len(np.unique(counted.features))
 
     def estimate_entries(self) -> int:
-        """Return how many k-mers the text has at most."""
+        """Return an upper bound for the number of k-mers in the text."""
         n_text = sum(file.stat().st_size for file in self.files) * text_ratio(self.files[0], _HEAD_NBYTES)
         return round(n_text * len(self._kmers.patterns))
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How sequences become rows."""
+        """How sequences are encoded as rows."""
         labels, facts = self._labels, {}
         if labels is not None:
             by_file = [labels.of_file(file) for file in self.files] if labels.label_from in ("file", "folder") else None

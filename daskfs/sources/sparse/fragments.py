@@ -1,4 +1,4 @@
-"""Fragments that are drawn from genomes, as in metagenomics: which genome is a fragment from?"""
+"""Fragments drawn from genomes, as in metagenomics: the label of a fragment is its genome."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting
 from daskfs.sources.sparse.sequences import Labels, expand_sequences, read_records
 
 _AT_ONCE, _PART_ROWS = 2**12, 2**16
-"""Fragments that are counted together, and that a part has."""
+"""Number of fragments that are counted together, and of fragments in a part."""
 _HEAD_NBYTES = 2**18
 
 
 class FragmentsOptions(KmerOptions):
     """Fragments of a given length and mean coverage, drawn from genomes (FASTA), as k-mers; the genome is the label."""
 
-    length: int | None = Field(default=None, ge=1, description="letters of a fragment; 200 by default")
+    length: int | None = Field(default=None, ge=1, description="length of fragments; default: 200")
     coverage: float | None = Field(
-        default=None, gt=0, description="how many fragments cover a letter on average; 1 by default"
+        default=None, gt=0, description="mean number of fragments that cover a letter; default: 1"
     )
     strands: Literal["forward", "both"] | None = Field(
-        default=None, description="fragments as they stand (default), or every other one reversed and complemented"
+        default=None, description="forward strand only (default), or the reverse complement with probability 1/2"
     )
-    label_from: Literal["file", "folder"] | None = Field(default=None, description="what names a genome; file")
-    n_epochs: int | None = Field(default=None, ge=1, description="how often the coverage is drawn; 1 by default")
+    label_from: Literal["file", "folder"] | None = Field(default=None, description="what names a genome; default: file")
+    n_epochs: int | None = Field(default=None, ge=1, description="number of times the coverage is drawn; default: 1")
     redraw: bool | None = Field(
-        default=None, description="each epoch draws new fragments (default), or all have the same in another order"
+        default=None, description="draw new fragments in each epoch (default), or the same in another order"
     )
-    random_state: int | None = Field(default=None, ge=0, description="seed; 0 by default")
+    random_state: int | None = Field(default=None, ge=0, description="seed; default: 0")
 
 
 class Genomes(NamedTuple):
-    """All letters in memory, a byte each."""
+    """All letters in memory, one byte each."""
 
     codes: np.ndarray
-    """uint8: sequences of at least a fragment's length, one behind the other."""
+    """uint8: concatenated sequences that are at least as long as a fragment."""
     starts: np.ndarray
-    """int64: where each begins."""
+    """int64: start of each sequence."""
     lengths: np.ndarray
     """int64"""
     classes: np.ndarray
-    """int64: the genome that each belongs to."""
+    """int64: genome of each sequence."""
 
 
 class RowRange(NamedTuple):
-    """Some fragments of an epoch."""
+    """A range of fragments in an epoch."""
 
     epoch: int
     start: int
@@ -64,45 +64,46 @@ class RowRange(NamedTuple):
 
 
 class FragmentsSource(OfFiles, SparseSource):
-    """Fragments of genomes, whose features are k-mers and whose label is the genome.
+    """Fragments of genomes, with k-mers as features and the genome as label.
 
     Parameters
     ----------
     path : path-like or list of path-like
         FASTA files, see `daskfs.sources.sparse.fasta.FastaSource`.
     length : int
-        Letters of a fragment.
+        Length of fragments, in letters.
     coverage : float
-        How many fragments cover a letter on average: a genome of n letters has ``ceil(coverage * n / length)``.
+        Mean number of fragments that cover a letter: a genome of n letters has ``ceil(coverage * n / length)``
+        fragments.
     k, patterns, canonical, weighting, tell_names
-        As of `FastaSource`.
+        See `FastaSource`.
     strands : {"forward", "both"}
-        Fragments as they stand in the file, or reversed and complemented with probability 1/2.
+        Fragments from the forward strand, or reverse complements with probability 1/2.
     target : str, optional
-        Name of the label; ``label`` by default.
+        Name of the label; by default ``label``.
     label_from : {"file", "folder"}
-        What names a genome: files of one name, or in one folder, are one.
+        What identifies a genome: files with the same name, or in the same folder, are one genome.
     label_pattern : str, optional
-        Regular expression whose first group is the label, in that name.
+        Regular expression whose first group is the label, applied to that name.
     n_epochs : int
-        How often the coverage is drawn, one epoch behind the other.
+        Number of epochs; each draws the full coverage.
     redraw : bool
-        Each epoch draws new fragments; otherwise all have the same ones, in another order.
+        Whether each epoch draws new fragments; otherwise all have the same fragments in another order.
     random_state : int
-        Seed: equal seeds, equal fragments in equal order.
+        Seed; it determines the fragments and their order.
 
     Raises
     ------
     SourceError
         A missing, empty or unreadable file; a genome without a sequence as long as a fragment.
     ConfigError
-        An option that is none, or does not go with another.
+        An invalid option, or options that cannot be combined.
 
     Notes
     -----
-    Fragments begin anywhere with the same probability, such that they end within their sequence (chromosome, plasmid or
-    contig); sequences shorter than a fragment are left out, and do not count for coverage. Rows are in random order.
-    Letters of genomes are held in memory, a byte each, and 5 bytes for each fragment of an epoch beside their order.
+    Start positions are uniform over all positions at which a fragment fits into its sequence (chromosome, plasmid or
+    contig). Sequences shorter than a fragment are ignored, also for the coverage. Rows are in random order. Memory
+    holds the genomes, one byte per letter, and 5 bytes for each fragment of an epoch, besides their order.
 
     References
     ----------
@@ -149,7 +150,7 @@ class FragmentsSource(OfFiles, SparseSource):
         labels = Labels(label_from, label_pattern)
         self._labels = [labels.of_file(file) for file in self.files]
         if None in self._labels:
-            problem = f"expected a label in the name, found none by {labels.pattern!r}"
+            problem = f"expected a label in the name, found no match of {labels.pattern!r}"
             raise ConfigError(problem, str(self.files[self._labels.index(None)]), "set another label_pattern")
         self._classes = sorted({label for label in self._labels if label is not None})
         self.target_names = [target or "label"]
@@ -158,7 +159,7 @@ class FragmentsSource(OfFiles, SparseSource):
         self.notes = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the genomes where they are: each process reads them."""
+        """Return the state without the genomes: each process reads them itself."""
         return {name: value for name, value in vars(self).items() if name != "_genomes"}
 
     @cached_property
@@ -174,24 +175,24 @@ class FragmentsSource(OfFiles, SparseSource):
         for number, name in enumerate(self._classes):
             if number not in classes:
                 problem = f"expected a sequence of at least {self._length} letters in {name}, found none"
-                raise SourceError(problem, str(self.files[self._labels.index(name)]), "take shorter fragments")
+                raise SourceError(problem, str(self.files[self._labels.index(name)]), "set a smaller length")
         starts = np.append(0, np.cumsum(lengths))[:-1].astype(np.int64)
         return Genomes(np.concatenate(pieces), starts, np.array(lengths, np.int64), np.array(classes, np.int64))
 
     @cached_property
     def _counts(self) -> np.ndarray:
-        """How many fragments each genome has in an epoch."""
+        """Number of fragments of each genome in an epoch."""
         n_letters = np.bincount(self._genomes.classes, self._genomes.lengths, len(self._classes))
         return np.ceil(self._coverage * n_letters / self._length).astype(np.int64)
 
     def _drawn(self, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where the fragments of an epoch begin, their genomes, and whether they are reversed."""
+        """Return the starts of an epoch's fragments, their genomes, and whether they are reversed."""
         genomes, counts = self._genomes, self._counts
         rng = np.random.default_rng([self._random_state, epoch if self._redraw else 0])
         begins = []
         for number, count in enumerate(counts):
             own = np.flatnonzero(genomes.classes == number)
-            ends = np.cumsum(genomes.lengths[own] - self._length + 1)  # of the places where fragments may begin
+            ends = np.cumsum(genomes.lengths[own] - self._length + 1)  # of the ranges of possible start positions
             places = rng.integers(0, ends[-1], count)
             sequence = np.searchsorted(ends, places, "right")
             begins.append(genomes.starts[own][sequence] + places - np.append(0, ends)[sequence])
@@ -224,7 +225,7 @@ class FragmentsSource(OfFiles, SparseSource):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: ranges of fragments can be read independently."""
         return True
 
     def parts(self) -> Sequence[RowRange]:
@@ -241,11 +242,11 @@ class FragmentsSource(OfFiles, SparseSource):
         return self._kmers.blocks_of(self._rows_of(part), block_rows, block_nnz, tells_names=self.ids_say_names)
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
-        """Return the k-mers that ids stand for, each once."""
+        """Return the k-mers of ids, each once."""
         return self._kmers.names_of(ids)
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
-        """Say what the labels are."""
+        """Add the note on the codes of the labels."""
         self._note()
 
     def _note(self) -> None:
@@ -262,27 +263,27 @@ class FragmentsSource(OfFiles, SparseSource):
         return self._classes
 
     def check(self) -> None:
-        """Read the first sequences."""
+        """Check that the first sequences can be read."""
         next(read_records(self.files[0]), None)
 
     def estimate_target(self) -> TargetKind:
-        """Return that there is a class for each genome."""
+        """Return a kind with one class per genome."""
         return TargetKind(len(self._classes), is_declared=True)
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the size of the files, and the features that they can have."""
+        """Return the number of rows, estimated from file sizes, and an upper bound for the number of features."""
         n_letters = sum(file.stat().st_size * text_ratio(file, _HEAD_NBYTES) for file in self.files)
         n_rows = max(1, round(self._n_epochs * self._coverage * n_letters / self._length))
         n_kmers = sum(4 ** pattern.count("1") for pattern in self._kmers.patterns)
         return n_rows, min(n_kmers, round(n_letters) * len(self._kmers.patterns))
 
     def estimate_entries(self) -> int:
-        """Return how many k-mers the fragments have at most."""
+        """Return an upper bound for the number of k-mers in the fragments."""
         return (self.estimate_shape()[0] or 0) * self._length * len(self._kmers.patterns)
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How genomes become rows."""
+        """How genomes are encoded as rows."""
         return {
             **self._kmers.encoding,
             "length": self._length,

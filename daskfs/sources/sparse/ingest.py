@@ -1,4 +1,4 @@
-"""From a sparse source to a sparse store."""
+"""Writes a sparse store from a sparse source."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from daskfs.sources.parts import described
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.part_writer import PartWriter, WrittenPart
-from daskfs.store.sparse.stretches import StretchFiles
+from daskfs.store.sparse.sorted_runs import SortedRunFiles
 from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.version import __version__
 from daskfs.watching.base import Progress
 
 MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
-"""Of a block."""
+"""Maximum numbers of rows and entries in a block."""
 
 
 @dataclass(frozen=True)
 class SparseIngest:
-    """What makes a sparse store of a source.
+    """Writes a sparse store from a source.
 
     Parameters
     ----------
     rows : SparseSource
     path : Path or ObjectPath
-        Of the store.
+        Path of the store.
     dtype : dtype
-        Of X.
+        The dtype of X.
     shuffle, random_state
-        Whether rows are stored in random order, and its seed.
+        Whether rows are stored in random order, and the seed.
     encoding_digest : str
     memory_limit : int
         Bytes for all buffers together, in each process.
@@ -59,18 +59,18 @@ class SparseIngest:
     progress: Progress
 
     def write(self, workers: Workers) -> None:
-        """Write the store, part by part where the source has parts: each of them is kept where this process is killed.
+        """Write the store, in parts if the source has parts; finished parts survive if this process is killed.
 
         Raises
         ------
         SourceError, SchemaError, DataError
-            Each with its place.
+            With the place.
         """
         stamps, parts = self.rows.stamps(), self.rows.parts()
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
                 return self._write_parts(parts, workers)
-            except (DataError, SourceError, SchemaError):  # explained by reading the whole, where it is what it was
+            except (DataError, SourceError, SchemaError):  # reading the whole raises the full error
                 for before, now in zip(stamps, self.rows.stamps(), strict=True):
                     if before != now:
                         raise changed(before[0]) from None
@@ -89,7 +89,7 @@ class SparseIngest:
             self._conclude(writer, constants)
 
     def _write_parts(self, parts: Sequence[Any], workers: Workers) -> None:
-        """Have the parts encoded, and their rows put in order, by workers; the store is the same."""
+        """Let workers encode the parts and sort their rows; the store is the same."""
         rows, constants = self.rows, Constants()
         identity = {
             "version": __version__,
@@ -117,7 +117,7 @@ class SparseIngest:
             writer.take_written(written, blocks)
 
     def _is_begun(self, identity: dict[str, Any]) -> Callable[[Path], bool]:
-        """Return what tells whether a folder has steps of this ingest, of a source as it still is."""
+        """Return a function that tells whether a folder has steps of this ingest, from the same unchanged source."""
 
         def is_begun(folder: Path) -> bool:
             kept = KeptSteps(folder)
@@ -152,7 +152,7 @@ class SparseIngest:
         self.progress.start("ingest", self.rows.n_samples or self.rows.estimate_shape()[0] or 0)
 
     def _conclude(self, writer: SparseStoreWriter, constants: Constants) -> None:
-        """Refuse what cannot be learnt from; tell the store what was seen."""
+        """Refuse a constant target or zero weights; pass notes and facts to the store."""
         constants.refuse_target(self.rows.target_names)
         constants.refuse_weights()
         writer.source["n_target_values"] = constants.target_values.count
@@ -163,14 +163,14 @@ class SparseIngest:
 
 
 _DESCRIPTION = "ingest-encode-0"
-"""The step that describes the source."""
+"""Name of the step that describes the source."""
 
 
 def encode_part(
-    rows: SparseSource, files: StretchFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
+    rows: SparseSource, files: SortedRunFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
 ) -> dict[str, Any]:
-    """Encode a part where this runs, or describe the source where there is none; a step that `KeptSteps` keeps."""
-    rows = copy.copy(rows)  # it notes what it has read, and other tasks of this process read, too
+    """Encode a part on a worker, or describe the source if `part` is None; the result is saved by `KeptSteps`."""
+    rows = copy.copy(rows)  # it keeps notes on what it reads, and is shared by this process's tasks
     if part is None:
         return {"source": described(rows), "files": {}}
     number, place = part
@@ -182,6 +182,6 @@ def encode_part(
 
 
 def _block_of(part: WrittenPart) -> SparseBlock:
-    """Return targets, weights and labels of a part; of the entries there is nothing left."""
+    """Return targets, weights and labels of a part, without entries."""
     no_entries = np.zeros(part.n_rows + 1, np.int64), np.empty(0, np.uint64), None
     return SparseBlock(0, *no_entries, part.vector("y"), part.vector("weight"), part.labels)

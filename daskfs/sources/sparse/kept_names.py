@@ -1,4 +1,4 @@
-"""Names of a block's features, made out of its lines when somebody asks for them."""
+"""Names of a block's features, created from its lines on demand."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from daskfs.sources.sparse.base import NamedIds, NamesOnDemand
 
 
 class NamesInLines(NamesOnDemand):
-    """The names of features in lines of Vowpal Wabbit's text, of which MISSION asks for few.
+    """Names of the features in lines of Vowpal Wabbit's format; on demand, since MISSION needs few of them.
 
     Parameters
     ----------
     ids : ndarray of uint64
-        Of features as they stand in the lines.
+        Ids of the features, in the order of the lines.
     places : ndarray of int64
-        Of their names, see `daskfs.kernels.text.kept_names`.
+        Places of their names, see `daskfs.kernels.text.kept_names`.
     lines : ndarray of uint8
-        With `daskfs.kernels.text.words.MARGIN` more bytes at the end.
+        Text, followed by `daskfs.kernels.text.words.MARGIN` more bytes.
     of_rows : ndarray of int64
-        Row i has the features from ``of_rows[i]`` on; one more.
+        Row i has the features ``of_rows[i]`` to ``of_rows[i + 1]``.
     """
 
     def __init__(self, ids: np.ndarray, places: np.ndarray, lines: np.ndarray, of_rows: np.ndarray) -> None:
@@ -39,13 +39,13 @@ class NamesInLines(NamesOnDemand):
         return NamedIds(self._ids[chosen], text, offsets)
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return those names whose ids are wanted, each id once."""
+        """Return the names of the wanted ids, each id once."""
         chosen = np.empty(len(wanted), np.int64)
         n_found = kept_names.first_of_wanted(self._ids, np.ascontiguousarray(wanted), _table(len(wanted)), chosen)
         return self._copied(chosen[:n_found])
 
     def of_rows(self, first: int, stop: int) -> NamesInLines:
-        """Return the names of some rows."""
+        """Return the names in a range of rows."""
         if first == 0 and stop == len(self._of_rows) - 1:
             return self
         here = slice(int(self._of_rows[first]), int(self._of_rows[stop]))
@@ -54,5 +54,5 @@ class NamesInLines(NamesOnDemand):
 
 
 def _table(n_ids: int) -> np.ndarray:
-    """Return an empty table for so many ids."""
+    """Return an empty hash table for `n_ids` ids."""
     return np.full(1 << max(4, (4 * n_ids).bit_length()), NO_ID)

@@ -1,4 +1,4 @@
-"""Which k-mers of a sequence are features, with ids that say their names, and sequences as rows of them."""
+"""k-mers of sequences as features, with ids that determine their names, and sequences as rows of k-mers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from daskfs.kernels.text.hashes import ID_BITS
 from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock
 
 MOST_LETTERS = 31
-"""Of a k-mer."""
+"""Maximum length of a k-mer."""
 KmerWeighting: TypeAlias = Literal["counts", "binary"]
 
 
 class CountedRows(NamedTuple):
-    """Sequences as rows."""
+    """Sequences as sparse rows."""
 
     offsets: np.ndarray
-    """int64, one more than there are rows."""
+    """int64, of length n_rows + 1."""
     features: np.ndarray
     """uint64"""
     data: np.ndarray
@@ -33,7 +33,7 @@ class CountedRows(NamedTuple):
 
 
 class NamesInIds(NamesOnDemand):
-    """Names of a block's features, which their ids say: made for whoever asks.
+    """Names of a block's features, created on demand from their ids.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class NamesInIds(NamesOnDemand):
         self._kmers, self._features = kmers, features
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return the names of ids, whether or not the block has them."""
+        """Return the names of ids, whether or not they occur in the block."""
         return self._kmers.names_of(wanted)
 
     def of_rows(self, first: int, stop: int) -> NamesInIds:
-        """Return all."""
+        """Return all names."""
         return self
 
     def _every(self) -> NamedIds:
@@ -62,20 +62,20 @@ class Kmers:
     Parameters
     ----------
     k : int or list of int
-        Lengths, 1 to 31.
+        Lengths, from 1 to 31.
     patterns : str or list of str, optional
-        In place of lengths: ones where letters count, zeros where any letter may stand, for example 11011.
+        Patterns instead of lengths: 1 for positions that count, 0 for positions with any letter, for example 11011.
     canonical : bool
-        A k-mer and its reverse complement are one feature.
+        Whether a k-mer and its reverse complement are one feature.
     window : int, optional
-        k-mers at different positions are different features, in sequences of at most so many letters.
+        Maximum length of sequences, in which k-mers at different positions are different features.
     weighting : {"counts", "binary"}
-        How often a k-mer occurs, or 1.
+        Whether the value is the number of occurrences, or 1.
 
     Raises
     ------
     ConfigError
-        Options that do not go together, or more than 63 bits of an id.
+        Options that cannot be combined, or ids of more than 63 bits.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Kmers:
         lengths = [k] if isinstance(k, (int, np.integer)) else list(k)
         for length in lengths if patterns is None else ():
             if not 1 <= length <= MOST_LETTERS:
-                raise ConfigError(f"expected 1 to {MOST_LETTERS} letters, found {length}", "source.k", "12 is usual")
+                raise ConfigError(f"expected 1 to {MOST_LETTERS} letters, found {length}", "source.k", "for example 12")
         given = [patterns] if isinstance(patterns, str) else patterns
         self.patterns = ["1" * length for length in lengths] if given is None else [str(each) for each in given]
         for pattern in self.patterns:
@@ -100,14 +100,12 @@ class Kmers:
                 )
                 raise ConfigError(problem, "source.patterns", "for example 11011")
             if canonical and pattern != pattern[::-1]:
-                problem = f"the pattern {pattern} read backwards is another one, of which k-mers have no complement"
-                raise ConfigError(problem, "source.patterns", "take a symmetric one, or canonical: false")
+                problem = f"the pattern {pattern} is not symmetric, so that its k-mers have no reverse complement"
+                raise ConfigError(problem, "source.patterns", "use a symmetric pattern, or set canonical: false")
         if not self.patterns or len(set(self.patterns)) < len(self.patterns):
-            raise ConfigError(f"expected patterns, each once, found {self.patterns}", "source.patterns", "drop doubles")
+            raise ConfigError(f"expected different patterns, found {self.patterns}", "source.patterns", "drop doubles")
         if window is not None and (canonical or window < 1):
-            problem = (
-                "positions are those of one strand" if canonical else f"expected at least one letter, found {window}"
-            )
+            problem = "window needs canonical: false" if canonical else f"expected at least one letter, found {window}"
             raise ConfigError(problem, "source.window", "set canonical: false" if canonical else "for example 81")
         if weighting not in ("counts", "binary"):
             raise ConfigError(f"found {weighting!r}", "source.weighting", "one of counts, binary")
@@ -116,8 +114,8 @@ class Kmers:
         self._pattern_shift = self._position_shift + (0 if window is None else (window - 1).bit_length())
         self.n_bits = self._pattern_shift + (len(self.patterns) - 1).bit_length()
         if self.n_bits > ID_BITS:
-            problem = f"letters, positions and patterns take {self.n_bits} bits of an id, which has {ID_BITS}"
-            raise ConfigError(problem, "source.k", "take shorter k-mers")
+            problem = f"letters, positions and patterns need {self.n_bits} bits, but an id has {ID_BITS}"
+            raise ConfigError(problem, "source.k", "use shorter k-mers")
 
     @cached_property
     def _in_kernels(self) -> kmers.Patterns:
@@ -133,7 +131,7 @@ class Kmers:
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How sequences become entries, as JSON can hold it."""
+        """JSON-compatible description of how sequences become entries."""
         return {
             "patterns": self.patterns,
             "canonical": self.is_canonical,
@@ -143,20 +141,20 @@ class Kmers:
         }
 
     def count(self, codes: np.ndarray, offsets: np.ndarray, y: np.ndarray | None) -> CountedRows:
-        """Return sequences as rows.
+        """Count the k-mers of sequences.
 
         Parameters
         ----------
         codes : uint8 array
-            Letters: 0 to 3, others larger.
+            Letters as codes 0 to 3; larger codes are unknown letters.
         offsets : int64 array
-            Where sequences begin, and where the last ends.
+            Start of each sequence, and end of the last.
         y : ndarray or None
         """
         ids = np.empty(len(self.patterns) * int(offsets[-1] - offsets[0]), np.uint64)
         id_offsets = np.empty(len(offsets), np.int64)
         kmers.fill_ids(codes, offsets, self._in_kernels, ids, id_offsets)
-        shift = np.uint64(ID_BITS - self.n_bits)  # ids are sorted by the upper of 63 bits
+        shift = np.uint64(ID_BITS - self.n_bits)  # the sort uses the upper bits of 63
         ids = ids[: id_offsets[-1]] << shift
         counts = np.empty(len(ids), np.float32)
         ngrams.count_each(ids, id_offsets, counts)
@@ -166,7 +164,7 @@ class Kmers:
         return CountedRows(id_offsets, ids, counts, y)
 
     def names_of(self, features: np.ndarray) -> NamedIds:
-        """Return the names of features, each once: they are made from the ids, nothing is remembered."""
+        """Return the names of features, each once, created from the ids."""
         ids = np.unique(np.ascontiguousarray(features))
         text = np.empty((max(map(len, self.patterns)) + (0 if self.window is None else 21)) * len(ids), np.uint8)
         offsets = np.empty(len(ids) + 1, np.int64)
@@ -176,7 +174,7 @@ class Kmers:
     def blocks_of(
         self, counted: Iterable[CountedRows], block_rows: int, block_nnz: int, *, tells_names: bool
     ) -> Iterator[SparseBlock]:
-        """Yield rows in blocks that are as full as they may be, however the rows came."""
+        """Yield rows in blocks that are as full as allowed, however the input is divided."""
         start, n_held, nnz_held = 0, 0, 0
         held: list[CountedRows] = []
         for rows in counted:

@@ -29,34 +29,34 @@ AutoOrNot: TypeAlias = Annotated[
 
 
 class LibsvmOptions(SparseOptions):
-    """Text in the format of SVMlight and LIBSVM: one file, several, or a glob; .gz, .bz2, .xz and .zst, too."""
+    """Text in the format of SVMlight and LIBSVM: one file, several, or a glob; also .gz, .bz2, .xz and .zst."""
 
     path: Annotated[Words, PATH]
     target: str | None = Field(default=None, description="name of the label")
-    zero_based: AutoOrNot | None = Field(default=None, description="whether indices begin with 0; auto: where one is 0")
+    zero_based: AutoOrNot | None = Field(default=None, description="whether indices begin with 0; auto: if one is 0")
     feature_ids: AutoOrNot | None = Field(
-        default=None, description="whether indices are ids, not columns; auto: where one is 2^31 or more"
+        default=None, description="whether indices are ids instead of columns; auto: if one is 2^31 or more"
     )
     n_features: Annotated[int, Field(ge=1, le=MOST_COLUMNS)] | None = Field(
-        default=None, description="number of columns, where it is known"
+        default=None, description="number of columns, if known"
     )
-    sort: bool | None = Field(default=None, description="take indices in any order; otherwise they must ascend")
+    sort: bool | None = Field(default=None, description="accept indices in any order; otherwise they must ascend")
     several_labels: Literal["error", "first"] | None = Field(
         default=None, description="treatment of lines with labels such as 1,3"
     )
 
 
 class Survey(NamedTuple):
-    """What must be known of all lines before the first is read."""
+    """What must be known about all lines before the first is parsed."""
 
     n_rows: int
     has_zero: bool
     largest: int
-    """Of the indices."""
+    """The largest index."""
 
 
 class Room(NamedTuple):
-    """Arrays of a block."""
+    """Buffers of a block."""
 
     indptr: np.ndarray
     features: np.ndarray
@@ -66,7 +66,7 @@ class Room(NamedTuple):
 
 
 class SvmlightFormat(LineFormat[Room]):
-    """Lines of labels and entries.
+    """Format of lines with a label and entries.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class SvmlightFormat(LineFormat[Room]):
         )
 
     def room(self, n_rows: int, n_entries: int) -> Room:
-        """Return room for so many."""
+        """Return buffers for `n_rows` rows and `n_entries` entries."""
         return Room(
             np.zeros(n_rows + 1, np.int64),
             np.empty(n_entries, np.uint64),
@@ -100,14 +100,14 @@ class SvmlightFormat(LineFormat[Room]):
     def read(
         self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: Room, counts: tuple[int, ...]
     ) -> Reading:
-        """Read lines."""
+        """Parse lines."""
         position, n_lines, n_rows, n_entries, why, place = svmlight.read_rows(
             text, start, stop, self._layout, bounds, Entries(*room[:4]), room.qid, *counts
         )
         return Reading(position, n_lines, (n_rows, n_entries), why, place)
 
     def block(self, start: int, room: Room, counts: tuple[int, ...]) -> SparseBlock:
-        """Return what was read."""
+        """Return the parsed rows."""
         n_rows, n_entries = counts
         data, labels = room.data[:n_entries], {}
         if self._layout.has_qid:
@@ -123,7 +123,7 @@ class SvmlightFormat(LineFormat[Room]):
         )
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
-        """Return the error for a word."""
+        """Return the error for a faulty word."""
         problem, remedy = self._explained(why, found)
         is_value = why in (svmlight.LABEL_NOT_FINITE, svmlight.VALUE_NOT_FINITE)
         return (DataError if is_value else SourceError)(problem, where, remedy)
@@ -135,38 +135,38 @@ class SvmlightFormat(LineFormat[Room]):
             svmlight.LABEL: (f"expected a label that is a number, found {shown}", "begin the line with a number"),
             svmlight.LABELS: (
                 f"expected one label, found several: {shown}",
-                "set several_labels: first, or write a file for each label",
+                "set several_labels: first, or write one file per label",
             ),
-            svmlight.LABEL_NOT_FINITE: (f"expected a finite label, found {shown}", "leave the line out, or fix it"),
+            svmlight.LABEL_NOT_FINITE: (f"expected a finite label, found {shown}", "remove or fix the line"),
             svmlight.INDEX: (f"expected index:value, found {shown}", "fix the line"),
             svmlight.ZERO: (f"expected indices from 1 on, found {shown}", "set zero_based: true"),
             svmlight.LARGE: (
                 f"expected indices up to {largest:,}, found {shown}",
                 "fix the index"
                 if largest == LARGEST_ID
-                else "set n_features to the number of columns, or leave it out; or set feature_ids: true",
+                else "set n_features to the number of columns, or omit it; or set feature_ids: true",
             ),
-            svmlight.ORDER: (f"expected indices that ascend, found {shown} behind a larger one", "set sort: true"),
-            svmlight.DUPLICATE: (f"expected each index once in a line, found {shown} again", "leave one of them out"),
+            svmlight.ORDER: (f"expected ascending indices, found {shown} after a larger one", "set sort: true"),
+            svmlight.DUPLICATE: (f"expected each index once in a line, found {shown} again", "remove one of them"),
             svmlight.VALUE: (f"expected index:value with a number as value, found {shown}", "fix the value"),
             svmlight.VALUE_NOT_FINITE: (
                 f"expected a value that is finite in single precision, found {shown}",
-                "leave the entry out, or fix or scale the values",
+                "remove the entry, or fix or rescale the values",
             ),
             svmlight.QID: (f"expected qid: and a whole number below 2^63, found {shown}", "fix the query id"),
             svmlight.QID_LATE: (
-                f"expected a query id once, behind the label, in the first lines of the files, too; found {shown}",
-                "give each line one, or none",
+                f"expected one query id after the label, also in the first lines of the files; found {shown}",
+                "use query ids in all lines or in none",
             ),
         }
         problem, remedy = faults[why]
         index, _, value = found.partition(":")
         if why == svmlight.LABEL and value:
-            remedy += ", for example 0: an entry stands where the label should be"
+            remedy += ", for example 0: there is an entry in place of the label"
         elif why == svmlight.INDEX and index[:1] == "-" and index[1:].isdecimal():
             problem = f"expected indices from {base} on, found the negative {shown}"
         elif why in (svmlight.LABEL, svmlight.VALUE) and _is_not_finite(value or found):
-            remedy = "leave it out, or fix it"
+            remedy = "remove or fix it"
         return problem, remedy
 
 
@@ -183,23 +183,23 @@ class LibsvmSource(LineSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, decompressed by their endings.
+        A file, several, a pattern or a folder; decompressed according to their endings.
     target : str
         Name of the label.
     zero_based : {"auto"} or bool
-        Whether the first column has the index 0, or 1. By default it is 0 where 0 occurs in one of the files, for which
-        they are read once beforehand.
+        Whether the index of the first column is 0 instead of 1. By default this is decided by whether 0 occurs in one
+        of the files, which takes a pass over them.
     feature_ids : {"auto"} or bool
-        Whether indices are ids of features, up to 2⁶³, kept as they are; by default where one is 2³¹ or more. If given
-        as True, nothing is read beforehand.
+        Whether indices are ids of features, up to 2⁶³, kept unchanged; by default if one is 2³¹ or more. True avoids
+        the pass over the files.
     n_features : int, optional
-        Number of columns; by default as many as the largest index says, for which the files are read beforehand.
+        Number of columns; by default determined by the largest index in a pass over the files.
     sort : bool
-        Take indices in any order; otherwise they must ascend, as the format has it.
+        Whether to accept indices in any order; otherwise they must ascend, as the format requires.
     several_labels : {"error", "first"}
         Treatment of lines with several labels, ``1,3``.
     unlabelled : {"error", "keep"}
-        Treatment of lines that begin with an entry: "keep" makes them rows whose target is NaN, for a model to predict.
+        Treatment of lines that begin with an entry: "keep" sets the target to NaN, so that a model can predict it.
 
     Raises
     ------
@@ -208,9 +208,9 @@ class LibsvmSource(LineSource):
 
     Notes
     -----
-    Features are called by their index, as it stands in the file. Query ids are the label column "qid", where the first
-    lines have them. Lines without entries are rows of zeros; blank lines and comments are passed over. Values are read
-    as float64 (of more than 19 digits, the first 19), then rounded to float32.
+    Features are named by their index in the file. Query ids are the label column "qid", if the first lines have them.
+    Lines without entries are rows of zeros; blank lines and comments are skipped. Values are parsed as float64 (using
+    at most 19 digits), then rounded to float32.
     """
 
     kind, options, endings = "libsvm", LibsvmOptions, (".svm", ".libsvm", ".svmlight")
@@ -243,16 +243,16 @@ class LibsvmSource(LineSource):
 
     @property
     def first_number(self) -> int | None:  # type: ignore[override]
-        """The index of the first column; None of ids, which are called by themselves."""
+        """Index of the first column; None for ids, which are their own names."""
         return None if self.features_are_ids else int(not self.is_zero_based)
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
-        """Return the indices of features, as the files have them."""
+        """Return the indices of features, as written in the files."""
         return numbered(ids, self.first_number or 0)
 
     @property
     def label_names(self) -> list[str]:  # type: ignore[override]
-        """The query id, where the first lines have one."""
+        """The query id, if the first lines have one."""
         return ["qid"] if self._has_qid else []
 
     @cached_property
@@ -261,7 +261,7 @@ class LibsvmSource(LineSource):
 
     @cached_property
     def survey(self) -> Survey:
-        """What must be known of all lines; reads them all."""
+        """What must be known about all lines; reads all files."""
         found = Survey(0, False, 0)
         for file in self.files:
             with open_bytes(file) as stream:
@@ -288,14 +288,14 @@ class LibsvmSource(LineSource):
 
     @property
     def is_zero_based(self) -> bool:
-        """Whether the first column has the index 0; ids are what the files say."""
+        """Whether the index of the first column is 0; True for ids, which are kept unchanged."""
         if self.features_are_ids:
             return True
         return self.survey.has_zero if self._zero_based == "auto" else self._zero_based
 
     @property
     def n_features(self) -> int | None:  # type: ignore[override]
-        """Number of columns; None of ids."""
+        """Number of columns; None for ids."""
         if self.features_are_ids:
             return None
         if self._n_features is not None:
@@ -304,12 +304,12 @@ class LibsvmSource(LineSource):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Number of rows, where the files were read beforehand."""
+        """Number of rows, known if the files were surveyed."""
         return self.survey.n_rows if "survey" in vars(self) else None
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """How indices are read: of other lines they need be neither as large nor as small."""
+        """How indices are read; in other files, their range may differ."""
         n_features = None if self.features_are_ids else MOST_COLUMNS
         options: dict[str, Any] = {
             "zero_based": self.is_zero_based,
@@ -321,7 +321,7 @@ class LibsvmSource(LineSource):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """What lines were taken for."""
+        """How lines were read."""
         return {
             "target": self.target_names,
             "zero_based": self.is_zero_based,
@@ -330,14 +330,14 @@ class LibsvmSource(LineSource):
         }
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows and columns; by the first rows, where no more was read."""
+        """Return numbers of rows and columns, estimated from the first rows unless the files were surveyed."""
         rows = self.n_samples or self.estimate_rows()
         if "survey" in vars(self) and not self.features_are_ids:
             return rows, self.n_features or 1
         return rows, self._n_features or int(self.head.features.max(initial=np.uint64(0))) + 1
 
     def line_format(self, *, is_head: bool = False) -> SvmlightFormat:
-        """Return how lines become rows."""
+        """Return the parser of the lines."""
         if is_head:
             base = int(self._zero_based is False)
             n = None if self._feature_ids is True else self._n_features
@@ -358,10 +358,10 @@ class LibsvmSource(LineSource):
         )
 
     def plan_notes(self) -> list[str]:
-        """Return what the indices were taken for."""
+        """Return a note on how the indices were interpreted."""
         if self.features_are_ids:
             return ["indices are kept as 64-bit ids"] if self._feature_ids == "auto" else []
-        why = "" if self._zero_based != "auto" else " (a 0 occurs)" if self.is_zero_based else " (no 0 occurs)"
+        why = "" if self._zero_based != "auto" else " (0 occurs)" if self.is_zero_based else " (0 does not occur)"
         first = int(not self.is_zero_based)
         return [f"indices begin with {first}{why}: the feature {str(first)!r} is column 0"]
 

@@ -1,4 +1,4 @@
-"""Files of lines as a source: its head, its parts, its ends."""
+"""Line-based files as a source: first rows, parts, notes."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ _HEAD_ROWS, _HEAD_ENTRIES, _HEAD_NBYTES = 128, 2**16, 2**18
 
 
 class LineSource(OfFiles, SparseSource):
-    """One or several files, each line of which is a row.
+    """One or several files with one row per line.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, in which the files with one of the class's `endings` count. Endings .gz,
-        .bz2, .xz and .zst are decompressed.
+        A file, several, a pattern or a folder, from which files with one of the class's `endings` are read. Files in
+        .gz, .bz2, .xz and .zst are decompressed.
     """
 
     endings: ClassVar[tuple[str, ...]]
     has_header: bool = False
-    """The first line of each file is no row."""
+    """Whether the first line of each file is a header."""
 
     def __init__(self, path: PathLike | Sequence[PathLike]) -> None:
         self.files = expand_paths(path, tuple(e + packed for e in self.endings for packed in ("", *COMPRESSED)))
         self.notes = []
-        self.reading_notes: dict[str, None] = {}  # what reading showed, each once
+        self.reading_notes: dict[str, None] = {}  # notes made while reading, without duplicates
         self.n_dropped = 0
 
     @abstractmethod
     def line_format(self, *, is_head: bool = False) -> LineFormat[Any]:
-        """Return how lines become rows; for the head, without having read anything else."""
+        """Return the parser of the lines; for the first rows, without having read anything else."""
 
     def plan_notes(self) -> list[str]:
-        """Return what was decided before reading."""
+        """Return notes on decisions made before reading."""
         return []
 
     @cached_property
     def head(self) -> SparseBlock:
-        """The first rows of the first file that has any."""
+        """The first rows of the first nonempty file."""
         for file in self.files:
             form = self.line_format(is_head=True)
             with open_bytes(file) as stream:
@@ -66,16 +66,16 @@ class LineSource(OfFiles, SparseSource):
         raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
 
     def check(self) -> None:
-        """Read the first rows."""
+        """Check that the first rows can be read."""
         _ = self.head
 
     def estimate_target(self) -> TargetKind:
-        """Return what the targets of the first rows are taken for."""
+        """Return the kind of target, inferred from the first rows."""
         y = self.head.y
         return PLAIN_NUMBERS if y is None or y.ndim != 1 else kind_of(y)
 
     def estimate_rows(self) -> int:
-        """Return how many rows the files have, by the length of the first."""
+        """Return the number of rows, estimated from the length of the first."""
         file = self.files[0]
         with open_bytes(file) as stream:
             head = stream.read(_HEAD_NBYTES)
@@ -83,11 +83,11 @@ class LineSource(OfFiles, SparseSource):
         return max(1, round(n_text * max(1, head.count(b"\n")) / max(1, len(head))))
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the length of the first, and the features that occur in them."""
+        """Return the number of rows, estimated from the first ones, and the number of features in these."""
         return self.estimate_rows(), len(np.unique(self.head.features))
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
-        """Yield the rows in order; a block ends where a file does."""
+        """Yield the rows in order; blocks do not cross files."""
         form, n_rows = self.line_format(), 0
         self.n_dropped = 0
         for part in [TextPart(file, 0, file.stat().st_size, PIECE_NBYTES) for file in self.files]:
@@ -103,12 +103,12 @@ class LineSource(OfFiles, SparseSource):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: byte ranges of the files can be read independently."""
         return True
 
     def parts(self) -> Sequence[TextPart]:
-        """Return ranges of the files' bytes; a compressed file is one."""
-        self.line_format()  # what must be known of the whole is found before the source is sent
+        """Return byte ranges of the files; a compressed file is a single part."""
+        self.line_format()  # facts about all rows are found before the source is sent
         nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         self.take_stamps()
         self.n_dropped = 0
@@ -119,11 +119,11 @@ class LineSource(OfFiles, SparseSource):
         return self._blocks_of(part, self.line_format(), block_rows, block_nnz)
 
     def part_facts(self) -> tuple[list[str], int]:
-        """Return what is noted of the parts that were read here, and how many rows were left out."""
+        """Return the notes on the parts that were read here, and the number of dropped rows."""
         return list(self.reading_notes), self.n_dropped
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
-        """Take the parts' notes; see that no file has changed."""
+        """Combine the notes on the parts; check that no file has changed."""
         self.refuse_changed()
         if n_samples == 0:
             raise SourceError("expected rows, found none", self.place, "check how the file was made or copied")
@@ -148,14 +148,14 @@ class LineSource(OfFiles, SparseSource):
             yield from blocks_of(stream, str(part.file), form, block_rows, block_nnz, before, self._end_of(part.file))
 
     def _skip_header(self, stream: Any, file: Path) -> int:
-        """Pass over what stands before the first row; return how many lines that are."""
+        """Skip what precedes the first row; return the number of skipped lines."""
         skip_mark(stream, file)
         return int(self.has_header and bool(stream.readline(LONGEST_LINE_NBYTES)))
 
     def _end_of(self, file: Path) -> Any:
         def note(pieces: Pieces) -> None:
             if pieces.lacks_line_end:
-                note = f"{file}: the last line has no line end; if the file was cut, its last value is wrong"
+                note = f"{file}: the last line has no line end; if the file was cut off, its last value is wrong"
                 self.reading_notes[note] = None
             self.n_dropped += pieces.n_dropped
 
@@ -163,12 +163,12 @@ class LineSource(OfFiles, SparseSource):
 
 
 def skip_mark(stream: Any, file: Path) -> None:
-    """Pass over a byte-order mark of UTF-8.
+    """Skip the byte-order mark of UTF-8.
 
     Raises
     ------
     SourceError
-        The mark of UTF-16.
+        The byte-order mark is that of UTF-16.
     """
     begin = stream.peek(3)[:3]
     if begin == codecs.BOM_UTF8:
@@ -178,7 +178,7 @@ def skip_mark(stream: Any, file: Path) -> None:
 
 
 def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
-    """Cut a file behind ends of lines."""
+    """Cut a file after line ends into parts of about `part_nbytes` bytes."""
     nbytes = file.stat().st_size
     cuts = [0]
     if file.suffix not in COMPRESSED:
@@ -193,7 +193,7 @@ def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
 
 
 def count_lines(file: Path, stop: int) -> int:
-    """Return how many lines end within so many bytes from the start."""
+    """Return the number of line ends in the first `stop` bytes."""
     count = 0
     with file.open("rb") as stream:
         while stop > 0 and (piece := stream.read(min(stop, PIECE_NBYTES))):

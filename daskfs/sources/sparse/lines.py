@@ -1,4 +1,4 @@
-"""Text whose lines hold a row each: read in pieces into blocks, with line and character of whatever is wrong."""
+"""Text with one row per line: parsed in pieces into blocks; errors give line and character."""
 
 from __future__ import annotations
 
@@ -16,73 +16,73 @@ from daskfs.sources.sparse.base import SparseBlock
 PIECE_NBYTES = 2**20
 LONGEST_LINE_NBYTES = 2**30
 FIRST_ROWS, FIRST_ENTRIES = 2**10, 2**15
-"""Room of a first block, which grows."""
+"""Capacity of the buffers of the first block, which grow."""
 _LONGEST_SHOWN = 60
 
 RoomT = TypeVar("RoomT", bound=tuple[np.ndarray, ...])
 
 
 class Reading(NamedTuple):
-    """What a format's kernel tells."""
+    """Result of a format's kernel."""
 
     position: int
-    """Behind the last line that was read."""
+    """Position after the last line that was read."""
     n_lines: int
     counts: tuple[int, ...]
-    """What the block holds: rows, and what else the format counts."""
+    """Size of the block: number of rows, and what else the format counts."""
     why: int
-    """As in `daskfs.kernels.text.lines`, or a fault."""
+    """A code of `daskfs.kernels.text.lines`, or of a fault."""
     place: int
-    """Of the fault; what is short, where an array is."""
+    """Position of the fault; if a buffer is full, which one."""
     n_dropped: int = 0
-    """Rows that were left out."""
+    """Number of dropped rows."""
 
 
 class LineFormat(ABC, Generic[RoomT]):
-    """How lines become rows: a kernel, and the arrays of a block that it fills, its room (a NamedTuple)."""
+    """How lines become rows: a kernel, and the buffers of a block that it fills, its `room` (a NamedTuple)."""
 
     nothing: tuple[int, ...] = (0, 0)
-    """The counts of a block without rows."""
+    """The counts of an empty block."""
     grows_with: tuple[int, ...]
-    """For each array of a room, of what it has to hold more where that is short."""
+    """For each array of the buffers, the quantity whose shortage makes it grow."""
 
     @abstractmethod
     def room(self, n_rows: int, n_entries: int) -> RoomT:
-        """Return room for so many."""
+        """Return buffers for `n_rows` rows and `n_entries` entries."""
 
     @abstractmethod
     def read(
         self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: RoomT, counts: tuple[int, ...]
     ) -> Reading:
-        """Read the lines of a piece of text into the room, until it is full."""
+        """Parse the lines of a piece of text into the buffers, until they are full."""
 
     @abstractmethod
     def block(self, start: int, room: RoomT, counts: tuple[int, ...]) -> SparseBlock:
-        """Return what the room holds, which nobody writes to afterwards."""
+        """Return the content of the buffers, which must not be written to afterwards."""
 
     @abstractmethod
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
         """Return the error for a fault at a word, which may be empty at the end of a line."""
 
     def emptied(self, room: RoomT) -> RoomT:
-        """Return as much room as this."""
+        """Return new buffers of the same size."""
         return type(room)(*(np.empty_like(array) for array in room))
 
     def grown(self, room: RoomT, counts: tuple[int, ...], short: int) -> RoomT:
-        """Return room for twice as much of what is short, with what is in it."""
+        """Return a copy of the buffers in which the arrays that were too small are twice as long."""
         arrays = zip(room, self.grows_with, strict=True)
         return type(room)(*(doubled(array) if what == short else array for array, what in arrays))
 
 
 def doubled(array: np.ndarray) -> np.ndarray:
-    """Return an array twice as long, with the elements of this."""
+    """Return an array twice as long that begins with the elements of this one."""
     longer = np.empty(2 * len(array), array.dtype)
     longer[: len(array)] = array
     return longer
 
 
 def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return texts in UTF-8, one after the other, as an array of str."""
+    """Return concatenated UTF-8 texts as an array of str."""
     import pyarrow as pa
 
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(text))]
@@ -91,24 +91,24 @@ def texts_of(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def joined(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return texts in UTF-8 one after the other, with a margin for kernels, and where each begins and the last ends."""
+    """Return texts as concatenated UTF-8 with a margin for kernels, and their offsets."""
     encoded = [text.encode() for text in texts]
     text = np.frombuffer(b"".join([*encoded, bytes(MARGIN)]), np.uint8).copy()
     return text, np.cumsum([0, *map(len, encoded)])
 
 
 class Pieces:
-    """A stream's whole lines, piece by piece; what is not a whole line waits for the next piece.
+    """The complete lines of a stream, piece by piece; an incomplete line is kept for the next piece.
 
     Attributes
     ----------
     text : ndarray of uint8
     start, stop : int
-        Of the whole lines in it. Whoever has read them sets `start` to `stop`.
+        Range of the complete lines in `text`. The reader sets `start` to `stop` when it has parsed them.
     lacks_line_end : bool
-        The last line has none.
+        Whether the last line has no line end.
     n_dropped : int
-        Rows that were left out, of those that were read.
+        Number of dropped rows.
     """
 
     def __init__(self, stream: Any, place: str) -> None:
@@ -119,7 +119,7 @@ class Pieces:
         self.n_dropped = 0
 
     def fill(self) -> bool:
-        """Read on; return whether there is a line."""
+        """Read the next piece; return whether there is a complete line."""
         self._n_read -= self.start
         self.text[: self._n_read] = self.text[self.start : self.start + self._n_read]
         self.start = self.stop = 0
@@ -145,7 +145,7 @@ class Pieces:
             longer = None
         if longer is None:
             most = min(self._n_read, LONGEST_LINE_NBYTES)
-            raise SourceError(f"a line is longer than {most:,} bytes", self._place, "is this text? check its format")
+            raise SourceError(f"a line is longer than {most:,} bytes", self._place, "check that the file is text")
         self.text = longer
 
 
@@ -159,23 +159,23 @@ def blocks_of(
     at_end: Callable[[Pieces], None] = lambda pieces: None,
     would_wait: Callable[[], bool] = bool,
 ) -> Iterator[SparseBlock]:
-    """Yield the rows of a stream of text.
+    """Parse a stream of text into blocks of rows.
 
     Parameters
     ----------
     stream : binary stream
-        With `readinto`.
+        Must have `readinto`.
     place : str
         Its name, for messages.
     form : LineFormat
     block_rows, block_nnz : int
-        Most rows and entries of a block; one row may have more entries.
+        Maximum number of rows and entries in a block; a single row may have more entries.
     count_lines_before : callable
-        Tells how many lines of the file stand before the stream begins; asked where a line is wrong.
+        Returns the number of lines in the file before the start of the stream; called if a line is faulty.
     at_end : callable
-        Told when all is read.
+        Called when everything has been read.
     would_wait : callable
-        Tells whether there is nothing to read now: then a block is yielded that is not full.
+        Returns whether reading would block; then an incomplete block is yielded.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def blocks_of(
                 word = _word_at(pieces.text, found.place, pieces.stop)
                 fault = form.fault(found.why, word, f"{place}:{line}, character {character}")
                 if start == counts[0] == 0:
-                    fault.remedy += "; or name another kind of source, if the text is of another"
+                    fault.remedy += "; or set kind, if the text has another format"
                 raise fault
         if counts[0] and would_wait():
             block, room = form.block(start, room, counts), form.emptied(room)
@@ -215,7 +215,7 @@ def blocks_of(
 
 
 def _word_at(text: np.ndarray, place: int, stop: int) -> str:
-    """Return what is shown of a word."""
+    """Return a word as it is shown in messages."""
     found = text[place : min(stop, place + 4 * _LONGEST_SHOWN)].tobytes().split(b"\n", 1)[0]
     words = found.split(None, 1) if found[:1].strip() else [b""]
     word = words[0].decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy, in memory or in .npz files, as the source of a store."""
+"""SciPy's sparse matrices, in memory or in .npz files, as the source of a store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from daskfs.store.row_checks import check_names
 
 
 class NpzOptions(SparseOptions):
-    """A sparse matrix that `scipy.sparse.save_npz` has saved."""
+    """A sparse matrix saved with `scipy.sparse.save_npz`."""
 
     path: Annotated[str, PATH]
     y: Annotated[str | None, PATH] = None
@@ -46,18 +46,18 @@ class MatrixSource(SparseSource):
     path : scipy.sparse matrix or array of shape (n_samples, n_features), or path of a .npz file of one
     y : array-like of shape (n_samples,) or (n_samples, n_targets), or path of a .npy file of it, optional
     weight : array-like of shape (n_samples,), or path of a .npy file of it, optional
-    names : sequence of str, or path of a text file with a name a line, optional
-        One for each column.
+    names : sequence of str, or path of a text file with one name per line, optional
+        One name for each column.
     target : str or list of str, optional
-        What `y` is called.
+        Name of `y`.
 
     Raises
     ------
     SourceError
-        No such file, or it holds no sparse matrix, or no text.
+        The file does not exist, or is not a sparse matrix, or not text.
     DataError
-        Shapes that do not fit, indices beyond the shape, values that are not numbers, a name that stands for two
-        columns or is no Unicode.
+        Shapes that do not match, indices beyond the shape, values that are not numbers, duplicate names, or names that
+        are not valid Unicode.
     """
 
     kind, options = "npz", NpzOptions
@@ -86,12 +86,12 @@ class MatrixSource(SparseSource):
 
     @property
     def column_names(self) -> Sequence[str] | None:
-        """The names that were given."""
+        """The names passed as `names`."""
         return self._names
 
     @property
     def target_classes(self) -> list[str] | None:
-        """Texts that the target was given as."""
+        """Original texts of the target's codes."""
         return self._target_classes
 
     def describe(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class MatrixSource(SparseSource):
         return {"kind": self.kind, **facts}
 
     def digest(self) -> str:
-        """Return the SHA-256 of values, shapes and dtypes; of equal matrices the same, in whatever form they came."""
+        """Return the SHA-256 of values, shapes and dtypes; the same for equal matrices in any sparse format."""
         sha256 = hashlib.sha256(f"{self._X.shape} {self._X.dtype}".encode())
         parts = (self._X.indptr.astype(np.int64), self._X.indices.astype(np.int64), self._X.data, self._y, self._weight)
         for part in parts:
@@ -111,22 +111,22 @@ class MatrixSource(SparseSource):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """Names of features and targets: renamed columns make another store."""
+        """Names of features and targets: a matrix with other names gives another store."""
         joined = "" if self._names is None else "\n".join(self._names)
         return {"features": hashlib.sha256(joined.encode()).hexdigest(), "targets": list(self.target_names)}
 
     def estimate_entries(self) -> int:
-        """Return how many there are."""
+        """Return the number of entries."""
         return len(self._X.data)
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
+        """Return the inferred kind of target."""
         if self._target_classes is not None:
             return TargetKind(len(self._target_classes), is_declared=True)
         return PLAIN_NUMBERS if self._y is None or self._y.ndim != 1 else kind_of(self._y)
 
     def check(self) -> None:
-        """Refuse a matrix without rows or columns, or with more columns than a store numbers."""
+        """Refuse a matrix without rows or columns, or with more columns than a store supports."""
         if 0 in self._X.shape:
             problem = f"expected at least one row and one column, found shape {self._X.shape}"
             raise SourceError(problem, self._description, "check how the matrix was made")
@@ -156,24 +156,24 @@ class MatrixSource(SparseSource):
 
 
 def _loaded(path: Location) -> Any:
-    """Return the sparse matrix of a file."""
+    """Return the sparse matrix in a file."""
     import scipy.sparse
 
     try:
         return scipy.sparse.load_npz(as_file(path))
-    except Exception as fault:  # whatever the archive, NumPy and SciPy make of bytes that are no matrix
+    except Exception as fault:  # many kinds of errors occur for bytes that are no matrix
         said = (
             " ".join(f"{type(fault).__name__}: {fault}".split())[:120]
             if zipfile.is_zipfile(as_file(path))
-            else "no archive"
+            else "not an archive"
         )
         problem = f"expected a sparse matrix in an .npz file, found none ({said})"
-        remedy = _of_dense(path) or "save it by scipy.sparse.save_npz; a dense array by numpy.save, as a .npy file"
+        remedy = _of_dense(path) or "save it with scipy.sparse.save_npz, or a dense array with numpy.save as .npy"
         raise SourceError(problem, str(path), remedy) from None
 
 
 def _of_dense(path: Location) -> str:
-    """Return how the dense arrays of an archive become files that are read; "" where there are none."""
+    """Return the command that converts the dense arrays of an archive to .npy files; "" if there are none."""
     with suppress(Exception), np.load(as_file(path), allow_pickle=False) as arrays:
         (matrix,) = (name for name in arrays.files if arrays[name].ndim == 2)
         n_rows = len(arrays[matrix])
@@ -186,16 +186,16 @@ def _of_dense(path: Location) -> str:
 
 
 def _canonical(X: Any, where: str) -> Any:
-    """Return a matrix by rows, columns ascending and each once; what was given is not changed."""
+    """Return a CSR copy with ascending, distinct columns; the argument is not changed."""
     if X.dtype.kind not in "biuf":
-        raise DataError(f"expected a matrix of numbers, found {X.dtype}", where, "convert it to float32")
+        raise DataError(f"expected a numeric matrix, found {X.dtype}", where, "convert it to float32")
     try:
-        if hasattr(X, "check_format"):  # what its indices point at is not checked by who loads it
+        if hasattr(X, "check_format"):  # load_npz does not check the indices
             X.check_format(full_check=True)
         rows = X.tocsr()
     except (ValueError, IndexError, OverflowError, MemoryError) as fault:
         problem = f"the indices of the matrix contradict its shape {X.shape}: {fault}"
-        raise DataError(problem, where, "make the matrix and save it again") from None
+        raise DataError(problem, where, "create the matrix again") from None
     if not rows.has_canonical_format:
         rows = rows.copy() if rows is X else rows
         rows.sum_duplicates()

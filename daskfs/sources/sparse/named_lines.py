@@ -1,4 +1,4 @@
-"""Lines of features that have names: rooms with a table of those that a block has told."""
+"""Line formats whose features have names: buffers with a hash table of the names in a block."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from daskfs.sources.sparse.base import NamedIds
 from daskfs.sources.sparse.lines import LineFormat
 
 FIRST_NAMES, FIRST_TEXT_NBYTES = 2**10, 2**14
-"""Room of a first block, which grows."""
+"""Capacity of the buffers of the first block, which grow."""
 
 
 class NamedRoom(Protocol):
-    """Arrays of names, the last of a room."""
+    """Arrays of names; the last arrays of the buffers."""
 
     @property
     def ids(self) -> np.ndarray:
@@ -24,7 +24,7 @@ class NamedRoom(Protocol):
 
     @property
     def name_offsets(self) -> np.ndarray:
-        """int64, one more."""
+        """int64, of length n_names + 1"""
 
     @property
     def names(self) -> np.ndarray:
@@ -32,20 +32,20 @@ class NamedRoom(Protocol):
 
     @property
     def slots(self) -> np.ndarray:
-        """uint64: a table of the ids, twice as many at least."""
+        """uint64: a hash table of the ids, at least twice as long."""
 
 
 RoomT = TypeVar("RoomT", bound=Any)
 
 
 class NamedLineFormat(LineFormat[RoomT]):
-    """How lines become rows whose features have names; the last two counts are of names, and of bytes of names."""
+    """How lines become rows with named features; the last two counts are numbers of names and of bytes of names."""
 
     tells_names: bool
 
     @staticmethod
     def room_for_names() -> tuple[np.ndarray, ...]:
-        """Return the arrays of a `NamedRoom`."""
+        """Return new arrays of a `NamedRoom`."""
         return (
             np.empty(FIRST_NAMES, np.uint64),
             np.empty(FIRST_NAMES + 1, np.int64),
@@ -54,19 +54,19 @@ class NamedLineFormat(LineFormat[RoomT]):
         )
 
     def emptied(self, room: RoomT) -> RoomT:
-        """Return as much room, and a table without names."""
+        """Return new buffers of the same size, with an empty hash table."""
         empty = super().emptied(room)
         empty.slots.fill(NO_ID)
         return empty
 
     def grown(self, room: RoomT, counts: tuple[int, ...], short: int) -> RoomT:
-        """Return more room, and the names in a table of it."""
+        """Return larger buffers, with the names entered into a larger hash table."""
         room = super().grown(room, counts, short)
         enter_all(room.ids, counts[-2], room.slots)
         return room
 
     def told(self, room: NamedRoom, counts: tuple[int, ...]) -> NamedIds | None:
-        """Return the names of a block."""
+        """Return the names in a block."""
         n_names, n_text = counts[-2:]
         if not self.tells_names:
             return None

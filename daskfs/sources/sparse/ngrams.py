@@ -1,4 +1,4 @@
-"""N-grams of documents as entries: made by scikit-learn's analysers, counted by their ids."""
+"""N-grams of documents as entries: produced by scikit-learn's analysers, counted by id."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from daskfs.sources.sparse.base import NamedIds
 
 Weighting: TypeAlias = Literal["counts", "binary", "log", "tf"]
 _BETWEEN = "\udcff"
-"""Stands between n-grams: in UTF-8 the byte 0xff, which is in no text."""
+"""Separator of n-grams: in UTF-8 the byte 0xff, which occurs in no text."""
 
 
 class Counted(NamedTuple):
-    """Some rows as entries, with where the names of their features stand."""
+    """Rows as entries, with the names of their features."""
 
     offsets: np.ndarray
     features: np.ndarray
     data: np.ndarray
     ids: list[np.ndarray]
-    """By field: of the n-grams that occur, each once."""
+    """By field: distinct ids of the n-grams that occur."""
     names: list[tuple[np.ndarray, np.ndarray]]
-    """By field: text and offsets."""
+    """By field: text and offsets of the names."""
 
 
 class NgramCounter:
@@ -37,7 +37,7 @@ class NgramCounter:
     Parameters
     ----------
     fields : list of str
-        What the texts of a document are called.
+        Names of a document's texts.
     analysis : dict
         Options of scikit-learn's ``CountVectorizer``.
     weighting : {"counts", "binary", "log", "tf"}
@@ -49,7 +49,7 @@ class NgramCounter:
 
     @cached_property
     def analyze(self) -> Callable[[str], list[str]]:
-        """From a text to its n-grams.
+        """Function that returns the n-grams of a text.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class NgramCounter:
         except (ValueError, TypeError, re.error) as fault:
             said = str(fault).partition("\n")[0]
             remedy = "see scikit-learn's CountVectorizer: analyzer, token_pattern, stop_words"
-            raise ConfigError(f"n-grams cannot be made with these options: {said}", "source", remedy) from None
+            raise ConfigError(f"invalid options for n-grams: {said}", "source", remedy) from None
         return analyze
 
     @cached_property
@@ -78,7 +78,7 @@ class NgramCounter:
         return list(seeds)
 
     def count(self, documents: list[list[str]]) -> Counted:
-        """Return the entries of documents, of each of which the texts are given."""
+        """Return the entries of documents, each given by its texts."""
         n_rows, n_fields = len(documents), len(self._fields)
         lengths, ids, all_ids, names = np.zeros((n_rows, n_fields), np.int64), [], [], []
         for f in range(n_fields):
@@ -116,7 +116,7 @@ class NgramCounter:
 
 
 def told(counted: list[Counted]) -> NamedIds:
-    """Return the names of features, each once."""
+    """Return the names of features, without duplicates."""
     ids = np.concatenate([ids for each in counted for ids in each.ids])
     sizes = [len(text) for each in counted for text, _ in each.names]
     text = np.concatenate([text for each in counted for text, _ in each.names])
@@ -135,7 +135,7 @@ def told(counted: list[Counted]) -> NamedIds:
 
 
 def _without_halves(text: str) -> str:
-    """Return a text without halves of characters, which JSON may hold."""
+    """Return a text without lone surrogates, which JSON may contain."""
     try:
         text.encode()
     except UnicodeEncodeError:

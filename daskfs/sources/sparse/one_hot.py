@@ -1,4 +1,4 @@
-"""Tables one-hot, as entries: categories of any number of levels, of which nobody keeps a list."""
+"""One-hot encoded tables as entries: categories with any number of levels, which are not listed."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _HEAD_ROWS, _HEAD_ENTRIES = 64, 2**16
 
 
 class Features(Protocol):
-    """What a column becomes."""
+    """Features of a column."""
 
     width: int
-    """Entries of a row, at most."""
+    """Maximum number of entries per row."""
     namespaces: list[str]
 
     def write(self, values: pa.Array, ids: np.ndarray, data: np.ndarray) -> NamedIds:
-        """Write entries of shape (n_rows, width), `hashes.NO_ID` where there is none; return the names of those ids."""
+        """Write entries of shape (n_rows, width), with `hashes.NO_ID` for no entry; return the names of these ids."""
 
 
 class Levels:
-    """A category whose levels are known by their ids.
+    """A category whose levels are identified by their ids.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     missing : {"error", "drop", "zero", "category"}
     kept : ndarray of uint64, optional
-        Ids of the levels that are features, ascending; any other is the level called other. All by default.
+        Ids of the levels that are features, ascending; others are pooled as "other". By default all are features.
     """
 
     width = 1
@@ -59,7 +59,7 @@ class Levels:
         self._own_ids = dict(zip(self._reserved, ids_of(*joined(self._reserved), self._seed), strict=True))
 
     def write(self, values: pa.Array, ids: np.ndarray, data: np.ndarray) -> NamedIds:
-        """Write one entry of a row."""
+        """Write one entry per row."""
         texts, rows = distinct_texts(values)
         self._refuse(texts, rows)
         text, offsets = bytes_of(texts)
@@ -79,7 +79,7 @@ class Levels:
         )
 
     def _refuse(self, texts: pa.Array, rows: np.ndarray) -> None:
-        """Refuse missing values that may not be there, and levels with the names that other things have."""
+        """Refuse missing values if not allowed, and levels with reserved names."""
         if self._missing in ("error", "drop") and len(wrong := np.flatnonzero(rows < 0)):
             problem = "expected a category, found a missing value"
             raise BadValue(self._name, int(wrong[0]), problem, "set missing: drop, zero or category")
@@ -87,30 +87,30 @@ class Levels:
             level = pc.index(texts, pa.scalar(reserved, texts.type)).as_py()
             if level >= 0:
                 row = int(np.flatnonzero(rows == level)[0])
-                raise BadValue(self._name, row, f"a category is called {reserved!r}, too", "rename it")
+                raise BadValue(self._name, row, f"a category has the reserved name {reserved!r}", "rename it")
 
 
 class Coder(Protocol):
-    """Codes of a column's levels, which are listed."""
+    """Encodes a column with listed levels as codes."""
 
     name: str
     levels: list[str]
     drop_first: bool
 
     def codes(self, values: pa.Array) -> np.ndarray:
-        """Return the level of each row, -1 where it has none."""
+        """Return the level of each row, -1 if there is none."""
 
 
 class Bins:
-    """A number's bins; see `daskfs.sources.log_bins.bins`.
+    """Bins of a number; see `daskfs.sources.log_bins.bins`.
 
     Parameters
     ----------
     name : str
     fill : float, optional
-        What a missing number becomes.
+        Replaces a missing number.
     has_missing : bool
-        Missing numbers have a level of their own.
+        Whether missing numbers have a separate level.
     """
 
     drop_first = False
@@ -130,7 +130,7 @@ class Bins:
 
 
 class Listed:
-    """A category whose levels are listed, or a number's bins."""
+    """A category with listed levels, or the bins of a number."""
 
     width = 1
 
@@ -143,16 +143,16 @@ class Listed:
         self._prefix = np.frombuffer(f"{coder.name}=".encode(), np.uint8)
 
     def write(self, values: pa.Array, ids: np.ndarray, data: np.ndarray) -> NamedIds:
-        """Write one entry of a row."""
+        """Write one entry per row."""
         codes = self._coder.codes(values)
-        ids[:, 0], data[:, 0] = self._ids[codes], 1.0  # -1 is the last, none
+        ids[:, 0], data[:, 0] = self._ids[codes], 1.0  # -1 is the last: no entry
         found = np.unique(codes[self._ids[codes] != hashes.NO_ID])
         starts, stops = self._offsets[found], self._offsets[found + 1]
         return NamedIds(self._ids[found], *_copied(self._text, starts, stops, self._prefix))
 
 
 class Numbers:
-    """Numbers as they are, and parts of dates: what an encoder of dense columns writes, without the zeros."""
+    """Numbers and parts of dates: the output of a dense encoder, without the zeros."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder, names = encoder, encoder.feature_names
@@ -166,7 +166,7 @@ class Numbers:
         self._named = NamedIds(np.array(ids, np.uint64), text[: offsets[-1]], offsets)
 
     def write(self, values: pa.Array, ids: np.ndarray, data: np.ndarray) -> NamedIds:
-        """Write an entry for each feature."""
+        """Write one entry for each feature."""
         ids[:] = self._named.ids
         self._encoder.encode(values, data)
         return self._named
@@ -186,7 +186,7 @@ def _named(ids: np.ndarray, text: np.ndarray, offsets: np.ndarray, prefix: np.nd
 
 
 def _together(told: Sequence[NamedIds]) -> NamedIds:
-    """Return the names of all, each id once."""
+    """Return the names of several sets, each id once."""
     ids, text = np.concatenate([names.ids for names in told]), np.concatenate([names.text for names in told])
     firsts = np.cumsum([0, *(len(names.text) for names in told)])
     starts, stops = (
@@ -201,14 +201,14 @@ def _together(told: Sequence[NamedIds]) -> NamedIds:
 
 
 class Layout(NamedTuple):
-    """Where the entries of each column stand in a row."""
+    """Positions of each column's entries in a row."""
 
     columns: dict[str, Features]
     width: int
 
 
 class OneHotBlock:
-    """A block of entries being filled."""
+    """A block of entries that is being filled."""
 
     def __init__(self, start: int, length: int, layout: Layout, table: TableSource) -> None:
         self.start, self.n_rows, self._layout = start, 0, layout
@@ -219,11 +219,11 @@ class OneHotBlock:
 
     @property
     def stop(self) -> int:
-        """Number of the first row behind the block."""
+        """Number of the first row after the block."""
         return self.start + self.n_rows
 
     def append(self, table: pa.RecordBatch) -> None:
-        """Encode some more rows."""
+        """Encode and add rows."""
         rows, first = slice(self.n_rows, self.n_rows + table.num_rows), 0
         for name, features in self._layout.columns.items():
             behind = first + features.width
@@ -247,29 +247,29 @@ class OneHotBlock:
 
 
 class OneHotSource(OverSource[TableSource]):
-    """The rows of a table as entries: an entry for the level of each category, and for each number that is not zero.
+    """Rows of a table as entries: one for the level of each category, and one for each nonzero number.
 
     Parameters
     ----------
     source : TableSource
-        CSV or Parquet files, data frames of pandas, Dask and polars, Arrow tables, with their schema.
+        CSV or Parquet files, data frames of pandas, Dask or polars, or Arrow tables, with their schema.
 
     Raises
     ------
     SchemaError
-        `drop_first` of a category whose levels are not listed.
+        `drop_first` for a category whose levels are not listed.
 
     Notes
     -----
-    A level's id is ``xxh64(level, seed=xxh64(column, seed=0)) % 2**63``, its name ``column=level``, as in click logs. A
-    number's id is ``xxh64(column, seed=0) % 2**63``. There is no list of levels: memory is that of a block of so many
-    entries, and of the names in it. With `min_count` or `max_categories` levels are counted beforehand, by their ids,
-    in 16 to 48 bytes for each.
+    The id of a level is ``xxh64(level, seed=xxh64(column, seed=0)) % 2**63`` and its name ``column=level``, as in click
+    logs. The id of a number is ``xxh64(column, seed=0) % 2**63``. Levels are not listed: memory holds one block of
+    entries and the names in it. With `min_count` or `max_categories`, levels are first counted by id, which takes 16 to
+    48 bytes per level.
 
-    What the schema says holds: categories that are listed and `unseen` of others, `missing` (with ``category`` a level
-    of its own, ``column=missing``), rare levels pooled as ``column=other``, numbers standardised, parts of dates. A
-    level that is new in later files is a feature of its own, which no model has a weight for; behind `min_count` or
-    `max_categories` it is ``column=other``.
+    The schema is followed: listed categories and `unseen` for others, `missing` (with ``category`` as a separate level
+    ``column=missing``), rare levels pooled as ``column=other``, standardised numbers, parts of dates. A level that
+    first appears in later files is a new feature, for which no model has a weight; with `min_count` or `max_categories`
+    it is ``column=other``.
     """
 
     namespace_mark = "="
@@ -279,31 +279,31 @@ class OneHotSource(OverSource[TableSource]):
         source.by_id = True
 
     def check(self) -> None:
-        """Compare the header with the schema."""
+        """Check the header against the schema."""
         super().check()
         for name, column in self.source.columns.items():
             if is_open(column) and column.drop_first:
-                problem = f"drop_first: which level of '{name}' is the first is not known before all are read"
-                raise SchemaError(problem, self.source.place, "list its categories, or leave drop_first out")
+                problem = f"drop_first: the first level of '{name}' is unknown before all rows are read"
+                raise SchemaError(problem, self.source.place, "list its categories, or omit drop_first")
 
     @property
     def namespaces(self) -> list[str]:  # type: ignore[override]
-        """The columns of categories; "" has the numbers."""
+        """Columns of the categories; "" is the namespace of numbers."""
         return list(dict.fromkeys(space for one in self._layout().columns.values() for space in one.namespaces))
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """That of the table, and the hash of names."""
+        """Encoding of the table, and the hash function."""
         return {"table": self.source.encoding, "one_hot": "sparse", "hash": hashes.HASH_NAME, "bins": "log squared"}
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """That of the table, as entries."""
+        """Encoder of the table, for entries."""
         return {"kind": "one_hot", "of": self.source.encoder}
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
-        """Those of the table, and which levels were pooled."""
+        """Notes on the table, and on pooled levels."""
         return [*self.source.notes, *self._pooled]
 
     @property
@@ -345,7 +345,7 @@ class OneHotSource(OverSource[TableSource]):
 
     def parts(self) -> Sequence[Any]:
         """Return the parts of the table."""
-        _ = self.source.encoders  # what must be known of the whole is found before the source is sent
+        _ = self.source.encoders  # facts about all rows are found before the source is sent
         return super().parts()
 
     def sparse_part_blocks(self, part: Any, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
@@ -354,13 +354,13 @@ class OneHotSource(OverSource[TableSource]):
         return self.source.filled_part(part, *self._new_block(block_rows, block_nnz))
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows as far as they are known, and the features of the first of them."""
+        """Return the number of rows, if known, and the number of features in the first rows."""
         head = next(self.sparse_blocks(_HEAD_ROWS, _HEAD_ENTRIES), None)
         n_samples = self.source.n_samples or self.source.estimate_n_samples()
         return n_samples, 0 if head is None else len(np.unique(head.features))
 
     def estimate_entries(self) -> int:
-        """Return how many entries all rows have, as many each as the first."""
+        """Return the number of entries, estimated from the first rows."""
         head = next(self.sparse_blocks(_HEAD_ROWS, _HEAD_ENTRIES), None)
         n_rows = self.source.n_samples or self.source.estimate_n_samples() or 0
         return 0 if head is None else round(n_rows * len(head.features) / head.n_rows)

@@ -1,4 +1,4 @@
-"""A sparse source made of another source."""
+"""A sparse source that transforms the rows of another source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SourceT = TypeVar("SourceT", bound=Source)
 
 
 class OverSource(SparseSource, Generic[SourceT]):
-    """Rows made of those of another source, one by one: what these have beside their features is as it was.
+    """Transforms the rows of another source one by one; targets, weights and labels stay as they are.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class OverSource(SparseSource, Generic[SourceT]):
         self.source = source
 
     def __copy__(self) -> Self:
-        """Return a source that notes by itself what it has read."""
+        """Return a copy with its own notes."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, source=copy.copy(self.source))
         return other
@@ -38,20 +38,20 @@ class OverSource(SparseSource, Generic[SourceT]):
         self.source.check()
 
     def stamps(self) -> list[Any]:
-        """Return those of the source."""
+        """Return the stamps of the source."""
         return self.source.stamps()
 
     def leave_off(self) -> None:
-        """Have the source return that waits for more rows."""
+        """Cancel reading the source."""
         self.source.leave_off()
 
     def tell(self, notes: Sequence[str]) -> None:
-        """Add notes to those of the source."""
+        """Append notes to those of the source."""
         self.source.tell(notes)
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """That of the source."""
+        """Kind of the source."""
         return self.source.kind
 
     @property
@@ -66,7 +66,7 @@ class OverSource(SparseSource, Generic[SourceT]):
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
-        """Number of rows, where it is known."""
+        """Number of rows, if known."""
         return self.source.n_samples
 
     @property
@@ -86,17 +86,17 @@ class OverSource(SparseSource, Generic[SourceT]):
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
-        """Those of the source."""
+        """Notes of the source."""
         return self.source.notes
 
     @property
     def missing(self) -> Sequence[dict[str, Any]]:  # type: ignore[override]
-        """Those of the source."""
+        """Missing values of the source."""
         return self.source.missing
 
     @property
     def suspicions(self) -> Sequence[str]:  # type: ignore[override]
-        """Those of the source."""
+        """Suspicions of the source."""
         return self.source.suspicions
 
     def describe(self) -> dict[str, Any]:
@@ -108,16 +108,16 @@ class OverSource(SparseSource, Generic[SourceT]):
         return self.source.digest()
 
     def is_unchanged(self, description: dict[str, Any], digest: str) -> bool:
-        """Tell whether the content is the same."""
+        """Return whether the content is unchanged."""
         return self.source.is_unchanged(description, digest)
 
     def estimate_target(self) -> TargetKind:
-        """Return what the target is taken for."""
+        """Return the inferred kind of target."""
         return self.source.estimate_target()
 
     @property
     def has_parts(self) -> bool:
-        """Whether there are parts."""
+        """Whether the source has parts."""
         return self.source.has_parts
 
     def parts(self) -> Sequence[Any]:
@@ -125,9 +125,9 @@ class OverSource(SparseSource, Generic[SourceT]):
         return self.source.parts()
 
     def part_facts(self) -> Any:
-        """Return what the source has noted."""
+        """Return what the source has learnt from reading a part."""
         return self.source.part_facts()
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
-        """Take what reading all parts has shown."""
+        """Combine the facts from all parts."""
         self.source.conclude(facts, n_samples)

@@ -1,4 +1,4 @@
-"""Pairs of features of a row, made row by row from any sparse source, of all or of namespaces."""
+"""Products of pairs of features within a row, for any sparse source, for all features or for namespaces."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock, Spa
 from daskfs.sources.sparse.over import OverSource
 
 MOST_OF_A_ROW = 2**24
-"""Pairs; they are in memory together."""
+"""Maximum number of pairs per row; they are in memory together."""
 
 Interactions: TypeAlias = Literal["all"] | Sequence[Sequence[str]]
 
 
 class _Entries:
-    """Some rows of a block, with what is paired in them.
+    """Some rows of a block, with their namespaces and the requested pairs.
 
     Parameters
     ----------
     indptr : ndarray of int64
-        Of these rows; need not begin with 0.
+        Offsets of these rows; need not begin with 0.
     features, groups : ndarray
-        Of the block; the namespace of each entry, -1 for any other.
-    n_groups, asked : as of `daskfs.kernels.text.pairs.count_pairs`
+        Features of the whole block, and the namespace of each entry, -1 for others.
+    n_groups, asked : see `daskfs.kernels.text.pairs.count_pairs`
     n_most : int
-        Pairs of the row that has most.
+        Maximum number of pairs in a row.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class _Entries:
         self.n_groups, self.asked, self.n_most = n_groups, asked, n_most
 
     def some(self, first: int, stop: int) -> _Entries:
-        """Return those of some of the rows."""
+        """Return a range of the rows."""
         indptr = self.indptr[first : stop + 1]
         return _Entries(indptr, self.features, self.groups, self.n_groups, self.asked, self.n_most)
 
     def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the ids of pairs that are wanted, and the entries of which they are."""
+        """Return the ids of the wanted pairs that occur, and the two entries of each."""
         ids, (left, right) = np.empty(len(wanted), np.uint64), np.empty((2, len(wanted)), np.int64)
         slots = np.empty(2 << len(wanted).bit_length(), np.uint64)
         n_found = pairs.find_pairs(
@@ -61,19 +61,19 @@ class _Entries:
 
 
 class NamedPairs(NamesOnDemand):
-    """Names of a block's features and of their pairs, which are made of both features' names for whoever asks.
+    """Names of a block's features and of their pairs; names of pairs are joined on demand.
 
     Parameters
     ----------
     entries : _Entries
     names : NamedIds
-        Of the features.
+        Names of the features.
     places : ndarray of int64
-        Which name each entry has, -1 for none.
+        Index of each entry's name, -1 for none.
     indptr, ids : ndarray
-        Of the features and pairs of each row.
+        Offsets of the rows, and ids of their features and pairs.
     first_number : int or None
-        By which the feature 0 is called where it has no name, and the others by the next; None: x0, x1, ...
+        Name of feature 0 if it has none, from which the other names count up; None for x0, x1, ...
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class NamedPairs(NamesOnDemand):
         self._indptr, self._ids = indptr, ids
 
     def of_rows(self, first: int, stop: int) -> NamedPairs:
-        """Return the names of some of the rows."""
+        """Return the names in a range of rows."""
         entries, indptr = self._entries.some(first, stop), self._indptr[first : stop + 1]
         return NamedPairs(entries, self._names, self._places, indptr, self._ids, self._first_number)
 
     def among(self, wanted: np.ndarray) -> NamedIds:
-        """Return the names of the features, and of the pairs that are wanted: ids, each once."""
+        """Return the names of all features and of the wanted pairs, each id once."""
         ids, *ends = self._entries.find(wanted)
         names, (left, right) = self._with_numbers(wanted, *ends)
         lengths = np.diff(names.offsets)
@@ -108,7 +108,7 @@ class NamedPairs(NamesOnDemand):
         )
 
     def _with_numbers(self, wanted: np.ndarray, *ends: np.ndarray) -> tuple[NamedIds, list[np.ndarray]]:
-        """Return the names of features, of those that have none their numbers, and which name each entry has."""
+        """Return the names, including numbers for unnamed features, and the index of each entry's name."""
         features, names = self._entries.features, self._names
         places = [self._places[end] for end in ends]
         alone = np.intersect1d(wanted, features[self._places < 0])
@@ -126,27 +126,27 @@ class NamedPairs(NamesOnDemand):
 
 
 class PairsSource(OverSource[SparseSource]):
-    """Rows of a sparse source with the pairs of their features, whose value is the product.
+    """Rows of a sparse source with products of pairs of their features.
 
     Parameters
     ----------
     source : SparseSource
     interactions : "all", or sequence of pairs of namespaces
-        ``[["user", "ad"]]`` pairs each feature of the one with each of the other; a namespace with itself gives the
-        pairs within it. Fields of click logs and of texts are namespaces, "" is that without a name.
+        ``[["user", "ad"]]`` pairs each feature of one namespace with each of the other; pairing a namespace with itself
+        gives the pairs within it. Fields of click logs and of texts are namespaces; "" is the namespace without a name.
 
     Raises
     ------
     ConfigError
-        Namespaces of a source that has none, or no such; no namespaces.
+        The source has no namespaces, or not these; or no namespaces are given.
 
     Notes
     -----
-    Beside its pairs a row keeps its features, with their ids, or with the numbers of their columns as ids. A feature is
-    not paired with itself. The id of a pair is the XXH64 of both ids, the smaller first, and it is called ``a * b``, in
-    the order of the alphabet. There is no list of all pairs: names are put together for those that a method asks for.
-    What is held is a block of the source and one of so many entries; a row has at most 2²⁴ pairs. Where a pair has the
-    id of another feature, the row has the sum of both, and both names are told.
+    In addition to pairs, a row keeps its features, with their ids or their column numbers as ids. A feature is not
+    paired with itself. The id of a pair is the XXH64 of both ids, the smaller first; its name is ``a * b``, in
+    alphabetical order. Pairs are not listed: names are created on demand. Memory holds one block of the source and one
+    of pairs; a row has at most 2²⁴ pairs. If a pair and another feature have the same id, their values are summed, and
+    both names are kept.
     """
 
     def __init__(self, source: SparseSource, interactions: Interactions) -> None:
@@ -158,25 +158,25 @@ class PairsSource(OverSource[SparseSource]):
             raise ConfigError(problem, "source.interactions", "interactions: all")
 
     def __copy__(self) -> PairsSource:
-        """Return a source that notes by itself what it has read."""
+        """Return a copy with its own notes."""
         other = super().__copy__()
         other._met = self._met.copy()
         return other
 
     def check(self) -> None:
-        """Check the source, and that it has such namespaces where it knows."""
+        """Check the source, and, if its namespaces are known, that the given ones exist."""
         super().check()
         known = self.source.namespaces
         for space in self._spaces if known is not None else ():
             if space not in known:  # type: ignore[operator]
-                problem = f"there is no namespace {space!r}{did_you_mean(space, known)}"  # type: ignore[arg-type]
+                problem = f"no namespace {space!r}{did_you_mean(space, known)}"  # type: ignore[arg-type]
                 raise ConfigError(problem, "source.interactions", f"one of {', '.join(known)}")  # type: ignore[arg-type]
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
-        """Those of the source; namespaces that did not occur."""
+        """Notes of the source, and namespaces that did not occur."""
         absent = [repr(space) for space, is_met in zip(self._spaces, self._met, strict=True) if not is_met]
-        missed = f"no feature of namespace {', '.join(absent)} was read: there are no such pairs"
+        missed = f"no feature of namespace {', '.join(absent)} occurred, so there are no pairs of it"
         return [*self.source.notes, missed] if absent and self._met.any() else self.source.notes
 
     @property
@@ -185,12 +185,12 @@ class PairsSource(OverSource[SparseSource]):
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """That of the source, and what is paired."""
+        """Encoder of the source, and the pairs."""
         return {"kind": "pairs", "of": self.source.encoder, "interactions": self._interactions}
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """That of the source, and what is paired."""
+        """Encoding of the source, and the pairs."""
         return {
             **self.source.encoding,
             "interactions": self._interactions,
@@ -198,21 +198,21 @@ class PairsSource(OverSource[SparseSource]):
         }
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows, and the features and pairs that occur in the first of them."""
+        """Return the number of rows, and the number of features and pairs in the first rows."""
         head = next(self.sparse_blocks(64, 2**20), None)
         return self.source.estimate_shape()[0], 0 if head is None else len(np.unique(head.features))
 
     def estimate_entries(self) -> int:
-        """Return how many entries all rows have, as many each as the first."""
+        """Return the number of entries, estimated from the first rows."""
         head, n_rows = next(self.sparse_blocks(64, 2**20), None), self.source.estimate_shape()[0] or 0
         return 0 if head is None else round(n_rows * len(head.features) / head.n_rows)
 
     def part_facts(self) -> tuple[Any, np.ndarray]:
-        """Return what the source has noted, and which namespaces there were."""
+        """Return what the source has learnt from reading a part, and which namespaces occurred."""
         return super().part_facts(), self._met
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
-        """Take what reading all parts has shown."""
+        """Combine the facts from all parts."""
         super().conclude([fact for fact, _ in facts], n_samples)
         self._met = np.any([self._met, *(met for _, met in facts)], axis=0)
 
@@ -229,7 +229,7 @@ class PairsSource(OverSource[SparseSource]):
     def _paired(self, blocks: Iterator[SparseBlock], block_nnz: int) -> Iterator[SparseBlock]:
         told: ToldNames | None = None
         for block in blocks:
-            told = block.names or told  # a source tells all names of a block, or those of all columns at first
+            told = block.names or told  # a source gives the names of each block, or those of all columns once
             yield from self._blocks_of(block, told, block_nnz)
 
     def _blocks_of(self, block: SparseBlock, told: ToldNames | None, block_nnz: int) -> Iterator[SparseBlock]:
@@ -244,7 +244,7 @@ class PairsSource(OverSource[SparseSource]):
         if counts.max(initial=0) > MOST_OF_A_ROW:
             row = int(counts.argmax())
             problem = f"a row has {int(counts[row]):,} pairs, more than {MOST_OF_A_ROW:,}"
-            raise DataError(problem, f"row {block.start + row}", "name the namespaces to pair, or shorten the rows")
+            raise DataError(problem, f"row {block.start + row}", "limit the pairs to namespaces, or shorten the rows")
         ends = np.concatenate([[0], np.cumsum(np.diff(block.indptr) + counts)])
         first = 0
         while first < block.n_rows:
@@ -257,7 +257,7 @@ class PairsSource(OverSource[SparseSource]):
             )
             if row >= 0:
                 problem = "the product of two values is not finite in single precision"
-                raise DataError(problem, f"row {block.start + first + row}", "scale the values")
+                raise DataError(problem, f"row {block.start + first + row}", "rescale the values")
             ids, values, rows = ids[: out_indptr[-1]], values[: out_indptr[-1]], slice(first, stop)
             entries = _Entries(indptr, features, groups, n_groups, self._asked, n_most)
             first_number = 0 if self.source.features_are_ids else self.source.first_number
@@ -278,7 +278,7 @@ class PairsSource(OverSource[SparseSource]):
         if not self._spaces:
             return np.zeros(len(places), np.int64)
         if not len(names.ids) and len(places):
-            problem = "the namespaces of features are known by their names, which the source does not tell"
+            problem = "namespaces are parts of the features' names, which the source does not keep"
             raise ConfigError(problem, "source.interactions", "set tell_names: true")
         mark = str(self.source.namespace_mark)
         starts = [f"{space}{mark}".encode() if space else b"" for space in self._spaces]
@@ -294,7 +294,7 @@ NO_NAMES = NamedIds(np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, n
 
 
 def _understood(interactions: Interactions) -> tuple[list[str], np.ndarray]:
-    """Return the namespaces, none where all is paired, and which of them are paired with which, each two once."""
+    """Return the namespaces (none if all features are paired) and the distinct pairs of namespaces."""
     if isinstance(interactions, str) and interactions == "all":
         return [], np.zeros((1, 2), np.int64)
     if (
@@ -310,7 +310,7 @@ def _understood(interactions: Interactions) -> tuple[list[str], np.ndarray]:
 
 
 def _joined(names: NamedIds, ids: np.ndarray, texts: list[str]) -> NamedIds:
-    """Return names and some more."""
+    """Append names to existing ones."""
     more = np.frombuffer("".join(texts).encode(), np.uint8)
     return NamedIds(
         np.concatenate([names.ids, ids]),

@@ -1,4 +1,4 @@
-"""FASTA and FASTQ: records of a header and a sequence, read in pieces, and the labels that headers or files give."""
+"""FASTA and FASTQ: records of a header and a sequence, read in pieces; and the sources of labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABEL_IN_HEADER = r"label=(\S+)"
 
 
 def _code_table() -> np.ndarray:
-    """Return the code of each character: letters in either case, U as T; -, * and . stand for unknown letters."""
+    """Return the code of each character: case is ignored, U is read as T; -, * and . are unknown letters."""
     table = np.full(256, kmers.FAULT, np.uint8)
     table[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-*.", np.uint8)] = kmers.UNKNOWN
     table[np.frombuffer(b" \t\r\n\v\f", np.uint8)] = kmers.BLANK
@@ -39,20 +39,20 @@ class Records(NamedTuple):
 
     headers: list[str]
     codes: np.ndarray
-    """uint8: letters of the sequences, one behind the other."""
+    """uint8: letters of the sequences, concatenated."""
     offsets: np.ndarray
-    """int64, one more than there are records."""
+    """int64, of length n_records + 1."""
     line_numbers: np.ndarray
-    """int64: of the headers."""
+    """int64: line number of each header."""
 
 
 def read_records(file: Path) -> Iterator[Records]:
-    """Yield the records of a file of FASTA or FASTQ; one record at least is held whole.
+    """Yield the records of a FASTA or FASTQ file; memory holds at least one record.
 
     Raises
     ------
     SourceError
-        What is neither, with file and line; the file changed while it was read.
+        The file has another format (with line), or changed while it was read.
     """
     before, n_lines, text, is_fastq = stamp(file), 0, b"", None
     with open_bytes(file) as stream:
@@ -83,7 +83,7 @@ def read_records(file: Path) -> Iterator[Records]:
 
 
 def _find_fasta(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tuple[np.ndarray, int]:
-    """Return begin, end of header, begin and end of the sequence of each whole record, and where the rest begins."""
+    """Return header start and end, sequence start and end of each complete record, and where the rest begins."""
     array = np.frombuffer(text, np.uint8)
     signs = np.flatnonzero(array == ord(">"))
     begins = signs[(signs == 0) | (array[signs - 1] == ord("\n"))]
@@ -98,12 +98,12 @@ def _find_fasta(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tupl
 
 
 def _find_fastq(text: bytes, file: Path, n_lines: int, *, is_last: bool) -> tuple[np.ndarray, int]:
-    """Return the same of FASTQ."""
+    """Return the same for FASTQ."""
     array = np.frombuffer(text, np.uint8)
     places = np.empty((text.count(b"\n") // 2 + 2, 4), np.int64)
     n_records, stop, fault, place, n_letters, n_qualities = fastq.find_records(array, is_last, places)
-    if fault and not n_records:  # else what is whole comes first
-        remedy = "is the file damaged, or cut? copy it again"
+    if fault and not n_records:  # otherwise complete records are returned first
+        remedy = "the file may be damaged or cut off; copy it again"
         problem = {
             fastq.NO_HEADER: f"expected a line that begins with @, found {_shown(text[place : place + 99])}",
             fastq.CUT: "expected letters, a line that begins with + and qualities, found the end of the file",
@@ -122,7 +122,7 @@ def _records_of(text: bytes, places: np.ndarray, file: Path, n_lines: int) -> Re
     if fault >= 0:
         line = n_lines + text.count(b"\n", 0, fault) + 1
         character = fault - text.rfind(b"\n", 0, fault)
-        problem = f"expected letters of a sequence, found {_shown(text[fault : fault + 1])}"
+        problem = f"expected sequence letters, found {_shown(text[fault : fault + 1])}"
         raise SourceError(problem, f"{file}:{line}, character {character}", "fix or remove the record")
     feeds = np.flatnonzero(array == ord("\n"))
     headers = [text[begin + 1 : end].decode("utf-8", "replace").strip() for begin, end in places[:, :2].tolist()]
@@ -134,34 +134,34 @@ def _shown(text: bytes) -> str:
 
 
 def name_without_endings(file: Path) -> str:
-    """Return the file's name without what compresses it and without its format."""
+    """Return the file's name without the endings of compression and format."""
     name = Path(file.stem if file.suffix in COMPRESSED else file.name)
     return name.stem if name.suffix in ENDINGS else name.name
 
 
 class Labels:
-    r"""Where the label of a sequence stands.
+    r"""Source of the label of a sequence.
 
     Parameters
     ----------
     label_from : {"header", "file", "folder", "table"}
     pattern : str, optional
-        Regular expression whose first group is the label, in the header or the name of file or folder; by default
-        ``label=(\S+)`` in headers and the whole name.
+        Regular expression whose first group is the label, applied to the header or the name of file or folder; by
+        default ``label=(\S+)`` for headers, otherwise the whole name.
     table : path-like, optional
-        Lines of a record's id, the first word of its header, and its label, between them a tab or a comma.
+        Lines with a record's id (the first word of its header) and its label, separated by a tab or a comma.
 
     Raises
     ------
     ConfigError
-        Options that do not go together.
+        Options that cannot be combined.
     """
 
     def __init__(self, label_from: LabelFrom, pattern: str | None = None, table: Any = None) -> None:
         if label_from not in ("header", "file", "folder", "table"):
             raise ConfigError(f"found {label_from!r}", "source.label_from", "one of header, file, folder, table")
         if (table is not None) != (label_from == "table"):
-            raise ConfigError("a table of labels goes with label_from: table", "source.label_table", "set both")
+            raise ConfigError("label_table needs label_from: table, and the reverse", "source.label_table", "set both")
         if pattern is None:
             pattern = LABEL_IN_HEADER if label_from == "header" else "(.*)"
         try:
@@ -175,12 +175,12 @@ class Labels:
         self.table = None if table is None else _table_of(expand_paths(table)[0])
 
     def of_file(self, file: Path) -> str | None:
-        """Return the label of all sequences of a file, by its name or its folder's."""
+        """Return the label of all sequences in a file, from the name of the file or its folder."""
         name = name_without_endings(file) if self.label_from == "file" else file.absolute().parent.name
         return self._within(name)
 
     def of_header(self, header: str) -> str | None:
-        """Return the label of a sequence, by its header; None where there is none."""
+        """Return the label of a sequence from its header; None if there is none."""
         if self.table is None:
             return self._within(header)
         words = header.split(None, 1)
@@ -201,12 +201,12 @@ def _table_of(path: Path) -> dict[str, str]:
             continue
         if len(row) < 2:
             problem = f"expected an id and a label, found {row[0]!r}"
-            raise SourceError(problem, f"{path}:{number}", "put a tab or a comma between them")
+            raise SourceError(problem, f"{path}:{number}", "separate them with a tab or a comma")
         if table.setdefault(row[0].strip(), row[1].strip()) != row[1].strip():
-            raise SourceError(f"two labels of {row[0]!r}", f"{path}:{number}", "leave one")
+            raise SourceError(f"two labels for {row[0]!r}", f"{path}:{number}", "keep one of them")
     return table
 
 
 def expand_sequences(path: Any) -> Sequence[Path]:
-    """Return the files of sequences that a path, a list, a pattern or a folder names."""
+    """Return the sequence files given by a path, list, pattern or folder."""
     return expand_paths(path, tuple(ending + packed for ending in ENDINGS for packed in ("", *COMPRESSED)))

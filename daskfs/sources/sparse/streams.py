@@ -1,4 +1,4 @@
-"""Rows that come through a pipe: lines of text, which can be read once."""
+"""Rows from a pipe: lines of text that can be read only once."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def _vw() -> LineFormat[Any]:
 
 
 FORMATS: dict[str, Callable[[], LineFormat[Any]]] = {"libsvm": _svmlight, "vw": _vw}
-"""Of what comes through a pipe, by the kind of source: taken as it comes, without a look at all of it first."""
+"""Formats that can be read from a pipe, by kind of source: they need no pass over the data beforehand."""
 
 
 WAIT_S = 0.2
-"""Seconds after which a thread that waits for a pipe asks whether it is still wanted."""
+"""Interval, in seconds, at which a thread that waits for a pipe checks whether it was cancelled."""
 
 
 class LineStream(SparseSource):
-    """Lines that are read from a pipe, once: features are ids, of which nothing needs to be known beforehand.
+    """Lines read once from a pipe: features are ids, so that nothing needs to be known beforehand.
 
     Parameters
     ----------
     stream : binary stream
-        With `readinto`: ``sys.stdin.buffer.raw``, what a socket's `makefile` returns.
+        Must have `readinto`: ``sys.stdin.buffer.raw``, or the result of a socket's `makefile`.
     kind : {"libsvm", "vw"}
-        Format of the lines. Indices of LIBSVM's format are kept as they are.
+        Format of the lines. LIBSVM indices are kept unchanged.
     name : str
-        For messages.
+        Name of the stream, for messages.
     max_rows : int, optional
-        After which nothing more is read.
+        Maximum number of rows to read.
     """
 
     features_are_ids = True
@@ -72,7 +72,7 @@ class LineStream(SparseSource):
         self._kind = kind
 
     def sparse_blocks(self, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
-        """Yield the rows as they come."""
+        """Yield the rows as they arrive."""
         n_rows = 0
         pipe = self._stream
         for block in blocks_of(pipe, self._name, self._format, block_rows, block_nnz, would_wait=pipe.would_wait):
@@ -82,37 +82,37 @@ class LineStream(SparseSource):
             if block.n_rows >= n_left and self._max_rows is not None:
                 break
         if n_rows == 0:
-            raise SourceError("expected rows, found none", self._name, "is what stands before the pipe at work?")
+            raise SourceError("expected rows, found none", self._name, "check the command before the pipe")
 
     def leave_off(self) -> None:
-        """Have a thread return that waits for the pipe."""
+        """Cancel reading: a thread that waits for the pipe returns."""
         self._stream.is_left = True
 
     def row_blocks(self, *_: Any) -> Iterator[Any]:
-        """Refuse: rows are read as entries."""
-        raise SourceError("the rows of a pipe are read as entries", self._name, "use sparse_blocks")
+        """Refuse: the rows can only be read as entries."""
+        raise SourceError("the rows of a pipe can only be read as sparse rows", self._name, "use sparse_blocks")
 
     @property
     def ids_say_names(self) -> bool:  # type: ignore[override]
-        """True of LIBSVM's format, whose features are called by their indices."""
+        """True for LIBSVM's format, whose features are named by their indices."""
         return self._kind == "libsvm"
 
     def names_of(self, ids: np.ndarray) -> NamedIds:
-        """Return the indices as they came."""
+        """Return the indices as names."""
         return numbered(ids)
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """How the lines of files are read as these were."""
+        """How to read lines of files in the same way."""
         return {"kind": self._kind, "options": {"feature_ids": True} if self._kind == "libsvm" else {}}
 
     def describe(self) -> dict[str, Any]:
-        """Return its name."""
+        """Return the name of the stream."""
         return {"kind": "stream", "description": self._name}
 
     def digest(self) -> str:
-        """Refuse: what came through a pipe is gone."""
-        raise SourceError("what came through a pipe cannot be read again", self._name, "write it to a file")
+        """Refuse: the content of a pipe cannot be read again."""
+        raise SourceError("the content of a pipe cannot be read again", self._name, "write it to a file")
 
 
 def _first_rows(block: SparseBlock, n_rows: int) -> SparseBlock:
@@ -130,12 +130,12 @@ def _first_rows(block: SparseBlock, n_rows: int) -> SparseBlock:
 
 
 class _Unmarked:
-    """A stream without a byte-order mark of UTF-8; it gives what has come, and does not wait for more.
+    """A stream without a UTF-8 byte-order mark; reads return what is available instead of waiting for more.
 
     Attributes
     ----------
     is_left : bool
-        Nobody wants more of it: it ends, at once where it waits.
+        Whether reading was cancelled; the stream then ends, also while it waits.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -143,14 +143,14 @@ class _Unmarked:
         self._is_first, self.is_left = True, False
 
     def would_wait(self, seconds: float = 0.0) -> bool:
-        """Whether there is nothing to read within some seconds; of a buffer nobody knows."""
+        """Return whether nothing can be read within some seconds; False for buffered streams, where it is unknown."""
         try:
             return isinstance(self._stream, io.RawIOBase) and not select.select([self._stream], [], [], seconds)[0]
-        except (OSError, ValueError):  # what cannot be waited for is always ready
+        except (OSError, ValueError):  # objects without select support are always ready
             return False
 
     def readinto(self, room: memoryview) -> int:
-        """Read what is there, at least a byte; 0 at the end."""
+        """Read the available bytes, at least one; return 0 at the end."""
         while not self.is_left and self.would_wait(WAIT_S):
             pass
         n_read = 0 if self.is_left else self._read(room) or 0

@@ -1,4 +1,4 @@
-"""Raw text: documents in JSON lines, in columns of CSV files or in files of their own; features are their n-grams."""
+"""Raw text: documents in JSON lines, in columns of CSV files, or one per file; features are their n-grams."""
 
 from __future__ import annotations
 
@@ -27,83 +27,81 @@ from daskfs.sources.sparse.ngrams import Counted, NgramCounter, Weighting, told
 MOST_CLASSES = 10_000
 _HEAD_ROWS, _HEAD_NBYTES = 128, 2**18
 _AT_ONCE, _AT_ONCE_CHARACTERS = 64, 2**20
-"""Documents that are hashed together."""
+"""Numbers of documents and characters that are hashed together."""
 
 Analyzer: TypeAlias = Literal["word", "char", "char_wb"]
 
 
 class TextOptions(SparseOptions):
-    """Documents in JSON lines, columns of CSV files, or files of their own in a folder for each class."""
+    """Documents in JSON lines, in columns of CSV files, or one per file in a folder for each class."""
 
     path: Annotated[Words, PATH]
-    text: Words | None = Field(default=None, description="fields or columns that hold the text; 'text' by default")
-    target: str | None = Field(
-        default=None, description="field or column to predict; of files, a name for their folders"
-    )
-    layout: Layout | None = Field(default=None, description="by default what the path says")
+    text: Words | None = Field(default=None, description="fields or columns with the text; default: 'text'")
+    target: str | None = Field(default=None, description="target field or column; for files, the name of the target")
+    layout: Layout | None = Field(default=None, description="default: determined by the path")
     analyzer: Analyzer | None = Field(default=None, description="n-grams of words (default), or of characters")
     ngram_range: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="shortest and longest n-gram; [1, 1] by default"
+        default=None, description="shortest and longest n-gram; default: [1, 1]"
     )
     weighting: Weighting | None = Field(
-        default=None, description="counts (default), binary, log: 1 + log of the count, tf: the share of the document"
+        default=None, description="counts (default), binary, log: 1 + log of the count, tf: its share of the document"
     )
     lowercase: bool | None = None
     strip_accents: Literal["ascii", "unicode"] | None = None
     stop_words: Words | None = Field(default=None, description="english, or a list of words")
-    token_pattern: str | None = Field(default=None, description="regular expression of a word")
+    token_pattern: str | None = Field(default=None, description="regular expression for words")
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of rows without a target")
-    encoding: str | None = Field(default=None, description="of files and CSV; utf-8 by default")
-    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+    encoding: str | None = Field(default=None, description="encoding of text files and CSV; default: utf-8")
+    tell_names: bool | None = Field(default=None, description="whether to keep the names of features; default: true")
     classes: list[str] | None = Field(default=None, min_length=2, description="the target's classes, by code")
 
 
 class Labelled(NamedTuple):
-    """Some rows with their targets."""
+    """Rows with their targets."""
 
     rows: Counted
     y: list[float]
 
 
 class TextSource(OfFiles, SparseSource):
-    """Documents, whose features are n-grams of words or characters.
+    """Documents with n-grams of words or characters as features.
 
     Parameters
     ----------
     path : path-like or list of path-like
-        Files of JSON lines or CSV, decompressed by their endings; or a folder whose folders hold the files of a class
-        each, one document in a file.
+        Files of JSON lines or CSV, decompressed according to their endings; or a folder with one subfolder per class,
+        whose files are one document each.
     text : str or list of str
-        Fields or columns that hold the text.
+        Fields or columns with the text.
     target : str, optional
-        Field or column to predict. Numbers are numbers where the first rows have numbers, anything else is classes.
-        The folders of files are classes in any case.
+        Target field or column. The target is numeric if it is so in the first rows, otherwise classes. Folders are
+        always classes.
     layout : {"jsonl", "csv", "files"}, optional
-        By default what the path says.
+        By default determined by the path.
     analyzer, ngram_range, lowercase, strip_accents, stop_words, token_pattern
-        As of scikit-learn's ``CountVectorizer``, whose analyser makes the n-grams.
+        See scikit-learn's ``CountVectorizer``, whose analyser produces the n-grams.
     weighting : {"counts", "binary", "log", "tf"}
-        How often an n-gram occurs in a document, 1, 1 + log of the count, or its share of the document's n-grams.
+        Value of an n-gram: its count in the document, 1, 1 + log(count), or count / number of n-grams in the document.
     unlabelled : {"error", "drop", "keep"}
-        Treatment of rows without a target; "keep" makes their target NaN, for a model to predict.
+        Treatment of rows without a target; "keep" sets it to NaN, so that a model can predict it.
     encoding : str
-        Of files and CSV; JSON is UTF-8.
+        Encoding of text files and CSV; JSON is always UTF-8.
     tell_names : bool
-        Each block tells the names of its features.
+        Whether blocks pass on the names of their features.
     classes : list of str, optional
-        The target's classes, by code; found by a pass over the documents by default.
+        Classes of the target, by code; by default found in a pass over the documents.
 
     Raises
     ------
     SourceError
         A missing, empty or unreadable file.
     ConfigError
-        An option that is none.
+        An invalid option.
 
     Notes
     -----
-    An n-gram's id is ``xxh64(ngram, seed=0) % 2**63``; with several fields, ``xxh64(ngram, seed=xxh64(field, seed=0)) %
-    2**63``, and its name is ``field^ngram``.
+    The id of an n-gram is ``xxh64(ngram, seed=0) % 2**63``; with several fields,
+    ``xxh64(ngram, seed=xxh64(field, seed=0)) % 2**63``, and its name is ``field^ngram``.
     """
 
     kind, options = "text", TextOptions
@@ -162,13 +160,13 @@ class TextSource(OfFiles, SparseSource):
 
     @property
     def has_parts(self) -> bool:
-        """True."""
+        """True: ranges of lines or files can be read independently."""
         return True
 
     def parts(self) -> Sequence[Any]:
         """Return ranges of lines, or of files."""
         self.take_stamps()
-        _ = self.target_classes  # found before the source is sent
+        _ = self.target_classes  # computed before the source is sent
         self.n_dropped = 0
         return self._documents.parts(part_nbytes(sum(file.stat().st_size for file in self.files)))
 
@@ -186,11 +184,11 @@ class TextSource(OfFiles, SparseSource):
         return self._blocks_of(self._documents.of_part(part), block_rows, block_nnz)
 
     def part_facts(self) -> int:
-        """Return how many rows were left out of the parts that were read here."""
+        """Return the number of rows dropped from the parts that were read here."""
         return self.n_dropped
 
     def conclude(self, facts: Sequence[int], n_samples: int) -> None:
-        """Take how many rows were left out; see that no file has changed."""
+        """Combine the numbers of dropped rows; check that no file has changed."""
         self.refuse_changed()
         if n_samples == 0:
             raise SourceError("expected documents, found none", self.place, "check how the files were made or copied")
@@ -280,7 +278,7 @@ class TextSource(OfFiles, SparseSource):
 
     @cached_property
     def _codes(self) -> dict[str, int] | None:
-        """Codes of classes; None where the target is of numbers."""
+        """Codes of the classes; None if the target is numeric."""
         if not self.target_names:
             return None
         if self._classes is not None:
@@ -296,7 +294,7 @@ class TextSource(OfFiles, SparseSource):
             found.add(str(label))
             if len(found) > MOST_CLASSES:
                 raise SourceError(
-                    f"the target has more than {MOST_CLASSES:,} classes", self.place, "name another target"
+                    f"the target has more than {MOST_CLASSES:,} classes", self.place, "choose another target"
                 )
         return {name: code for code, name in enumerate(sorted(found))}
 
@@ -314,11 +312,11 @@ class TextSource(OfFiles, SparseSource):
         return documents
 
     def check(self) -> None:
-        """Read the first documents."""
+        """Check that the first documents can be read."""
         _ = self.head, self._ngrams.analyze
 
     def estimate_target(self) -> TargetKind:
-        """Return what the targets are taken for."""
+        """Return the inferred kind of target."""
         if not self.target_names:
             return PLAIN_NUMBERS
         if self._codes is not None:
@@ -327,7 +325,7 @@ class TextSource(OfFiles, SparseSource):
         return kind_of(np.array([self._checked(document) for document in labelled]))
 
     def estimate_shape(self) -> tuple[int | None, int]:
-        """Return rows by the length of the first, and the features that occur in them."""
+        """Return numbers of rows and features, estimated from the first rows."""
         n_features = len(np.unique(self._ngrams.count([document.texts for document in self.head]).features))
         if self.layout == "files":
             return len(self.files), n_features
@@ -337,7 +335,7 @@ class TextSource(OfFiles, SparseSource):
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """How documents become rows."""
+        """How documents are encoded as rows."""
         folders = hashlib.sha256("\n".join(self._folders).encode()).hexdigest() if self._folders else None
         return {
             **self._analysis,

@@ -24,28 +24,28 @@ from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES
 
 
 class VwOptions(SparseOptions):
-    """Vowpal Wabbit's text: one file, several, or a glob; .gz, .bz2, .xz and .zst are read as they are."""
+    """Vowpal Wabbit's text: one file, several, or a glob; .gz, .bz2, .xz and .zst files are decompressed."""
 
     path: Annotated[Words, PATH]
     target: str | None = Field(default=None, description="name of the label")
     unlabelled: Literal["error", "drop"] | None = Field(default=None, description="treatment of lines without a label")
     weights: Literal["auto", "use", "ignore"] | None = Field(
-        default=None, description="importance weights; auto: used where the first lines have some"
+        default=None, description="importance weights; auto: used if the first lines have some"
     )
     base: Literal["error", "ignore"] | None = Field(
         default=None, description="treatment of initial predictions, the third number of a line"
     )
-    tell_names: bool | None = Field(default=None, description="tell the names of features; true by default")
+    tell_names: bool | None = Field(default=None, description="whether to keep the names of features; default: true")
 
 
 class VwFormat(LineFormat[vowpal.Room]):
-    """Lines of labels and namespaces.
+    """Format of lines with labels and namespaces.
 
     Parameters
     ----------
     layout : Layout
     has_tags : bool
-        Tags are a label column.
+        Whether tags are a label column.
     """
 
     nothing = (0, 0, 0, 0, 0)
@@ -55,7 +55,7 @@ class VwFormat(LineFormat[vowpal.Room]):
         self._layout, self._has_tags = layout, has_tags
 
     def room(self, n_rows: int, n_entries: int) -> vowpal.Room:
-        """Return room for so many."""
+        """Return buffers for `n_rows` rows and `n_entries` entries."""
         return vowpal.Room(
             np.empty(n_rows + 1, np.int64),
             np.empty(n_entries, np.uint64),
@@ -73,7 +73,7 @@ class VwFormat(LineFormat[vowpal.Room]):
     def read(
         self, text: np.ndarray, start: int, stop: int, bounds: Bounds, room: vowpal.Room, counts: tuple[int, ...]
     ) -> Reading:
-        """Read lines."""
+        """Parse lines."""
         position, n_lines, n_dropped, *found, why, place = vowpal.read_rows(
             text, start, stop, self._layout, bounds, room, *counts
         )
@@ -82,7 +82,7 @@ class VwFormat(LineFormat[vowpal.Room]):
         return Reading(position, n_lines, tuple(found), why, place, n_dropped)
 
     def block(self, start: int, room: vowpal.Room, counts: tuple[int, ...]) -> SparseBlock:
-        """Return what was read."""
+        """Return the parsed rows."""
         n_rows, n_entries, n_tag, n_ids, n_text = counts
         data = room.data[:n_entries]
         tags = {"tag": texts_of(room.tags[:n_tag], room.tag_offsets[: n_rows + 1])} if self._has_tags else {}
@@ -102,7 +102,7 @@ class VwFormat(LineFormat[vowpal.Room]):
         return NamesInLines(ids[:n_ids], room.places[:n_ids], lines, room.ids_of_rows[: n_rows + 1])
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:
-        """Return the error for a word."""
+        """Return the error for a faulty word."""
         shown = repr(found) if found else "the end of the line"
         problem, remedy = _FAULTS[why]
         is_value = why in (vowpal.LABEL_NOT_FINITE, vowpal.VALUE_NOT_FINITE, vowpal.SUM_NOT_FINITE)
@@ -110,31 +110,31 @@ class VwFormat(LineFormat[vowpal.Room]):
 
 
 _FAULTS = {
-    vowpal.NO_BAR: ("expected a bar before the features, found the line to end with {}", "write label |namespace ..."),
+    vowpal.NO_BAR: ("expected a bar before the features, found a line that ends with {}", "write label |namespace ..."),
     vowpal.LABEL: (
         "expected one number as label, found {}",
-        "only numbers are read as labels; a tag stands last before the bar",
+        "labels must be numbers; a tag comes last before the bar",
     ),
-    vowpal.WORDS: ("expected label, weight and base before the bar, found {}", "a tag stands last before the bar"),
-    vowpal.LABEL_NOT_FINITE: ("expected a finite label, found {}", "leave the line out, or fix it"),
+    vowpal.WORDS: ("expected label, weight and base before the bar, found {}", "a tag comes last before the bar"),
+    vowpal.LABEL_NOT_FINITE: ("expected a finite label, found {}", "remove or fix the line"),
     vowpal.NO_LABEL: (
         "expected a label, found none before {}",
-        "set unlabelled: drop; a word that touches the bar is a tag, so put a space behind a label",
+        "set unlabelled: drop; a word next to the bar is a tag, so put a space after a label",
     ),
     vowpal.WEIGHT: ("expected a weight of at least 0, found {}", "fix the line, or set weights: ignore"),
-    vowpal.WEIGHT_LATE: ("expected no weights, as the first lines have none, found {}", "set weights: use, or ignore"),
+    vowpal.WEIGHT_LATE: ("expected no weight, as in the first lines, found {}", "set weights: use, or ignore"),
     vowpal.BASE: ("initial predictions are not used, found {}", "set base: ignore"),
-    vowpal.SCALE: ("expected the name of a namespace, or one and its scale, found {}", "fix the line"),
+    vowpal.SCALE: ("expected namespace or namespace:scale, found {}", "fix the line"),
     vowpal.NAME: ("expected the name of a feature, found {}", "name the feature: name:value"),
-    vowpal.CONTROL: ("expected text, found a control character: {}", "is this Vowpal Wabbit's text? check its format"),
-    vowpal.VALUE: ("expected feature or feature:value with a number, found {}", "fix the value; a name has no colon"),
+    vowpal.CONTROL: ("expected text, found a control character: {}", "check that it is Vowpal Wabbit's text"),
+    vowpal.VALUE: ("expected feature or feature:value with a number, found {}", "fix the value; names have no colon"),
     vowpal.VALUE_NOT_FINITE: (
         "expected a value that is finite in single precision, found {}",
-        "leave the feature out, or fix or scale the values",
+        "remove the feature, or fix or rescale the values",
     ),
     vowpal.SUM_NOT_FINITE: (
-        "the values of a feature that stands more than once add up beyond single precision, in the line of {}",
-        "leave one out, or scale the values",
+        "the sum of the values of a duplicate feature exceeds single precision, in the line of {}",
+        "remove a duplicate, or rescale the values",
     ),
     NOT_UTF8: ("expected UTF-8 text, found {}", "save the file as UTF-8, or set tell_names: false"),
 }
@@ -146,17 +146,17 @@ class VwSource(LineSource):
     Parameters
     ----------
     path : path-like or list of path-like
-        A file, several, a pattern or a folder, decompressed by their endings.
+        A file, several, a pattern or a folder; decompressed according to their endings.
     target : str
         Name of the label.
     unlabelled : {"error", "drop", "keep"}
-        Treatment of lines without a label; "keep" makes them rows whose target is NaN, for a model to predict.
+        Treatment of lines without a label; "keep" sets the target to NaN, so that a model can predict it.
     weights : {"auto", "use", "ignore"}
-        Importance weights, the second number of a line; by default they are used where one of the first lines has one.
+        Importance weights, the second number of a line; by default they are used if one of the first lines has one.
     base : {"error", "ignore"}
         Treatment of initial predictions, the third number, which no method uses.
     tell_names : bool
-        Each block tells the names of its features.
+        Whether blocks pass on the names of their features.
 
     Raises
     ------
@@ -165,11 +165,11 @@ class VwSource(LineSource):
 
     Notes
     -----
-    A feature's id is ``xxh64(feature, seed=xxh64(namespace, seed=0)) % 2**63``, of the bytes of the names, with the
-    seed 0 where the namespace has no name; its name is ``namespace^feature``, or ``feature``. Unlike Vowpal Wabbit,
-    names that are numbers are hashed as any other. As there, a feature that stands twice in a line has the sum of its
-    values, zeros are left out, and a word that touches the first bar is a tag. Tags are the label column "tag", where
-    the first lines have some.
+    The id of a feature is ``xxh64(feature, seed=xxh64(namespace, seed=0)) % 2**63``, computed from the bytes of the
+    names, with seed 0 if the namespace has no name; its name is ``namespace^feature``, or ``feature``. Unlike in Vowpal
+    Wabbit, names that are numbers are hashed like any other. As there, values of duplicate features in a line are
+    summed, zeros are dropped, and a word next to the first bar is a tag. Tags are the label column "tag", if the first
+    lines have some.
     """
 
     kind, options, endings = "vw", VwOptions, (".vw",)
@@ -203,12 +203,12 @@ class VwSource(LineSource):
 
     @property
     def label_names(self) -> list[str]:  # type: ignore[override]
-        """The tag, where the first lines have one."""
+        """The tag, if the first lines have one."""
         return ["tag"] if any(self.head.labels["tag"]) else []
 
     @property
     def encoding(self) -> dict[str, Any]:
-        """What lines were taken for, and the hash of names."""
+        """How lines were read, and the hash function."""
         return {
             "target": self.target_names,
             "hash": hashes.HASH_NAME,
@@ -218,13 +218,13 @@ class VwSource(LineSource):
         }
 
     def as_it_stands(self) -> VwSource:
-        """Return the source with rows as their lines are."""
+        """Return a source whose rows are neither sorted nor free of duplicates."""
         source = copy(self)
         source._sorts = False
         return source
 
     def line_format(self, *, is_head: bool = False) -> VwFormat:
-        """Return how lines become rows."""
+        """Return the parser of the lines."""
         layout = vowpal.Layout(
             drops_unlabelled=self._unlabelled == "drop",
             keeps_unlabelled=self._unlabelled == "keep",

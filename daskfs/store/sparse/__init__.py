@@ -1,1 +1,1 @@
-"""Sparse stores: entries by column within blocks of rows, one copy that serves reading by rows and by columns."""
+"""Sparse stores: entries by column within blocks of rows; a single copy serves reading by rows and by columns."""

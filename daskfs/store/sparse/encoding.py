@@ -1,4 +1,4 @@
-"""Stored rows as blocks of columns: gathered from the stretches, sorted by column, one group of blocks at a time."""
+"""Encodes stored rows as blocks of columns: gathers them and sorts them by column, one group of blocks at a time."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from daskfs.kernels.blocks.row_blocks import (
     sorted_by_column,
 )
 from daskfs.store.sparse.layout import column_type
-from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretches
+from daskfs.store.sparse.sorted_runs import NO_VALUES, Rows, SortedRuns
 
 ENTRY_NBYTES = 48
-"""What an entry takes at most while its block is gathered and sorted."""
+"""Maximum memory per entry while its block is gathered and sorted."""
 
 
 class Group(NamedTuple):
     """Consecutive blocks of stored rows that are in memory together."""
 
     source_rows: np.ndarray
-    """The row of the source that each is."""
+    """Source row of each row."""
     row_offsets: np.ndarray
-    """How many rows of each stretch stand in the blocks before; so many entries."""
+    """Number of rows of each sorted run in earlier blocks; likewise `entry_offsets` for entries."""
     entry_offsets: np.ndarray
 
 
@@ -38,28 +38,28 @@ class EncodedBlock(NamedTuple):
     counts: np.ndarray
     offsets: np.ndarray
     values: np.ndarray
-    """Empty where all are one."""
+    """Empty if all values are 1."""
 
 
 def groups_of(
-    stretches: Stretches, order: np.ndarray, lengths: np.ndarray, most_entries: int
+    sorted_runs: SortedRuns, order: np.ndarray, lengths: np.ndarray, most_entries: int
 ) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray]]:
-    """Cut the stored order into groups of whole blocks with at most so many entries, or of one block.
+    """Cut the stored order into groups of complete blocks with at most `most_entries` entries, or of one block.
 
     Parameters
     ----------
-    stretches : Stretches
+    sorted_runs : SortedRuns
     order : int64 array of shape (n_samples,)
     lengths : array of shape (n_samples,)
-        Entries of each row of the source.
+        Number of entries in each row of the source.
     most_entries : int
 
     Yields
     ------
     tuple of int, int64 array, int64 array
-        First and last of the stored rows, and the offsets of `Group`.
+        Range of the stored rows, and the offsets of `Group`.
     """
-    rows, entries = np.zeros((2, len(stretches.parts)), np.int64)
+    rows, entries = np.zeros((2, len(sorted_runs.parts)), np.int64)
     start = 0
     while start < len(order):
         stop = min(start + BLOCK_ROWS, len(order))
@@ -71,19 +71,19 @@ def groups_of(
             stop, n_entries = min(stop + BLOCK_ROWS, len(order)), n_entries + more
         yield (start, stop), rows.copy(), entries.copy()
         part = order[start:stop]
-        owners = stretches.owners(part)
+        owners = sorted_runs.owners(part)
         rows += np.bincount(owners, minlength=len(rows))
         entries += np.bincount(owners, lengths[part], minlength=len(rows)).astype(np.int64)
         start = stop
 
 
-def gathered(stretches: Stretches, group: Group) -> Rows:
-    """Return the rows of a group in the stored order."""
-    owners = stretches.owners(group.source_rows)
+def gathered(sorted_runs: SortedRuns, group: Group) -> Rows:
+    """Return the rows of a group, in the stored order."""
+    owners = sorted_runs.owners(group.source_rows)
     by_owner = np.argsort(owners, kind="stable")
-    counts = np.bincount(owners, minlength=len(stretches.parts))
+    counts = np.bincount(owners, minlength=len(sorted_runs.parts))
     parts = [
-        stretches.read(k, int(group.row_offsets[k]), int(counts[k]), int(group.entry_offsets[k]))
+        sorted_runs.read(k, int(group.row_offsets[k]), int(counts[k]), int(group.entry_offsets[k]))
         for k in np.flatnonzero(counts).tolist()
     ]
     rows = Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -95,7 +95,7 @@ def gathered(stretches: Stretches, group: Group) -> Rows:
 
 
 def encoded_blocks(rows: Rows, n_features: int) -> Iterator[EncodedBlock]:
-    """Yield the blocks of a group, each sorted by column; good until the next one."""
+    """Yield the blocks of a group, each sorted by column; a block is valid until the next one."""
     indptr, n_bits = rows.indptr, max(1, (n_features - 1).bit_length())
     starts = np.empty(N_DIGITS + 1, np.int64)
     for first in range(0, len(rows.lengths), BLOCK_ROWS):

@@ -1,9 +1,9 @@
-"""From rows in stretches to the arrays of X, in tasks that run side by side: neither how they are cut nor who runs them
-changes a bit.
+"""From rows in sorted runs to the arrays of X, in parallel tasks. The result depends neither on the division into
+tasks nor on the workers.
 
-1. A group of blocks of rows is gathered, and each block sorted by column, into files of their own: a kept step.
-2. The totals of a range of columns are summed, block after block.
-3. Files of each array are put together from those of the groups, and compressed.
+1. A group of blocks of rows is gathered, and each block is sorted by column, into the group's files: a saved step.
+2. The totals of a range of columns are summed, block by block.
+3. The files of each array are assembled from those of the groups, and compressed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
-from daskfs.store.sparse.stretches import NO_VALUES, Stretches
+from daskfs.store.sparse.sorted_runs import NO_VALUES, SortedRuns
 from daskfs.store.sparse.vectors import VectorWriter
 
 N_TOTALS = 6
@@ -27,7 +27,7 @@ _FILES_AT_ONCE, _NUMBERS_AT_ONCE = 4, 1 << 18
 
 
 def block_type(values: str) -> np.dtype:
-    """Return the type of values that are stored so; see `SparseHeader`."""
+    """Return the dtype of values that are stored in this way; see `SparseHeader`."""
     return np.dtype("i1" if values == "ones" else values)
 
 
@@ -36,51 +36,51 @@ class GroupItem(NamedTuple):
 
     number: int
     rows: tuple[int, int]
-    """First and last of the stored rows."""
+    """Range of the stored rows."""
     row_offsets: np.ndarray
     entry_offsets: np.ndarray
-    """As of `Group`."""
+    """See `Group`."""
 
 
 class GroupFiles(NamedTuple):
-    """The blocks of a group by columns, one after the other: columns, counts, offsets, values."""
+    """The encoded blocks of a group, concatenated in files: columns, counts, offsets, values."""
 
     path: str
-    """What the names of its files begin with."""
+    """Common prefix of the files."""
     runs: list[int]
     entries: list[int]
-    """Of each block."""
+    """Number of runs, and of entries, in each block."""
 
     def read(self, what: str, dtype: Any, start: int, length: int) -> np.ndarray:
-        """Return some numbers of a file."""
+        """Return a range of a file."""
         dtype = np.dtype(dtype)
         return np.fromfile(f"{self.path}{what}", dtype, length, offset=dtype.itemsize * start)
 
     def length(self, what: str) -> int:
-        """Return how many numbers a file has."""
+        """Return the number of elements in a file."""
         return sum(self.runs if what in ("columns", "counts") else self.entries)
 
 
 def encode_group(
-    stretches: Stretches, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
+    sorted_runs: SortedRuns, n_features: int, bounds: np.ndarray, prefix: str, item: GroupItem
 ) -> dict[str, Any]:
-    """Write the blocks of a group; return what `GroupFiles` holds.
+    """Write the blocks of a group; return the fields of `GroupFiles`.
 
     Parameters
     ----------
-    stretches : Stretches
+    sorted_runs : SortedRuns
     n_features : int
     bounds : int64 array
-        First columns of the ranges of which totals are summed, and `n_features`.
+        First columns of the ranges over which totals are summed, and `n_features`.
     prefix : str
-        What names of files begin with.
+        Common prefix of the files.
     item : GroupItem
     """
-    folder, (first, last) = stretches.files.folder, item.rows
+    folder, (first, last) = sorted_runs.files.folder, item.rows
     source_rows = np.fromfile(folder / "order", np.int64, last - first, offset=8 * first)
-    rows = gathered(stretches, Group(source_rows, item.row_offsets, item.entry_offsets))
+    rows = gathered(sorted_runs, Group(source_rows, item.row_offsets, item.entry_offsets))
     prefix = f"{prefix}group{item.number}."
-    runs, entries, stored = [], [], block_type(stretches.values)
+    runs, entries, stored = [], [], block_type(sorted_runs.values)
     whats = ("columns", "counts", "offsets", "values", "bounds")
     outs = {what: (folder / f"{prefix}{what}").open("wb") for what in whats}
     try:
@@ -100,7 +100,7 @@ def encode_group(
 
 
 def sum_columns(groups: Sequence[GroupFiles], values: str, bounds: np.ndarray, prefix: str, number: int) -> str:
-    """Write the totals of a range of columns, in the order of the blocks; return the file's path."""
+    """Write the totals of a range of columns, summed in the order of the blocks; return the file's path."""
     first, last = bounds[number : number + 2].tolist()
     totals, dtype = np.zeros((last - first, N_TOTALS)), column_type(int(bounds[-1]))
     for group in groups:
@@ -119,17 +119,17 @@ def sum_columns(groups: Sequence[GroupFiles], values: str, bounds: np.ndarray, p
 
 
 class ArrayFiles(NamedTuple):
-    """Files of an array of X."""
+    """A range of files of an array of X."""
 
     name: str
     dtype: str
     first: int
     last: int
-    """The first of these, and the first behind them."""
+    """The first file, and the end of the range."""
 
 
 def array_files(name: str, dtype: Any, length: int) -> list[ArrayFiles]:
-    """Cut an array of so many numbers into what a task writes."""
+    """Divide the files of an array of `length` elements into tasks."""
     n_files = -(-length // (CHUNKS_PER_FILE * chunk_length(name)))
     dtype = np.dtype(dtype).str
     return [
@@ -139,7 +139,7 @@ def array_files(name: str, dtype: Any, length: int) -> list[ArrayFiles]:
 
 
 def write_files(store: Path, groups: Sequence[GroupFiles], item: ArrayFiles) -> np.ndarray:
-    """Write files of an array; of runs, return the first number and the sum of each chunk, of shape (n_chunks, 2)."""
+    """Write files of an array; for runs, return the first element and the sum of each chunk, shape (n_chunks, 2)."""
     what, chunk = item.name.removeprefix("X/"), chunk_length(item.name)
     start, stop = (at * CHUNKS_PER_FILE * chunk for at in (item.first, item.last))
     writer, position = VectorWriter(store, item.name, item.dtype, item.first), 0
@@ -158,7 +158,7 @@ def write_files(store: Path, groups: Sequence[GroupFiles], item: ArrayFiles) -> 
 
 
 def _note(some: np.ndarray, position: int, chunk: int, noted: np.ndarray) -> None:
-    """Take in numbers that stand at a position."""
+    """Update `noted` with elements that begin at a position."""
     begun = np.arange(-position % chunk, len(some), chunk)
     noted[(position + begun) // chunk, 0] = some[begun]
     pieces = begun if len(begun) and begun[0] == 0 else np.concatenate([[0], begun])

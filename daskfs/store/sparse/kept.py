@@ -1,8 +1,8 @@
-"""What an ingest has done so far, kept in its folder: the next process goes on from there where this one is killed.
+"""Saved steps of an ingest, from which the next process resumes if this one is killed.
 
-A step is a task's result as JSON, and the files that the task has written, with their checksums: what a lost machine
-had not yet put on its disk is done again. Files of each process have names of their own, for a task of the dead one may
-still run on a cluster.
+A step consists of a task's result as JSON and the files that the task has written, with their checksums: steps
+whose files were lost in a crash are repeated. The files of each process have different names, since a task of the dead
+process may still run on a cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_NBYTES, _PIECE_NBYTES = 1 << 30, 1 << 20
 
 
 class KeptSteps:
-    """Steps of an ingest.
+    """Saved steps of an ingest.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class KeptSteps:
     Attributes
     ----------
     identity : dict or None
-        Of the ingest whose steps these are; None: there are none.
+        Identity of the ingest that saved the steps; None if there are none.
     attempt : int
-        How many processes have begun before.
+        Number of processes that have started before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class KeptSteps:
         self._keeps = False
 
     def begin(self, identity: Mapping[str, Any]) -> None:
-        """Note whose steps are kept from now on."""
+        """Record the identity of this ingest, and save steps from now on."""
         self._keeps = True
         with written_whole(self.folder / _INGEST) as path:
             path.write_text(json.dumps({"identity": identity, "attempt": self.attempt}))
@@ -53,9 +53,9 @@ class KeptSteps:
     def map(
         self, workers: Workers, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any]
     ) -> Iterator[tuple[int, Any]]:
-        """Yield what `Workers.map_blocks` would, of steps that are done what they have left.
+        """Yield the results of `Workers.map_blocks`, reading those of steps that are finished.
 
-        `function` returns what JSON can hold, with its files by `files_of` as ``"files"``.
+        `function` returns a JSON-compatible dict, with its files from `files_of` as ``"files"``.
         """
         if not self._keeps:
             yield from workers.map_blocks(function, items, name=name, shared=shared)
@@ -73,7 +73,7 @@ class KeptSteps:
             yield left[i], result
 
     def found(self, step: str) -> Any:
-        """Return what a step has left; None where it is not done, or its files are not as they were written."""
+        """Return the result of a step; None if it is not finished, or its files are not intact."""
         result = self._read(f"{step}.json")
         if result is None or any(_sum_of(self.folder / name) != told for name, told in result["files"].items()):
             return None
@@ -90,7 +90,7 @@ class KeptSteps:
 
 
 def files_of(folder: Path, prefix: str) -> dict[str, list[int] | None]:
-    """Return length and checksum of the files whose names begin so."""
+    """Return length and checksum of the files with this prefix."""
     return {path.name: _sum_of(path) for path in sorted(folder.glob(f"{prefix}*"))}
 
 

@@ -1,19 +1,19 @@
-"""Which arrays hold a sparse matrix on disk, and how they are cut.
+"""The arrays of a sparse matrix on disk, and how they are divided.
 
-The rows are cut into blocks of 8,192. Within a block entries stand by column, in a column by row:
+The rows are divided into blocks of 8,192. Within a block, entries are sorted by column, then by row:
 
     X/offsets   (n_entries,) uint16     the row of each entry, within its block
-    X/values    (n_entries,)            its value; there is no such array where every entry is one
-    X/columns   (n_runs,) uint32        the columns that have entries in a block, ascending, block after block
-    X/counts    (n_runs,) uint16        how many entries each has there
+    X/values    (n_entries,)            its value; absent if all values are 1
+    X/columns   (n_runs,) uint32        the columns with entries in a block, ascending, block by block
+    X/counts    (n_runs,) uint16        number of entries in each of these
     X/blocks    (n_blocks + 1, 2) int64 the first run and the first entry of each block
-    X/marks     (n_marks, 2) int64      column, and first entry, of every `RUN_CHUNK`-th run: an index of the runs
-    X/lengths   (n_samples,) uint32     how many entries each row has
-    ids         (n_features,) uint64    of each column, ascending, where columns are ids
+    X/marks     (n_marks, 2) int64      column and first entry of every `RUN_CHUNK`-th run: an index of the runs
+    X/lengths   (n_samples,) uint32     number of entries in each row
+    ids         (n_features,) uint64    id of each column, ascending, if columns are ids
     names/...                           see `daskfs.store.sparse.names`
 
-So a column is found by few chunks, a block of rows is one stretch of each array, and columns that are nowhere in a
-block (of 10^8, most are) cost nothing there.
+A column is thus found with few chunks, a block of rows is a contiguous range of each array, and columns without
+entries in a block (most of 10^8 columns) take no space there.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from daskfs.store.chunks import n_tiles
 from daskfs.store.header import SparseHeader
 
 ENTRY_CHUNK = 1 << 15
-"""Entries that are decoded together: more make columns slower to read, fewer rows."""
+"""Number of entries decoded together: more would slow down reading columns, fewer would slow down reading rows."""
 RUN_CHUNK = 1 << 14
 CHUNKS_PER_FILE = 64
 BY_BLOCKS = {"X/columns": 0, "X/counts": 0, "X/offsets": 1, "X/values": 1}
-"""Arrays that are cut by blocks of rows, and in which column of X/blocks it says where."""
+"""Arrays that are divided by blocks of rows -> the column of X/blocks with their offsets."""
 
 
 def column_type(n_features: int) -> np.dtype:
-    """Return the type of the numbers of columns on disk."""
+    """Return the dtype of column numbers on disk."""
     return np.dtype("u4" if n_features <= 2**32 else "u8")
 
 
 def index_type(length: int) -> np.dtype:
-    """Return the type of the numbers of rows, or of columns, in memory: SciPy's."""
+    """Return the dtype of row or column numbers in memory, as in SciPy."""
     return np.dtype(np.int32 if length < 2**31 else np.int64)
 
 
 def chunk_length(name: str) -> int:
-    """Return how many numbers of an array are a chunk."""
+    """Return the number of elements in a chunk of an array."""
     return RUN_CHUNK if name in ("X/columns", "X/counts") else ENTRY_CHUNK
 
 

@@ -1,4 +1,4 @@
-"""Sorted lists of ids, and of ids with names, merged on disk: neither list is ever in memory as a whole."""
+"""Merges sorted lists of ids, with or without names, on disk: no list is ever entirely in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.store.plain_files import write_array
-from daskfs.store.sparse.stretches import Stretch, StretchFiles
+from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles
 from daskfs.store.sparse.vectors import VectorWriter
 
 _LEAST_READ = 1 << 10
@@ -23,10 +23,10 @@ class _Run:
         self._path, self._n_ids, self._at_once, self._n_read = path, n_ids, at_once, 0
         self.ids = np.empty(0, np.uint64)
         self.first = 0
-        """Position of the first of `ids` in the file."""
+        """Position in the file of the first of `ids`."""
 
     def fill(self) -> None:
-        """Read on where nothing is left."""
+        """Read the next piece if nothing is left."""
         if not len(self.ids) and self._n_read < self._n_ids:
             self.first = self._n_read
             self.ids = np.fromfile(self._path, np.uint64, self._at_once, offset=8 * self._n_read)
@@ -34,11 +34,11 @@ class _Run:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all that is left is in memory."""
+        """Whether all remaining ids are in memory."""
         return self._n_read == self._n_ids
 
     def take(self, last: np.uint64) -> tuple[np.ndarray, int]:
-        """Return, and forget, the ids up to `last`, and the position of the first."""
+        """Remove and return the ids up to `last`, and the position of the first."""
         n_taken = int(np.searchsorted(self.ids, last, "right"))
         taken, first = self.ids[:n_taken], self.first
         self.ids, self.first = self.ids[n_taken:], first + n_taken
@@ -46,7 +46,7 @@ class _Run:
 
 
 def _merged(paths: Sequence[tuple[Path, int]], memory_nbytes: int) -> Iterator[list[tuple[np.ndarray, int]]]:
-    """Yield the next ids of each run and the position of the first: all that there are up to one of them."""
+    """Yield, for each run, all ids up to a common bound, and the position of the first."""
     at_once = max(_LEAST_READ, memory_nbytes // 32 // max(1, len(paths)))
     runs = [_Run(path, n_ids, at_once) for path, n_ids in paths]
     while True:
@@ -60,13 +60,13 @@ def _merged(paths: Sequence[tuple[Path, int]], memory_nbytes: int) -> Iterator[l
         yield [run.take(last) for run in runs]
 
 
-def merge_ids(files: StretchFiles, parts: Sequence[Stretch], ids: VectorWriter, memory_nbytes: int) -> Path:
-    """Write all ids, ascending, to the store, and of each stretch which column each of its ids is.
+def merge_ids(files: SortedRunFiles, parts: Sequence[SortedRun], ids: VectorWriter, memory_nbytes: int) -> Path:
+    """Write all ids, ascending, to the store, and for each sorted run the columns of its ids.
 
     Returns
     -------
     Path
-        A file of the ids as they are, to search in.
+        A temporary file of all ids, for lookups.
     """
     path = files.folder / "ids"
     paths = [(files.path(part.name, "ids"), part.n_ids) for part in parts]
@@ -83,7 +83,7 @@ def merge_ids(files: StretchFiles, parts: Sequence[Stretch], ids: VectorWriter, 
 
 
 def _each_once(runs: list[np.ndarray]) -> np.ndarray:
-    """Return ids of several runs, ascending: a merge, where `np.unique` would hash them."""
+    """Return the distinct ids of several sorted runs, ascending: a merge, where `np.unique` would use hashing."""
     if len(runs) == 1:
         return runs[0]
     ids = np.concatenate(runs)
@@ -99,12 +99,12 @@ class NameRun(NamedTuple):
 
 
 class Collisions:
-    """Whether names came after another one of the same id, which was kept.
+    """Records whether different names have the same id; the first name is kept.
 
     Attributes
     ----------
     kept : str or None
-        The name that was kept of the least such id: the same however the names were cut.
+        The kept name of the smallest such id: it does not depend on how the names are divided.
     """
 
     def __init__(self, kept: str | None = None, least: int = 2**64) -> None:
@@ -112,11 +112,11 @@ class Collisions:
 
     @property
     def told(self) -> tuple[str | None, int]:
-        """What makes the same anew."""
+        """Arguments for a copy."""
         return self.kept, self._least
 
     def note(self, ids: np.ndarray, texts: _Texts, kept: np.ndarray, later: np.ndarray) -> None:
-        """Compare names by their positions: those that are kept, and of the same ids those that came later."""
+        """Compare kept names with later names of the same ids, given by their positions."""
         is_other = texts.lengths[kept] != texts.lengths[later]
         same = np.flatnonzero(~is_other)
         differs = np.concatenate([[0], np.cumsum(texts.taken(kept[same]).text != texts.taken(later[same]).text)])
@@ -128,19 +128,19 @@ class Collisions:
             self._least, self.kept = int(ids[first]), texts.of(first)
 
     def merge(self, other: Collisions) -> None:
-        """Take in what others found."""
+        """Include the collisions found elsewhere."""
         if other._least < self._least:
             self._least, self.kept = other._least, other.kept
 
 
 class _Texts(NamedTuple):
-    """Names in UTF-8, one after the other."""
+    """Names in UTF-8, concatenated."""
 
     lengths: np.ndarray
     text: np.ndarray
 
     def taken(self, positions: np.ndarray) -> _Texts:
-        """Return some of them."""
+        """Return the names at some positions."""
         lengths = self.lengths[positions]
         ends = np.cumsum(lengths)
         if not len(ends):
@@ -149,13 +149,13 @@ class _Texts(NamedTuple):
         return _Texts(lengths, self.text[np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)])
 
     def of(self, position: int) -> str:
-        """Return one of them."""
+        """Return the name at a position."""
         start = int(self.lengths[:position].sum())
         return bytes(self.text[start : start + int(self.lengths[position])]).decode(errors="replace")
 
 
 def _distinct(ids: np.ndarray, texts: _Texts, collisions: Collisions) -> tuple[np.ndarray, _Texts]:
-    """Return each id once, ascending, with the name that came first."""
+    """Return the distinct ids, ascending, each with the name that came first."""
     chosen, first, number = np.unique(ids, return_index=True, return_inverse=True)
     later = np.flatnonzero(first[number] != np.arange(len(ids)))
     if len(later):
@@ -164,14 +164,14 @@ def _distinct(ids: np.ndarray, texts: _Texts, collisions: Collisions) -> tuple[n
 
 
 class NameGatherer:
-    """Takes names as blocks bring them, the first of each id, and writes them as runs.
+    """Collects the names from blocks, the first of each id, and writes them as sorted runs.
 
     Parameters
     ----------
     folder : Path
-        Exists.
+        An existing folder.
     name : str
-        What its files begin with.
+        Common prefix of its files.
     memory_nbytes : int
     """
 
@@ -187,7 +187,7 @@ class NameGatherer:
         self._nbytes = self._nbytes_distinct = 0
 
     def add(self, named: Any) -> None:
-        """Take the `NamedIds` of a block; nothing of it is kept."""
+        """Add the `NamedIds` of a block; they are copied."""
         if named is None or not len(named.ids):
             return
         self._take(np.array(named.ids, np.uint64), _Texts(np.diff(named.offsets), _text_of(named)))
@@ -218,7 +218,7 @@ class NameGatherer:
         self._clear()
 
     def finish(self) -> list[NameRun]:
-        """Write what is left; return all runs."""
+        """Write the remaining names; return all runs."""
         if self._ids:
             self._write()
         return self.runs
@@ -229,7 +229,7 @@ def _text_of(named: Any) -> np.ndarray:
 
 
 class NameWriters(NamedTuple):
-    """Where names go, see `daskfs.store.sparse.names`."""
+    """Writers of the arrays of names, see `daskfs.store.sparse.names`."""
 
     columns: VectorWriter
     ends: VectorWriter
@@ -245,7 +245,7 @@ def merge_names(
     collisions: Collisions,
     memory_nbytes: int,
 ) -> None:
-    """Write the names of columns, by column; of several for one the name that came first.
+    """Write the names of columns, by column; if a column has several, the first one.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def merge_names(
     runs : sequence of NameRun
         In the source's order.
     ids : array of shape (n_features,), uint64, or None
-        The id of each column, ascending. None: ids are numbers of columns.
+        The id of each column, ascending; None if ids are column numbers.
     n_features : int
     writers : NameWriters
     collisions : Collisions

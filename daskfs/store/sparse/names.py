@@ -1,11 +1,11 @@
-"""Names of the columns of a sparse store: of all, of some or of none; none is read that is not asked for.
+"""Names of the columns of a sparse store: for all, some or none of the columns; read on demand.
 
-    names/text     (names_nbytes,) uint8   in UTF-8, one after the other, by ascending column
-    names/ends     (n_names,) int64        where each ends
-    names/columns  (n_names,) int64        which columns have one; there is no such array where all have
+    names/text     (names_nbytes,) uint8   in UTF-8, concatenated, by ascending column
+    names/ends     (n_names,) int64        end of each name
+    names/columns  (n_names,) int64        columns with a name; absent if all have one
 
-A column without a name is called by its id, or by its number: that of the file, where the header knows the first, or
-x0, x1, ...
+A column without a name is named by its id, or by its number: as in the file, if the header has the first number,
+otherwise x0, x1, ...
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from daskfs.store.names import AT_ONCE, StoredNames
 
 
 class SparseNames(StoredNames):
-    """Names of the columns of a sparse store, read one by one.
+    """Names of the columns of a sparse store, read on demand.
 
     Parameters
     ----------
     header : SparseHeader
     open_array : callable
-        From the name of an array to its reader.
+        Returns the reader of an array, given its name.
     """
 
     def __init__(self, header: SparseHeader, open_array: Callable[[str], Any]) -> None:
@@ -51,22 +51,22 @@ class SparseNames(StoredNames):
 
     @cached_property
     def _named(self) -> Any:
-        """Reads which columns have a name; None where all have, or none."""
+        """Reader of the columns with a name; None if all columns have one, or none has."""
         return self._open("names/columns") if 0 < self._header.n_names < len(self) else None
 
     @property
     def are_given(self) -> bool:
-        """Whether columns have names, ids or numbers of their own."""
+        """Whether columns have names, ids or their own numbers."""
         return self._header.has_ids or self._header.n_names > 0 or self._header.first_number is not None
 
     @property
     def given(self) -> np.ndarray | None:
-        """All names, as long as that are not too many; None of numbers, too, which are made as they are asked for."""
+        """All names, unless there are too many; None if names are numbers, which are generated on demand."""
         return None if self._are_numbers else super().given
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes that names take in memory once they were asked for."""
+        """Memory for names once they were requested, in bytes."""
         return 0 if self._are_numbers else super().held_nbytes
 
     @property
@@ -79,7 +79,7 @@ class SparseNames(StoredNames):
         return not self.are_given
 
     def describe(self, column: int) -> str:
-        """Return a column's name, or its id or number where it has none, as an error says it."""
+        """Return a column's name, or its id or number if it has none, for an error message."""
         if self._positions(np.array([column]))[0] >= 0:
             return f"column {str(self[column])!r}"
         if self._header.first_number is not None:
@@ -87,12 +87,12 @@ class SparseNames(StoredNames):
         return f"column of id {self[column]}" if self._header.has_ids else f"column {column}"
 
     def index(self, name: Any, start: int = 0, stop: int | None = None) -> int:
-        """Return the column of this name, or id.
+        """Return the column with this name or id.
 
         Raises
         ------
         DataError
-            No column has it.
+            There is no such column.
         """
         stop, text = len(self) if stop is None else min(stop, len(self)), str(name)
         for column in (*self._columns_named(text.encode()), *self._column_of_id(text)):
@@ -103,7 +103,7 @@ class SparseNames(StoredNames):
             column = int(number) - self._first
             if start <= column < stop and self._positions(np.array([column]))[0] < 0:
                 return column
-        raise DataError(f"expected the name of a column, found {text!r}", "names", "take one of the names")
+        raise DataError(f"expected the name of a column, found {text!r}", "names", "use one of the names")
 
     def of(self, columns: np.ndarray) -> np.ndarray:
         """Return the names of columns, an object array of str."""
@@ -124,7 +124,7 @@ class SparseNames(StoredNames):
         stops = self._ends.read(positions)
         starts = np.where(positions > 0, self._ends.read(np.maximum(positions - 1, 0)), 0)
         order, texts = np.argsort(starts), [""] * len(positions)
-        far = np.flatnonzero(np.diff(starts[order]) > AT_ONCE) + 1  # what lies near is read together
+        far = np.flatnonzero(np.diff(starts[order]) > AT_ONCE) + 1  # nearby names are read together
         for near in np.split(order, far):
             first, last = int(starts[near[0]]), int(stops[near].max())
             text = self._text.read(slice(first, last)).tobytes()
@@ -133,12 +133,12 @@ class SparseNames(StoredNames):
         return texts
 
     def _positions(self, columns: np.ndarray) -> np.ndarray:
-        """Return where columns stand among the named ones, -1 of those without a name."""
+        """Return the positions of columns among the named ones, -1 for those without a name."""
         n_names = self._header.n_names
         if not n_names or self._named is None:
             return columns if n_names else np.full(len(columns), -1)
         low, high = np.zeros(len(columns), np.int64), np.full(len(columns), n_names)
-        while (low < high).any():  # all at once, by bisection: few chunks are read of the many there may be
+        while (low < high).any():  # bisection for all columns at once reads few of the many chunks
             middle = (low + high) // 2
             is_less = self._named.read(np.minimum(middle, n_names - 1)) < columns
             low, high = np.where(is_less & (low < high), middle + 1, low), np.where(is_less, high, middle)
@@ -146,7 +146,7 @@ class SparseNames(StoredNames):
         return np.where(self._named.read(at) == columns, at, -1)
 
     def _columns_named(self, name: bytes) -> Iterator[int]:
-        """Yield the columns of this name; all names are looked through, some at a time."""
+        """Yield the columns with this name; searches all names, a batch at a time."""
         begin = 0
         for start in range(0, self._header.n_names, AT_ONCE):
             ends = self._ends.read(slice(start, start + AT_ONCE))
@@ -160,7 +160,7 @@ class SparseNames(StoredNames):
             begin = int(ends[-1])
 
     def _column_of_id(self, text: str) -> Iterator[int]:
-        """Yield the column of an id, where it has no name."""
+        """Yield the column with this id, if it has no name."""
         if self._ids is None or not text.isdecimal() or int(text) >= 2**64:
             return
         wanted, low, high = int(text), 0, len(self)

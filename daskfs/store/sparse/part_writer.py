@@ -1,4 +1,4 @@
-"""Writes the rows of a part of a sparse source as stretches, in any process, and puts them in order later."""
+"""Writes the rows of a part of a sparse source as runs, in any process, which are sorted later."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
-from daskfs.store.sparse.stretches import NO_VALUES, Rows, Stretch, StretchFiles, StretchWriter, write_rows
+from daskfs.store.sparse.sorted_runs import NO_VALUES, Rows, SortedRun, SortedRunFiles, SortedRunWriter, write_rows
 from daskfs.store.spool import stored_order
 
 
 class PartWriter:
-    """Writes the rows of one part: entries, names, and what belongs to rows.
+    """Writes the rows of one part: entries, names, targets, weights and labels.
 
     Parameters
     ----------
-    files : StretchFiles
+    files : SortedRunFiles
     prefix : str
-        What the names of its files begin with.
+        Common prefix of its files.
     memory_limit : int
     """
 
-    def __init__(self, files: StretchFiles, prefix: str, memory_limit: int) -> None:
+    def __init__(self, files: SortedRunFiles, prefix: str, memory_limit: int) -> None:
         self._files, self._prefix, self._memory_limit = files, prefix, memory_limit
-        self._rows = StretchWriter(files)
+        self._rows = SortedRunWriter(files)
         self._names = NameGatherer(files.folder, f"{prefix}names", memory_limit // 8)
-        self._stretches: list[Stretch] = []
+        self._sorted_runs: list[SortedRun] = []
         self._vectors: dict[str, list[np.ndarray]] = {}
         self._n_rows = 0
 
     def write(self, block: Any) -> None:
-        """Take the next rows.
+        """Append the next rows.
 
         Raises
         ------
         DataError
-            Values that do not fit, features that do not ascend.
+            A value that does not fit the dtype, or features that do not ascend.
         """
         self._rows.add(block, self._n_rows)
         self._names.add(block.names)
@@ -48,15 +48,15 @@ class PartWriter:
             if values is not None:
                 self._vectors.setdefault(name, []).append(np.array(values))
         if self._rows.nbytes > self._memory_limit // 3:
-            self._end_stretch()
+            self._end_run()
 
-    def _end_stretch(self) -> None:
-        self._stretches.append(self._rows.finish(f"{self._prefix}{len(self._stretches)}", None))
+    def _end_run(self) -> None:
+        self._sorted_runs.append(self._rows.finish(f"{self._prefix}{len(self._sorted_runs)}", None))
 
     def finish(self) -> dict[str, Any]:
-        """Write what is left; return what `WrittenPart` reads."""
+        """Write the remaining rows; return the argument of `WrittenPart`."""
         if self._rows.n_rows:
-            self._end_stretch()
+            self._end_run()
         names = self._names.finish()
         texts = []
         for name, pieces in self._vectors.items():
@@ -68,7 +68,7 @@ class PartWriter:
                 values = np.frombuffer(b"".join(encoded), np.uint8)
             np.save(self._path(f"{name}.npy"), values)
         return {
-            "stretches": [list(stretch) for stretch in self._stretches],
+            "stretches": [list(sorted_run) for sorted_run in self._sorted_runs],
             "names": [list(run) for run in names],
             "collisions": self._names.collisions.told,
             "n_rows": self._n_rows,
@@ -87,27 +87,27 @@ class WrittenPart:
 
     Parameters
     ----------
-    files : StretchFiles
+    files : SortedRunFiles
     told : dict
-        Of `PartWriter.finish`.
+        Result of `PartWriter.finish`.
 
     Attributes
     ----------
-    stretches : list of Stretch
+    sorted_runs : list of SortedRun
     names : list of NameRun
     collisions : Collisions
     n_rows : int
     """
 
-    def __init__(self, files: StretchFiles, told: dict[str, Any]) -> None:
+    def __init__(self, files: SortedRunFiles, told: dict[str, Any]) -> None:
         self._files, self._told = files, told
-        self.stretches = [Stretch(*fields) for fields in told["stretches"]]
+        self.sorted_runs = [SortedRun(*fields) for fields in told["stretches"]]
         self.names = [NameRun(*fields) for fields in told["names"]]
         self.collisions = Collisions(*told["collisions"])
         self.n_rows: int = told["n_rows"]
 
     def vector(self, name: str) -> np.ndarray | None:
-        """Return "y" or "weight" of the rows; None where they have none."""
+        """Return "y" or "weight" of the rows; None if they have none."""
         return np.load(self._path(f"{name}.npy")) if name in self._told["vectors"] else None
 
     @property
@@ -125,21 +125,21 @@ class WrittenPart:
         return self._files.folder / f"{self._told['prefix']}{name}"
 
 
-def lengths_of(files: StretchFiles, stretch: Stretch) -> np.ndarray:
-    """Return how many entries each row of a stretch has, in the source's order."""
-    return np.fromfile(files.path(stretch.name, "lengths"), np.int32)
+def lengths_of(files: SortedRunFiles, sorted_run: SortedRun) -> np.ndarray:
+    """Return the number of entries in each row of a sorted run, in the source's order."""
+    return np.fromfile(files.path(sorted_run.name, "lengths"), np.int32)
 
 
-def sort_stretch(files: StretchFiles, seed: int, part: tuple[Stretch, int]) -> Stretch:
-    """Write the rows of a stretch, the first of which has this number in the source, in the order of their keys.
+def sort_run(files: SortedRunFiles, seed: int, part: tuple[SortedRun, int]) -> SortedRun:
+    """Sort the rows of a run by their keys; the second item is the number of its first row in the source.
 
-    Into other files: a task of a lost worker runs again.
+    The result goes to other files, since a task of a lost worker is repeated.
     """
-    stretch, start = part
+    sorted_run, start = part
     draws = np.random.default_rng(seed)
     draws.bit_generator.advance(start)  # type: ignore[attr-defined]
-    features = np.fromfile(files.path(stretch.name, "features"), stretch.number_type)
-    values = NO_VALUES if stretch.are_ones else np.fromfile(files.path(stretch.name, "values"), files.dtype)
-    rows = Rows(lengths_of(files, stretch), features, values)
-    write_rows(files, stretch.name, rows.taken(stored_order(draws.random(stretch.n_rows))), "sorted-")
-    return stretch._replace(order="sorted-")
+    features = np.fromfile(files.path(sorted_run.name, "features"), sorted_run.number_type)
+    values = NO_VALUES if sorted_run.are_ones else np.fromfile(files.path(sorted_run.name, "values"), files.dtype)
+    rows = Rows(lengths_of(files, sorted_run), features, values)
+    write_rows(files, sorted_run.name, rows.taken(stored_order(draws.random(sorted_run.n_rows))), "sorted-")
+    return sorted_run._replace(order="sorted-")

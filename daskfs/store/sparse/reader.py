@@ -1,4 +1,4 @@
-"""Reads a sparse matrix by rows and by columns, as entries or as dense blocks, checking all that it reads."""
+"""Reads a sparse matrix by rows and by columns, as entries or as dense blocks, and checks everything that it reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from daskfs.errors import CorruptStoreError
 from daskfs.kernels.blocks.row_blocks import BLOCK_ROWS, columns_of_block, row_lengths, rows_of_block
 from daskfs.matrix.blocks import Rows, SparseColumns, SparseRows, as_slice
-from daskfs.objects.ahead import shelf
+from daskfs.objects.ahead import prefetch_cache
 from daskfs.store.chunk_objects import is_whole
 from daskfs.store.chunks import Cut, cuts, normalise, selection_length
 from daskfs.store.header import SparseHeader
@@ -23,14 +23,14 @@ from daskfs.store.sparse.layout import RUN_CHUNK, index_type
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Columns that have entries in a block, of those that are asked for."""
+    """The runs of a block (its nonempty columns) that belong to the requested columns."""
 
     slots: np.ndarray
-    """The place of each among those that are asked for, int64, ascending."""
+    """Index of each among the requested columns, int64, ascending."""
     counts: np.ndarray
-    """How many entries each has."""
+    """Number of entries of each."""
     entries: Rows
-    """Where they stand in the store."""
+    """Their positions in the store."""
 
 
 class SparseReader:
@@ -40,14 +40,14 @@ class SparseReader:
     ----------
     header : SparseHeader
     open_array : callable
-        From the name of an array to its reader.
+        Returns the reader of an array, given its name.
     where : str
-        The store, for messages.
+        Name of the store, for messages.
 
     Notes
     -----
-    Rows are read by whole blocks of 8,192; each thread keeps the last block that was cut, decoded, and reads on in it.
-    Safe to use from several threads.
+    Rows are read in complete blocks of 8,192; each thread caches the last block that it used partly, decoded. Several
+    threads may use a reader.
     """
 
     def __init__(self, header: SparseHeader, open_array: Callable[[str], Any], where: str) -> None:
@@ -61,7 +61,7 @@ class SparseReader:
 
     @cached_property
     def _blocks(self) -> np.ndarray:
-        """The first run and the first entry of each block, int64 of shape (n_blocks + 1, 2)."""
+        """First run and first entry of each block, int64 of shape (n_blocks + 1, 2)."""
         found: np.ndarray = self._read_array("X/blocks").read()
         whole = [self._header.n_runs, self._header.n_entries]
         if found[0].any() or found[-1].tolist() != whole or (np.diff(found, axis=0) < 0).any():
@@ -77,7 +77,7 @@ class SparseReader:
         return found
 
     def n_entries(self, rows: Rows = slice(None)) -> int:
-        """Return at most how many entries these rows have: those of the blocks that they are in; nothing is decoded."""
+        """Return an upper bound for the number of entries in these rows: that of their blocks; nothing is decoded."""
         blocks = np.array([cut.tile for cut in cuts(normalise(rows, self.shape[0]), BLOCK_ROWS)], np.int64)
         return int((self._blocks[blocks + 1, 1] - self._blocks[blocks, 1]).sum())
 
@@ -119,12 +119,12 @@ class SparseReader:
         return out
 
     def _spread(self, rows: Rows, chosen: np.ndarray, places: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Fill columns in any order, and those that are asked for twice, from each of them once."""
+        """Fill columns that are out of order or repeated from a read of the distinct, ascending ones."""
         out[...] = self.read(rows, chosen)[:, places]
         return out
 
     def strips(self, rows: Rows, columns: slice) -> None:
-        """Return None: there are entries."""
+        """Return None: only entries are stored."""
         return None
 
     def sparse_rows(self, rows: Rows) -> SparseRows:
@@ -133,7 +133,7 @@ class SparseReader:
         Raises
         ------
         CorruptStoreError
-            A chunk that they touch is missing, truncated, fails its checksum, or contradicts another.
+            A chunk that they touch is missing, truncated, fails its checksum, or is inconsistent with another.
         """
         numbers = normalise(rows, self.shape[0])
         if not isinstance(numbers, slice):
@@ -163,7 +163,7 @@ class SparseReader:
         return SparseRows(indptr - indptr[0], block.indices[entries], block.data[entries])
 
     def _block(self, block: int, keep: bool) -> SparseRows:
-        """Return all rows of a block: as they were kept, or decoded."""
+        """Return all rows of a block, from the cache or decoded."""
         if getattr(self._kept, "block", None) == block:
             return self._kept.rows  # type: ignore[no-any-return]
         (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
@@ -204,7 +204,7 @@ class SparseReader:
         return SparseColumns(starts, found.indices, found.data, self.shape[0])
 
     def _expect_blocks(self, row_cuts: list[Cut]) -> None:
-        """Have whole blocks asked for, where asking takes long, and those that follow where reading goes on."""
+        """Prefetch complete blocks, and the next ones if reading is sequential, if the store is in an object store."""
         if not self._columns.is_remote or not row_cuts:
             return
         first, last = row_cuts[0].tile, row_cuts[-1].tile
@@ -216,7 +216,7 @@ class SparseReader:
         self._expect(read for block in blocks for read in self._reads_of(block))
 
     def _reads_of(self, block: int) -> Iterator[tuple[Any, Rows]]:
-        """Yield what is read of a whole block, in order."""
+        """Yield the arrays and ranges that are read for a complete block, in order."""
         (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
         runs, entries = slice(first_run, last_run), slice(first, last)
         yield from ((self._offsets, entries), (self._columns, runs), (self._counts, runs))
@@ -224,10 +224,10 @@ class SparseReader:
             yield self._values, entries
 
     def _expect(self, reads: Iterable[tuple[Any, Rows]]) -> None:
-        shelf().expect(dict.fromkeys(part for array, rows in reads for part in array.parts(rows)), is_whole)
+        prefetch_cache().expect(dict.fromkeys(part for array, rows in reads for part in array.parts(rows)), is_whole)
 
     def _runs_of_all(self, blocks: Sequence[int], columns: Rows) -> Iterable[_Runs]:
-        """Return the runs of some blocks: one by one, or, where asking takes long, all before their entries."""
+        """Return the runs of some blocks: lazily, or, in an object store, all at once, prefetching their entries."""
         if not self._columns.is_remote:
             return (self._runs(block, columns) for block in blocks)
         needed = [slice(*run) for block in blocks for run in self._runs_needed(block, columns)]
@@ -238,13 +238,13 @@ class SparseReader:
         return found
 
     def _runs_needed(self, block: int, columns: Rows) -> list[tuple[int, int]]:
-        """Return the runs of a block among which those of some columns are: first and last, chunk by chunk."""
+        """Return the ranges of a block's runs that may contain some columns, one per chunk."""
         first_run, last_run = self._blocks[block : block + 2, 0].tolist()
         if isinstance(columns, slice) and columns.stop - columns.start == self.shape[1]:
             return [(first_run, last_run)]
         if first_run == last_run or not selection_length(columns):
             return []
-        # Chunks of runs [low, high) begin within the block, each with a column that is noted.
+        # Chunks of runs [low, high) begin within the block; the first column of each is in X/marks.
         low, high = first_run // RUN_CHUNK + 1, (last_run - 1) // RUN_CHUNK + 1
         noted = self._marks[low:high, 0]
         chunks: np.ndarray
@@ -256,7 +256,7 @@ class SparseReader:
         return [(max(first_run, k * RUN_CHUNK), min(last_run, (k + 1) * RUN_CHUNK)) for k in chunks.tolist()]
 
     def _runs(self, block: int, columns: Rows) -> _Runs:
-        """Return the runs of a block that are of these columns: a slice, or ascending numbers."""
+        """Return the runs of a block for these columns, given as a slice or ascending numbers."""
         (first_run, first), (last_run, last) = self._blocks[block : block + 2].tolist()
         if isinstance(columns, slice) and columns.stop - columns.start == self.shape[1]:
             runs = slice(first_run, last_run)
@@ -272,7 +272,7 @@ class SparseReader:
     def _runs_of_chunks(
         self, needed: list[tuple[int, int]], first_run: int, first: int, columns: Rows
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield place, number of entries and first entry of the columns that are in each chunk of a block's runs."""
+        """Yield index, number of entries and first entry of the wanted columns in each chunk of a block's runs."""
         for begin, end in needed:
             runs = slice(begin, end)
             found, counts = self._columns.read(runs).astype(np.int64), self._counts.read(runs)
@@ -288,7 +288,7 @@ class SparseReader:
                 yield slots[is_wanted], counts[is_wanted], starts[is_wanted]
 
     def _held(self, slots: np.ndarray, counts: np.ndarray, entries: Rows, n_columns: int) -> _Runs:
-        """Return runs of so many columns, whose entries are in the store."""
+        """Return runs of `n_columns` columns, after checking that their entries are within the store."""
         n_entries = int(counts.sum(dtype=np.int64))
         stop = entries.stop if isinstance(entries, slice) else int(entries.max(initial=-1)) + 1
         n_found = entries.stop - entries.start if isinstance(entries, slice) else len(entries)
@@ -297,7 +297,7 @@ class SparseReader:
         return _Runs(slots, counts, entries)
 
     def _stored_values(self, entries: Rows) -> np.ndarray:
-        """Return the values of entries as they are stored; none where all are one."""
+        """Return the values of entries as stored; empty if all are 1."""
         return np.empty(0, np.int8) if self._values is None else self._values.read(entries)
 
     def _values_of(self, entries: Rows) -> np.ndarray:
@@ -307,11 +307,11 @@ class SparseReader:
         return found
 
     def _contradiction(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{what} contradicts the rest of the store", self._where, REMEDY)
+        return CorruptStoreError(f"{what} is inconsistent with the rest of the store", self._where, REMEDY)
 
 
 def _distinct(numbers: Rows) -> tuple[Any, np.ndarray | None]:
-    """Return numbers ascending and each once, and which of these each was; None where they were so."""
+    """Return the distinct numbers, ascending, and the index of each original number; None if they were so already."""
     if isinstance(numbers, slice) or (np.diff(numbers) > 0).all():
         return as_slice(numbers), None
     chosen, places = np.unique(numbers, return_inverse=True)
@@ -326,7 +326,7 @@ def _taken(rows: SparseRows, order: np.ndarray) -> SparseRows:
 
 
 def _ranges(starts: np.ndarray, lengths: np.ndarray) -> Rows:
-    """Return the numbers ``start, ..., start + length - 1`` of all ranges, one after the other."""
+    """Return the numbers ``start, ..., start + length - 1`` of all ranges, concatenated."""
     ends = np.cumsum(lengths, dtype=np.int64)
     if not len(starts) or (starts[1:] == starts[:-1] + lengths[:-1]).all():
         first = int(starts[0]) if len(starts) else 0

@@ -1,6 +1,6 @@
-"""Writes long arrays of one dimension as Zarr would, in shards of compressed chunks, as their numbers come.
+"""Writes long one-dimensional arrays in Zarr's format, in shards of compressed chunks, while their elements arrive.
 
-Zarr makes the description; the files are written here, chunk by chunk: a chunk is all that is in memory.
+Zarr writes the metadata; the files are written here, chunk by chunk, with a single chunk in memory.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _ABSENT = 2**64 - 1
 
 
 class VectorWriter:
-    """Appends numbers to an array of a Zarr group.
+    """Appends elements to an array of a Zarr group.
 
     Parameters
     ----------
     folder : Path
-        Of the group.
+        Folder of the group.
     name : str
-        Of the array, within the group.
+        Name of the array within the group.
     dtype : dtype
     first_file : int
-        Number of the file that is written first.
+        Number of the first file to be written.
 
     Attributes
     ----------
     length : int
-        Numbers so far.
+        Number of elements so far.
     """
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype | str, first_file: int = 0) -> None:
@@ -46,7 +46,7 @@ class VectorWriter:
         self._index: list[tuple[int, int]] = []
 
     def append(self, values: np.ndarray) -> None:
-        """Take the next numbers."""
+        """Append elements."""
         self.length += len(values)
         start = 0
         while start < len(values):
@@ -58,14 +58,14 @@ class VectorWriter:
                 self._write_chunk()
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._n_filled:
             self._chunk[self._n_filled :] = 0
             self._write_chunk()
         self._end_file()
 
     def close(self, group: Any) -> None:
-        """Write what is left, and the description."""
+        """Write the rest, and the metadata."""
         self.finish()
         describe(group, self.name, self.dtype, self.length)
 
@@ -85,7 +85,7 @@ class VectorWriter:
             self._end_file()
 
     def _end_file(self) -> None:
-        """Write where each chunk of the file is."""
+        """Write the index of the file's chunks."""
         if self._file is None:
             return
         index = np.full((CHUNKS_PER_FILE, 2), _ABSENT, "<u8")
@@ -97,8 +97,8 @@ class VectorWriter:
 
 
 def describe(group: Any, name: str, dtype: np.dtype | str, length: int) -> None:
-    """Write the description of an array of so many numbers, as Zarr reads it."""
-    with interrupts.held():  # Zarr's thread writes
+    """Write the metadata of an array of `length` elements, as Zarr reads them."""
+    with interrupts.held():  # Zarr writes in a thread of its own
         group.create_array(
             name,
             shape=(length,),

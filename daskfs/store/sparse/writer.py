@@ -1,4 +1,4 @@
-"""Writes a sparse store: rows as entries, in the source's order, come in; a whole store or nothing comes out."""
+"""Writes a sparse store from rows of entries in the source's order: a complete store, or nothing."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from daskfs.store.sparse.finishing import (
 from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
-from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_stretch
-from daskfs.store.sparse.stretches import Stretch, Stretches, StretchFiles, StretchWriter
+from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_run
+from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles, SortedRuns, SortedRunWriter
 from daskfs.store.sparse.vectors import VectorWriter, describe
 from daskfs.store.stored_arrays import seal
 from daskfs.store.unfinished import ROWS
@@ -44,9 +44,9 @@ from daskfs.watching.base import Progress
 
 _PIECE = 1 << 16
 _MOST_ENTRIES = 1 << 21
-"""Of blocks that a task gathers and sorts together, whatever the memory: there are tasks enough to share."""
+"""Maximum number of entries that a task gathers and sorts; independent of memory, so that there are enough tasks."""
 _N_RANGES = 16
-"""Of columns, at least, of which totals are summed apart."""
+"""Minimum number of column ranges whose totals are summed in parallel."""
 _STATISTICS = ("mean", "std", "minimum", "maximum")
 
 
@@ -58,20 +58,20 @@ class SparseStoreWriter(WholeWriter):
     path : path-like
         Path of the store; nothing may exist there.
     n_features : int, optional
-        Columns; by default as many as there are ids, or one more than the largest number of a column.
+        Number of columns; by default the number of ids, or one more than the largest column number.
     dtype : {"float32", "float64", "int8"}
-        dtype of X as it is read. On disk values are as small as all of them allow.
+        The dtype in which X is read. On disk, values have the smallest type that fits all of them.
     has_ids : bool
-        Features are 64-bit ids, of which those that occur become columns, in ascending order.
+        Whether features are 64-bit ids; those that occur become columns, in ascending order.
     first_number : int, optional
-        By which the first column is called, and the others by the next, where columns have no names.
+        Name of the first column, from which the other names count up, if columns have no names.
     target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, notes, progress
-        As of `daskfs.store.writer.StoreWriter`. Rows are stored in the order in which it would store them.
+        See `daskfs.store.writer.StoreWriter`, which would store the rows in the same order.
     memory_limit : int
-        Bytes that the writer's arrays may take together. In addition, the target, weights, keys, labels and numbers
-        of entries of all rows are in memory.
+        Maximum memory for all of the writer's arrays together, in bytes. In addition, target, weights, keys, labels and
+        numbers of entries of all rows are in memory.
     goes_on_from : callable, optional
-        Tells of a folder with `KeptSteps` whether this is the ingest that a dead process has begun there.
+        Returns whether a folder with `KeptSteps` was started by the same ingest in a process that is dead.
 
     Raises
     ------
@@ -126,25 +126,25 @@ class SparseStoreWriter(WholeWriter):
         if self.kept.identity is not None:
             self.random_state = self.kept.identity["random_state"]
         self._prefix = f"{self.kept.attempt}-"
-        self.files = StretchFiles(folder, self.dtype, self.has_ids, self.n_features)
-        self._stretch, self._parts = StretchWriter(self.files), list[Stretch]()
+        self.files = SortedRunFiles(folder, self.dtype, self.has_ids, self.n_features)
+        self._run, self._parts = SortedRunWriter(self.files), list[SortedRun]()
         self._names = NameGatherer(folder, f"{self._prefix}names", self.memory_limit // 8)
         self._lengths = [np.empty(0, np.int32)]
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
-        """Take the next rows of the source.
+        """Append the next rows of the source.
 
         Parameters
         ----------
         block : SparseBlock
-            Nothing of it is kept: buffers may be used again.
+            Values are copied, so that buffers may be reused.
         labels : dict of str to array of str, optional
-            Default: the block's own.
+            Default: those of the block.
 
         Raises
         ------
         DataError
-            Values that do not fit, features that do not ascend in a row, with the place.
+            A value that does not fit, or features that do not ascend within a row, with the place.
         StoreError
             The disk is full.
         """
@@ -153,37 +153,37 @@ class SparseStoreWriter(WholeWriter):
                 raise DataError(f"expected rows from {self._n_rows} on, found {block.start}", "X", "write in order")
             self._is_whole = False
             self._vectors.append(block, block.n_rows, labels, self._n_rows)
-            self._stretch.add(block, self._n_rows)
+            self._run.add(block, self._n_rows)
             self._names.add(block.names)
             self._n_rows += block.n_rows
-            if self._stretch.nbytes > self.memory_limit // 3:
-                self._end_stretch()
+            if self._run.nbytes > self.memory_limit // 3:
+                self._end_run()
             self._is_whole = True
 
-    def _end_stretch(self) -> None:
-        """Write the rows so far to files, by the keys that `StoreWriter` would draw for them."""
-        keys = self._rng.random(self._stretch.n_rows) if self.shuffle else np.empty(0)
-        lengths = self._stretch.lengths
-        self._parts.append(self._stretch.finish(f"{self._prefix}{len(self._parts)}", keys if self.shuffle else None))
+    def _end_run(self) -> None:
+        """Write the rows so far to files, sorted by the keys that `StoreWriter` would draw for them."""
+        keys = self._rng.random(self._run.n_rows) if self.shuffle else np.empty(0)
+        lengths = self._run.lengths
+        self._parts.append(self._run.finish(f"{self._prefix}{len(self._parts)}", keys if self.shuffle else None))
         self._keys.append(keys)
         self._lengths.append(lengths)
 
     def use(self, workers: Workers) -> None:
-        """Have all that can run side by side run there."""
+        """Run all parallel tasks on these workers."""
         self._workers = workers
 
     def begin(self, identity: Mapping[str, Any]) -> None:
-        """Keep what is done, as steps of the ingest of this identity (JSON-able); rows come by `take_written`."""
+        """Save steps of the ingest with this identity (JSON-compatible); rows are added with `take_written`."""
         with self._explain_disk_full():
             self.kept.begin({**identity, "random_state": self.random_state})
 
     @property
     def prefix(self) -> str:
-        """What names of files of this process's ingest begin with."""
+        """Prefix of the files that this process writes."""
         return self._prefix
 
     def take_written(self, parts: Sequence[WrittenPart], blocks: Iterable[Any]) -> None:
-        """Take all rows of the source at once, as other processes have written them.
+        """Append all rows of the source at once, as written by other processes.
 
         Parameters
         ----------
@@ -195,39 +195,39 @@ class SparseStoreWriter(WholeWriter):
         for block in blocks:
             self._vectors.append(block, block.n_rows, None, self._n_rows)
             self._n_rows += block.n_rows
-        self._parts = [stretch for part in parts for stretch in part.stretches]
-        self._lengths += [lengths_of(self.files, stretch) for stretch in self._parts]
+        self._parts = [sorted_run for part in parts for sorted_run in part.sorted_runs]
+        self._lengths += [lengths_of(self.files, sorted_run) for sorted_run in self._parts]
         for part in parts:
             self._names.runs.extend(part.names)
             self._names.collisions.merge(part.collisions)
         if self.random_state is not None:
-            starts = np.cumsum([0, *(stretch.n_rows for stretch in self._parts)]).tolist()
+            starts = np.cumsum([0, *(sorted_run.n_rows for sorted_run in self._parts)]).tolist()
             items = list(zip(self._parts, starts, strict=False))
             shared = (self.files, self.random_state)
-            for k, stretch in self._workers.map_blocks(sort_stretch, items, name="ingest-sort", shared=shared):
+            for k, sorted_run in self._workers.map_blocks(sort_run, items, name="ingest-sort", shared=shared):
                 interrupts.check()
-                self._parts[k] = stretch
+                self._parts[k] = sorted_run
             self._keys.append(self._rng.random(self._n_rows))
 
     def _let_go(self) -> None:
         self._lengths = []
 
     def _finish(self) -> None:
-        if self._stretch.n_rows or not self._parts:
-            self._end_stretch()
+        if self._run.n_rows or not self._parts:
+            self._end_run()
         self._names.finish()
         order, lengths = self._stored_order(), np.concatenate(self._lengths)
-        stretches = Stretches(self.files, self._parts)
+        sorted_runs = SortedRuns(self.files, self._parts)
         for name in ("X", "statistics", "names"):
             if name != "names" or self._names.runs:
-                with interrupts.held():  # Zarr's thread writes
+                with interrupts.held():  # Zarr writes in a thread of its own
                     self._group.create_group(name)
         n_features = self._number_columns()
         bounds = self._bounds(n_features)
         stored_rows = np.arange(self._n_rows) if order is None else order
-        groups = self._encode(stretches, stored_rows, lengths, bounds)
-        paths = self._sum_columns(groups, stretches.values, bounds)
-        n_runs, n_entries = self._write_matrix(groups, stretches.values, n_features, lengths[stored_rows])
+        groups = self._encode(sorted_runs, stored_rows, lengths, bounds)
+        paths = self._sum_columns(groups, sorted_runs.values, bounds)
+        n_runs, n_entries = self._write_matrix(groups, sorted_runs.values, n_features, lengths[stored_rows])
         self._write_statistics(paths)
         names = self._write_names(n_features)
         self._vectors.write(self._group, order)
@@ -237,16 +237,16 @@ class SparseStoreWriter(WholeWriter):
             Heaviest.of_counts([lengths]),
             Heaviest.of_counts(counts),
         )
-        sizes = {"n_entries": n_entries, "n_runs": n_runs, "values": stretches.values, "crowding": crowding}
+        sizes = {"n_entries": n_entries, "n_runs": n_runs, "values": sorted_runs.values, "crowding": crowding}
         header = self._header(n_features, names, sizes).to_dict()
-        with interrupts.held():  # Zarr's thread writes
+        with interrupts.held():  # Zarr writes in a thread of its own
             self._group.attrs["daskfs"] = header
         shutil.rmtree(self.files.folder)
         seal(self._site.folder)
         self._site.finish()
 
     def _number_columns(self) -> int:
-        """Merge the stretches' ids; return how many columns there are."""
+        """Merge the ids of the sorted runs; return the number of columns."""
         if not self.has_ids:
             most = max((part.n_features for part in self._parts), default=0)
             return most if self.n_features is None else self.n_features
@@ -256,22 +256,22 @@ class SparseStoreWriter(WholeWriter):
         return ids.length
 
     def _bounds(self, n_features: int) -> np.ndarray:
-        """Cut the columns into ranges whose totals have room."""
+        """Divide the columns into ranges whose totals fit into memory."""
         n_ranges = max(_N_RANGES, -(-8 * N_TOTALS * n_features // max(1, self.memory_limit // 8)))
         return np.linspace(0, n_features, min(n_ranges, max(1, n_features)) + 1).astype(np.int64)
 
     def _encode(
-        self, stretches: Stretches, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
+        self, sorted_runs: SortedRuns, order: np.ndarray, lengths: np.ndarray, bounds: np.ndarray
     ) -> list[GroupFiles]:
         """Gather the rows in the stored order, and sort each block by column."""
         most = max(1, self.memory_limit // 3 // ENTRY_NBYTES)
         self._check_memory(lengths, order, most)
         write_array(self.files.folder / "order", order)
-        cut = groups_of(stretches, order, lengths, min(most, _MOST_ENTRIES))
+        cut = groups_of(sorted_runs, order, lengths, min(most, _MOST_ENTRIES))
         items = [GroupItem(k, *found) for k, found in enumerate(cut)]
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
-        shared = (stretches, int(bounds[-1]), bounds, self._prefix)
+        shared = (sorted_runs, int(bounds[-1]), bounds, self._prefix)
         for k, told in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
             interrupts.check()
             groups[k] = GroupFiles(told["path"], told["runs"], told["entries"])
@@ -280,16 +280,16 @@ class SparseStoreWriter(WholeWriter):
         return [groups[k] for k in sorted(groups)]
 
     def _check_memory(self, lengths: np.ndarray, order: np.ndarray, most: int) -> None:
-        """Refuse a limit in which one block of rows has no room."""
+        """Refuse a memory limit that is too small for a block of rows."""
         starts = np.arange(0, len(order), BLOCK_ROWS)
         n_entries = int(np.add.reduceat(lengths[order], starts, dtype=np.int64).max()) if len(order) else 0
         if n_entries > 2 * most:
             needed = 3 * ENTRY_NBYTES * n_entries // 2 + 1
             problem = f"{BLOCK_ROWS:,} rows have {n_entries:,} entries, and writing them takes {needed:,} bytes"
-            raise PlanError(f"{problem}; the memory limit is {self.memory_limit:,}", "memory_limit", "allow as many")
+            raise PlanError(f"{problem}; the memory limit is {self.memory_limit:,}", "memory_limit", "increase it")
 
     def _sum_columns(self, groups: list[GroupFiles], values: str, bounds: np.ndarray) -> list[str]:
-        """Sum the totals of all columns; return where they are, by range."""
+        """Sum the totals of all columns; return the paths of the results, by range."""
         shared = (groups, values, bounds, str(self.files.folder / self._prefix))
         ranges = range(len(bounds) - 1)
         paths = dict(self._workers.map_blocks(sum_columns, ranges, name="ingest-totals", shared=shared))
@@ -298,7 +298,7 @@ class SparseStoreWriter(WholeWriter):
     def _write_matrix(
         self, groups: list[GroupFiles], values: str, n_features: int, lengths: np.ndarray
     ) -> tuple[int, int]:
-        """Write the arrays of X; return how many runs and entries they have."""
+        """Write the arrays of X; return the numbers of runs and entries."""
         starts = np.array([(0, 0), *(two for group in groups for two in zip(group.runs, group.entries, strict=True))])
         starts = np.cumsum(starts, axis=0, dtype=np.int64)
         n_runs, n_entries = starts[-1].tolist()
@@ -344,7 +344,7 @@ class SparseStoreWriter(WholeWriter):
             self.notes.append(f"{n_constant:,} constant feature(s), kept but never selected")
 
     def _write_names(self, n_features: int) -> tuple[int, int]:
-        """Return how many columns have a name, and the bytes of all names."""
+        """Write the names; return the number of columns with a name, and the size of all names in bytes."""
         if not self._names.runs:
             return 0, 0
         folder, collisions = self._site.folder, self._names.collisions
@@ -359,7 +359,7 @@ class SparseStoreWriter(WholeWriter):
         if n_names in (0, n_features):
             shutil.rmtree(folder / "names" / ("columns" if n_names else ""))
         if collisions.kept is not None:
-            self.notes.append(f"several names have the same id, the first is kept: {collisions.kept!r}, for example")
+            self.notes.append(f"several names have the same id; the first one is kept, for example {collisions.kept!r}")
         return n_names, writers.text.length
 
     def _header(self, n_features: int, names: tuple[int, int], sizes: dict[str, Any]) -> SparseHeader:

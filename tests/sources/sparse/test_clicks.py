@@ -172,9 +172,9 @@ def test_a_fault_is_named_by_file_line_and_character(write, case):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "clicks"}, "source.target: there is no column 'clicks' (did you mean 'click'?)"),
-        ({"counts": ["n3"]}, "source.counts: there is no column 'n3'"),
-        ({"delimiter": "::"}, "source.delimiter: expected one character"),
+        ({"target": "clicks"}, "source.target: no column 'clicks' (did you mean 'click'?)"),
+        ({"counts": ["n3"]}, "source.counts: no column 'n3'"),
+        ({"delimiter": "::"}, "source.delimiter: expected one ASCII character"),
         ({"missing": "drop"}, "source.missing"),
         ({"columns": ["a", "a"]}, "two columns are called 'a'"),
     ],

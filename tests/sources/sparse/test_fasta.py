@@ -141,7 +141,7 @@ def test_labels_stand_in_files_folders_headers_and_tables(write, tmp_path):
     ("content", "problem", "line"),
     [
         (b"ACGT\n", "a header that begins with >", 1),
-        (b"\n\n>x\nACGT\nAC!T\n", "expected letters of a sequence, found '!'", 5),
+        (b"\n\n>x\nACGT\nAC!T\n", "expected sequence letters, found '!'", 5),
         (b"@x\nACGT\n+\nIII\n", "as many qualities as letters, 4, found 3", 4),
         (b"@x\nACGT\n+\nIIII\n@y\nACGT\n", "found the end of the file", 5),
         (b"@x\nACGT\nAC\n+\n", "as many qualities as letters, 6, found 0", 4),

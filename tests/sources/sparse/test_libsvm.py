@@ -64,7 +64,7 @@ def test_lines_become_rows(write):
     assert rows["labels"] == {"qid": ["3", "3", "4", "12", "12"]}
     dense = [[0.5, 0, 0, -2, 0], [0, 0.001, 0, 0, 0], [0, 0, 0, 7.25, 3], [0] * 5, [0, 0, 1, 0, 0]]
     np.testing.assert_array_equal(matrix_of(rows, 5).toarray(), np.array(dense, np.float32))
-    assert source.notes == ["indices begin with 1 (no 0 occurs): the feature '1' is column 0"]
+    assert source.notes == ["indices begin with 1 (0 does not occur): the feature '1' is column 0"]
     (block,) = source.row_blocks(10)
     np.testing.assert_array_equal(block.X, np.array(dense, np.float32))
 
@@ -245,25 +245,25 @@ def test_a_number_is_what_python_reads(write, number):
 
 FAULTS = {
     "text as label": ("1 1:1\nspam 1:1\n", 2, 1, "expected a label that is a number, found 'spam'"),
-    "no label": ("1:1 2:1\n", 1, 1, "an entry stands where the label should be"),
+    "no label": ("1:1 2:1\n", 1, 1, "there is an entry in place of the label"),
     "several labels": ("1 1:1\n1,3 2:1\n", 2, 1, "several: '1,3'; set several_labels: first"),
-    "NaN as label": ("nan 1:1\n", 1, 1, "found 'nan'; leave it out"),
+    "NaN as label": ("nan 1:1\n", 1, 1, "found 'nan'; remove or fix it"),
     "too large a label": ("1e999 1:1\n", 1, 1, "expected a finite label, found '1e999'"),
     "no colon": ("1 1:1 7\n", 1, 7, "expected index:value, found '7'"),
     "text as index": ("1 1:1 a:1\n", 1, 7, "expected index:value, found 'a:1'"),
     "negative": ("\n\n1 -3:1\n", 3, 3, "found the negative '-3:1'"),
     "a fraction": ("1 1.5:1\n", 1, 3, "expected index:value, found '1.5:1'"),
-    "order": ("1 1:1 4:1 3:1\n", 1, 11, "expected indices that ascend, found '3:1' behind a larger one; set sort"),
+    "order": ("1 1:1 4:1 3:1\n", 1, 11, "expected ascending indices, found '3:1' after a larger one; set sort"),
     "twice": ("1 1:1 4:1 4:1\n", 1, 11, "each index once in a line, found '4:1' again"),
     "no value": ("1 1:\n", 1, 3 + 2, None),
     "text as value": ("1 1:x\n", 1, 3, "a number as value, found '1:x'; fix the value"),
-    "NaN as value": ("1 1:nan\n", 1, 3, "found '1:nan'; leave it out"),
-    "infinity as value": ("1 1:-inf\n", 1, 3, "found '1:-inf'; leave it out"),
+    "NaN as value": ("1 1:nan\n", 1, 3, "found '1:nan'; remove or fix it"),
+    "infinity as value": ("1 1:-inf\n", 1, 3, "found '1:-inf'; remove or fix it"),
     "too large a value": ("1 1:1e39\n", 1, 3, "finite in single precision, found '1:1e39'"),
     "over 2^63": ("1 9223372036854775809:1\n", 1, 3, "expected indices up to 9,223,372,036,854,775,808, found '92233"),
     "far over 2^63": ("1 99999999999999999999999:1\n", 1, 3, "up to 9,223,372,036,854,775,808, found '9999"),
     "text as query": ("1 qid:x 1:1\n", 1, 3, "expected qid: and a whole number below 2^63, found 'qid:x'"),
-    "two queries": ("1 qid:1 qid:2 1:1\n", 1, 9, "a query id once"),
+    "two queries": ("1 qid:1 qid:2 1:1\n", 1, 9, "one query id"),
     "zero bytes": ("1 1:1\n\0\0\0\n", 2, 1, "expected a label that is a number, found '\\x00\\x00\\x00'"),
 }
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(vw, tmp_path, monkeypatch):
             PairsSource(vw(), wrong)
     with refused(ConfigError, "pairs-of-features", at="source.interactions", naming=["namespaces"]):
         PairsSource(_Rows([[1]], [[1.0]]), [["a", "b"]])
-    with refused(ConfigError, "pairs-of-features", at="source.interactions", naming=["tell"]):
+    with refused(ConfigError, "pairs-of-features", at="source.interactions", naming=["keep"]):
         list(PairsSource(VwSource(vw().files[0], tell_names=False), [["u", "i"]]).sparse_blocks(10, 100))
     with refused(DataError, "pairs-of-features", at="row 0", naming=["precision"]):
         list(PairsSource(_Rows([[1, 2]], [[1e30, 1e30]]), "all").sparse_blocks(10, 100))

@@ -177,7 +177,7 @@ def test_texts_become_a_store_of_classes(json_lines, tmp_path):
 
 
 FAULTS = {
-    "no JSON": ('{"text": "a"}\n{"text": "a"\n', 2, "expected JSON, found what is none"),
+    "no JSON": ('{"text": "a"}\n{"text": "a"\n', 2, "expected JSON, found invalid JSON"),
     "a number": ('{"text": "a"}\n\n7\n', 3, "expected an object with fields, found int"),
     "no field": (
         '{"text": "a"}\n{"body": "a"}\n',
@@ -187,7 +187,7 @@ FAULTS = {
     "a number as text": ('{"text": 7}\n', 1, "expected a text in the field 'text', found int"),
     "a list as target": ('{"text": "a", "label": [1]}\n', 1, "expected a number or a text as target, found [1]"),
     "not UTF-8": (b'{"text": "a"}\n{"text": "gr\xfc"}\n', 2, "expected JSON, found byte 0xfc, which is not UTF-8"),
-    "deep": ('{"text": "a"}\n' + "[" * 200_000 + "\n", 2, "expected JSON, found what is none (too deep)"),
+    "deep": ('{"text": "a"}\n' + "[" * 200_000 + "\n", 2, "expected JSON, found invalid JSON (too deep)"),
 }
 
 

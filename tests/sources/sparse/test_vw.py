@@ -250,18 +250,18 @@ def test_a_row_of_many_features_is_sorted_and_summed(write):
 
 
 FAULTS = {
-    "no bar": ("1 |f a\n1 2\n", 2, 3, "expected a bar before the features, found the line to end with '2'"),
+    "no bar": ("1 |f a\n1 2\n", 2, 3, "expected a bar before the features, found a line that ends with '2'"),
     "text as label": ("1 |f a\nspam |f a\n", 2, 1, "expected one number as label, found 'spam'"),
     "several labels": ("1,2 |f a\n", 1, 1, "expected one number as label, found '1,2'"),
     "costs": ("1:0.5:2 |f a\n", 1, 1, "expected one number as label"),
     "NaN as label": ("nan |f a\n", 1, 1, "expected one number as label, found 'nan'"),
     "infinite label": ("1e999 |f a\n", 1, 1, "expected a finite label"),
     "no label": ("1 |f a\n|f a\n", 2, 1, "expected a label, found none before '|f'; set unlabelled: drop"),
-    "a tag alone": ("1|f a\n", 1, 2, "put a space behind a label"),
+    "a tag alone": ("1|f a\n", 1, 2, "put a space after a label"),
     "negative weight": ("1 -1 |f a\n", 1, 3, "expected a weight of at least 0, found '-1'"),
     "base": ("1 1 0.5 |f a\n", 1, 5, "initial predictions are not used, found '0.5'; set base: ignore"),
     "four numbers": ("1 1 x 5 |f a\n", 1, 5, "expected label, weight and base before the bar, found 'x'"),
-    "scale": ("1 |f:x a\n", 1, 4, "expected the name of a namespace, or one and its scale, found 'f:x'"),
+    "scale": ("1 |f:x a\n", 1, 4, "expected namespace or namespace:scale, found 'f:x'"),
     "no name": ("1 |f a :3\n", 1, 8, "expected the name of a feature, found ':3'"),
     "control character": ("1 |f a\0b\n", 1, 7, "found a control character"),
     "text as value": ("1 |f a:x\n", 1, 6, "with a number, found 'a:x'"),
@@ -269,7 +269,7 @@ FAULTS = {
     "two colons": ("1 |f a:1:2\n", 1, 6, "with a number, found 'a:1:2'"),
     "NaN as value": ("1 |f a:nan\n", 1, 6, "found 'a:nan'"),
     "too large a value": ("1 |f a:1e39\n", 1, 6, "finite in single precision, found 'a:1e39'"),
-    "too large a sum": ("1 |f a:3e38 a:3e38\n", 1, 1, "stands more than once add up beyond"),
+    "too large a sum": ("1 |f a:3e38 a:3e38\n", 1, 1, "sum of the values of a duplicate feature exceeds"),
     "not UTF-8": (b"1 |f a\n1 |f gr\xfc\xdf\n", 2, 6, "expected UTF-8 text, found 'gr\\\\xfc\\\\xdf'"),
 }
 

@@ -1,8 +1,9 @@
-"""Rows that several processes encode: stretches of consecutive rows, each a file, that tasks sort and cut into tiles.
+"""Sorted runs: rows encoded by several processes, in files of consecutive rows that tasks sort and merge into tiles.
 
-A stretch fits in the memory of a task. Once it is known how many rows stand before it, its rows are sorted by their
-keys (the draws of `StoreWriter`, to which a generator jumps), and each band of the store takes the next rows of every
-stretch. So files are read from front to back, and neither the number of workers nor the cuts change a byte.
+A run fits into the memory of a task. As soon as the number of preceding rows is known, its rows are sorted by their
+keys (those that `StoreWriter` would draw; the generator jumps ahead), and each band of the store takes the next rows
+of every run. So files are read sequentially, and the bytes of the store depend neither on the number of workers nor
+on the division into parts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from daskfs.store.row_checks import convert_rows
 from daskfs.store.spool import stored_order, taken
 
 
-class Stretch(NamedTuple):
+class SortedRun(NamedTuple):
     """Consecutive rows of the source in a file."""
 
     name: str
@@ -31,28 +32,28 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StretchFiles:
-    """Where stretches are written, and what of.
+class SortedRunFiles:
+    """Where sorted runs are written, and their columns.
 
     Parameters
     ----------
     folder : Path
-        Exists.
+        An existing folder.
     feature_names : tuple of str
     dtype : dtype
-        Of the store.
-    stretch_rows : int
-        Rows of a stretch, at most.
+        The dtype of the store.
+    run_rows : int
+        Maximum number of rows in a sorted run.
     """
 
     folder: Path
     feature_names: tuple[str, ...]
     dtype: np.dtype
-    stretch_rows: int
+    run_rows: int
 
     @property
     def n_features(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return len(self.feature_names)
 
     def read(self, name: str, start: int, n_rows: int) -> np.ndarray:
@@ -62,22 +63,22 @@ class StretchFiles:
         return rows.reshape(n_rows, self.n_features)
 
 
-class StretchWriter:
-    """Writes the rows of a part of a source, as they come, as stretches."""
+class SortedRunWriter:
+    """Writes the rows of a part of a source, in their order, as sorted runs."""
 
-    def __init__(self, files: StretchFiles, part: int) -> None:
-        self.stretches: list[Stretch] = []
+    def __init__(self, files: SortedRunFiles, part: int) -> None:
+        self.sorted_runs: list[SortedRun] = []
         self._files, self._part = files, part
-        self._rows = np.empty((files.stretch_rows, files.n_features), files.dtype)
+        self._rows = np.empty((files.run_rows, files.n_features), files.dtype)
         self._n_filled = self._n_written = 0
 
     def write(self, X: np.ndarray) -> None:
-        """Take the next rows.
+        """Append the next rows.
 
         Raises
         ------
         DataError
-            Values that do not fit.
+            A value that does not fit the dtype.
         """
         start, names = 0, self._files.feature_names
         while start < len(X):
@@ -90,37 +91,37 @@ class StretchWriter:
                 self.finish()
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         if self._n_filled:
-            stretch = Stretch(f"{self._part}-{len(self.stretches)}", self._n_filled)
-            write_array(self._files.folder / stretch.name, self._rows[: self._n_filled])
-            self.stretches.append(stretch)
+            sorted_run = SortedRun(f"{self._part}-{len(self.sorted_runs)}", self._n_filled)
+            write_array(self._files.folder / sorted_run.name, self._rows[: self._n_filled])
+            self.sorted_runs.append(sorted_run)
             self._n_written, self._n_filled = self._n_written + self._n_filled, 0
 
 
 @dataclass(frozen=True)
-class Stretches:
+class SortedRuns:
     """All rows of a source, in its order.
 
     Parameters
     ----------
-    files : StretchFiles
-    parts : sequence of Stretch
+    files : SortedRunFiles
+    parts : sequence of SortedRun
     seed : int or None
-        Of the order in which rows are stored; None: as they come.
+        Seed of the stored order; None: the source's order.
     """
 
-    files: StretchFiles
-    parts: Sequence[Stretch]
+    files: SortedRunFiles
+    parts: Sequence[SortedRun]
     seed: int | None
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """The first row of each, and the number of all."""
+        """First row of each sorted run, and the total number of rows."""
         return np.cumsum([0, *(part.n_rows for part in self.parts)])
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return consecutive rows of the source."""
+        """Return a range of the source's rows."""
         found = []
         for k, part in enumerate(self.parts):
             low, high = max(start, int(self.starts[k])), min(stop, int(self.starts[k + 1]))
@@ -129,73 +130,73 @@ class Stretches:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def name_of(self, k: int) -> str:
-        """Return the file from which bands are taken."""
+        """Return the name of the file from which bands are read."""
         return self.parts[k].name if self.seed is None else f"{self.parts[k].name}-sorted"
 
     def owners(self, rows: np.ndarray) -> np.ndarray:
-        """Return in which stretch each row of the source stands."""
+        """Return the sorted run that contains each source row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
 
-def put_in_order(stretches: Stretches, block_rows: int, k: int) -> list[BlockStatistics]:
-    """Sort the rows of a stretch; return the statistics of the blocks of `block_rows` rows that begin in it."""
-    start, stop, n_samples = int(stretches.starts[k]), int(stretches.starts[k + 1]), int(stretches.starts[-1])
-    rows = stretches.rows(start, stop)
+def put_in_order(sorted_runs: SortedRuns, block_rows: int, k: int) -> list[BlockStatistics]:
+    """Sort the rows of a run; return the statistics of the blocks of `block_rows` rows that begin in it."""
+    start, stop, n_samples = int(sorted_runs.starts[k]), int(sorted_runs.starts[k + 1]), int(sorted_runs.starts[-1])
+    rows = sorted_runs.rows(start, stop)
     is_fast = by_kernel(n_samples * rows.shape[1] * rows.itemsize)
     found = []
     for first in range(-(-start // block_rows) * block_rows, stop, block_rows):
         last = min(first + block_rows, n_samples)
-        block = rows[first - start : last - start] if last <= stop else stretches.rows(first, last)
+        block = rows[first - start : last - start] if last <= stop else sorted_runs.rows(first, last)
         found.append(statistics_of(block, is_fast))
-    if stretches.seed is None:
+    if sorted_runs.seed is None:
         return found
-    draws = np.random.default_rng(stretches.seed)
+    draws = np.random.default_rng(sorted_runs.seed)
     draws.bit_generator.advance(start)  # type: ignore[attr-defined]
     order = stored_order(draws.random(stop - start))
-    with (stretches.files.folder / stretches.name_of(k)).open("wb") as file:
+    with (sorted_runs.files.folder / sorted_runs.name_of(k)).open("wb") as file:
         for piece in taken(rows, order):
             file.write(piece.data)
     return found
 
 
 class Band(NamedTuple):
-    """Rows that are stored together, in the same files."""
+    """Rows that are stored in the same files."""
 
     first_row: int
     source_rows: np.ndarray
-    """The row of the source that each is."""
+    """Source row of each row."""
     offsets: np.ndarray
-    """How many rows of each stretch were stored before."""
+    """Number of rows of each sorted run in earlier bands."""
 
 
-def bands_of(stretches: Stretches, order: np.ndarray, height: int) -> list[Band]:
+def bands_of(sorted_runs: SortedRuns, order: np.ndarray, height: int) -> list[Band]:
     """Cut the stored order into bands of `height` rows."""
     bands: list[Band] = []
-    offsets = np.zeros(len(stretches.parts), np.int64)
+    offsets = np.zeros(len(sorted_runs.parts), np.int64)
     for start in range(0, max(1, len(order)), height):
         rows = order[start : start + height]
         bands.append(Band(start, rows, offsets.copy()))
-        offsets += np.bincount(stretches.owners(rows), minlength=len(offsets))
+        offsets += np.bincount(sorted_runs.owners(rows), minlength=len(offsets))
     return bands
 
 
-def gather(stretches: Stretches, band: Band, put: Callable[[np.ndarray, np.ndarray], None]) -> None:
-    """Read the rows of a band, those of one stretch after the other, and hand them on with their places in it."""
-    owners = stretches.owners(band.source_rows)
+def gather(sorted_runs: SortedRuns, band: Band, put: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    """Read the rows of a band, run by run, and pass them to `put` with their places in the band."""
+    owners = sorted_runs.owners(band.source_rows)
     by_owner = np.argsort(owners, kind="stable")
     start = 0
-    for k, count in enumerate(np.bincount(owners, minlength=len(stretches.parts)).tolist()):
+    for k, count in enumerate(np.bincount(owners, minlength=len(sorted_runs.parts)).tolist()):
         if count:
-            rows = stretches.files.read(stretches.name_of(k), int(band.offsets[k]), count)
+            rows = sorted_runs.files.read(sorted_runs.name_of(k), int(band.offsets[k]), count)
             put(by_owner[start : start + count], rows)
             start += count
 
 
-def store_bands(stretches: Stretches, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
-    """Write the tiles of some bands; return how many rows they have."""
-    shape = int(stretches.starts[-1]), stretches.files.n_features
-    room = BandFiles(layout, shape, stretches.files.dtype)
+def store_bands(sorted_runs: SortedRuns, folder: Path, layout: Layout, bands: Sequence[Band]) -> int:
+    """Write the tiles of some bands; return their total number of rows."""
+    shape = int(sorted_runs.starts[-1]), sorted_runs.files.n_features
+    room = BandFiles(layout, shape, sorted_runs.files.dtype)
     for band in bands:
-        gather(stretches, band, room.put)
+        gather(sorted_runs, band, room.put)
         room.write(folder / "X", layout, band.first_row, len(band.source_rows))
     return sum(len(band.source_rows) for band in bands)

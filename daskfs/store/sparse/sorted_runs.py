@@ -1,8 +1,8 @@
-"""Rows of a sparse source on their way to a store: stretches of them, a few files each, that blocks are gathered from.
+"""Sorted runs: rows of a sparse source in a few files each, from which the blocks of the store are gathered.
 
-A stretch fits in the memory of whoever writes it. Its ids are numbered by its own list of them, ascending; once the
-lists of all stretches are merged it is known which column each is. Rows stand by their keys where these were known, so
-that whoever gathers stored rows reads each stretch from front to back.
+A run fits into the memory of the process that writes it. Its entries refer to its own sorted list of ids; merging the
+lists of all runs gives their columns. If the keys of its rows are known, the rows are sorted by them, so that stored
+rows are gathered by reading each run sequentially.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from daskfs.store.spool import stored_order
 NO_VALUES = np.empty(0, np.int8)
 
 
-class Stretch(NamedTuple):
-    """Consecutive rows of the source in files."""
+class SortedRun(NamedTuple):
+    """Consecutive rows of the source, in files."""
 
     name: str
     n_rows: int
     n_entries: int
     number_type: str
-    """Of the numbers that its entries have for features: of columns, or of its ids."""
+    """The dtype of the features of its entries: column numbers, or indices into its ids."""
     n_ids: int
     n_features: int
-    """One more than the largest number of a column; 0 where features are ids."""
+    """One more than the largest column number; 0 if features are ids."""
     are_ones: bool
     are_int8: bool
-    """Whether all values are one; fit in int8."""
+    """Whether all values are 1; whether all fit into int8."""
     order: str = ""
-    """What the names of its files begin with where its rows stand in another order: "sorted-"."""
+    """Prefix of its files if its rows are sorted: "sorted-"."""
 
 
 @dataclass(frozen=True)
-class StretchFiles:
-    """Where stretches are written, and what of.
+class SortedRunFiles:
+    """Where sorted runs are written, and their dtype.
 
     Parameters
     ----------
     folder : Path
-        Exists.
+        An existing folder.
     dtype : dtype
-        Of the values.
+        The dtype of the values.
     has_ids : bool
-        Features are ids, not numbers of columns.
+        Whether features are ids instead of column numbers.
     n_features : int or None
-        Columns, where they are known.
+        Number of columns, if known.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class StretchFiles:
     n_features: int | None = None
 
     def path(self, name: str, what: str) -> Path:
-        """Return a file of a stretch."""
+        """Return the path of a file of a sorted run."""
         return self.folder / f"{name}.{what}"
 
 
@@ -75,29 +75,29 @@ class Rows(NamedTuple):
     lengths: np.ndarray
     features: np.ndarray
     values: np.ndarray
-    """Empty where all are one."""
+    """Empty if all values are 1."""
 
     @property
     def indptr(self) -> np.ndarray:
-        """Where each row's entries begin."""
+        """Offsets of the rows in `features` and `values`."""
         return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
 
     def taken(self, order: np.ndarray) -> Rows:
-        """Return the same rows in another order."""
+        """Return the rows in another order."""
         found = Rows(self.lengths[order], np.empty_like(self.features), np.empty_like(self.values))
         taken_rows(self.indptr, self.features, self.values, order, found.features, found.values)
         return found
 
 
-class StretchWriter:
-    """Gathers rows as they come, and writes them as a stretch when told to.
+class SortedRunWriter:
+    """Collects rows in their order, and writes them as a sorted run on request.
 
     Parameters
     ----------
-    files : StretchFiles
+    files : SortedRunFiles
     """
 
-    def __init__(self, files: StretchFiles) -> None:
+    def __init__(self, files: SortedRunFiles) -> None:
         self._files = files
         self._clear()
 
@@ -112,22 +112,22 @@ class StretchWriter:
 
     @property
     def nbytes(self) -> int:
-        """What the rows take here, and while they are put in order."""
+        """Memory for the rows, including that needed to sort them, in bytes."""
         per_entry = 2 * (4 if self._table is not None else 8) + 2 * self._files.dtype.itemsize
         return 8 * self.n_rows + per_entry * self._n_entries + (0 if self._table is None else 2 * self._table.nbytes)
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many entries each row has."""
+        """Number of entries in each row."""
         return np.concatenate([np.empty(0, np.int32), *self._lengths])
 
     def add(self, block: Any, first_row: int) -> None:
-        """Take the rows of a `SparseBlock`, whose first one has this number in the source. Nothing of it is kept.
+        """Append the rows of a `SparseBlock`; `first_row` is the first one's number in the source. Data are copied.
 
         Raises
         ------
         DataError
-            Values that do not fit, features that do not ascend in a row or are beyond the columns.
+            A value that does not fit the dtype, or features that do not ascend within a row or exceed the columns.
         """
         features, values, lengths = block.features, block.data, np.diff(block.indptr)
         if values is not None:
@@ -157,25 +157,25 @@ class StretchWriter:
         self._n_entries += len(features)
 
     def _check(self, block: Any, features: np.ndarray, lengths: np.ndarray, first_row: int) -> None:
-        """Refuse rows whose features do not ascend, or are no columns."""
+        """Refuse rows whose features do not ascend, or are not columns."""
         ends = np.cumsum(lengths)
         does_rise = features[1:] > features[:-1]
-        does_rise[ends[(ends > 0) & (ends < len(features))] - 1] = True  # from one row to the next
+        does_rise[ends[(ends > 0) & (ends < len(features))] - 1] = True  # between rows
         n_features = self._files.n_features
         if not does_rise.all():
             entry = int(np.argmin(does_rise)) + 1
             row = first_row + int(np.searchsorted(ends, entry, "right"))
             problem = (
-                f"expected features in ascending order, each once, found {features[entry]} after {features[entry - 1]}"
+                f"expected distinct features in ascending order, found {features[entry]} after {features[entry - 1]}"
             )
-            raise DataError(problem, f"row {row}", "sort the features of each row, and add up what is there twice")
+            raise DataError(problem, f"row {row}", "sort the features of each row, and sum duplicates")
         if n_features is not None and not self._files.has_ids and int(features.max(initial=0)) >= max(1, n_features):
             entry = int(np.argmax(features >= n_features))
             row = first_row + int(np.searchsorted(ends, entry, "right"))
-            raise DataError(f"expected columns below {n_features}, found {features[entry]}", f"row {row}", "correct it")
+            raise DataError(f"expected columns below {n_features}, found {features[entry]}", f"row {row}", "fix it")
 
-    def finish(self, name: str, keys: np.ndarray | None) -> Stretch:
-        """Write the rows, by their keys where these are given, and begin anew."""
+    def finish(self, name: str, keys: np.ndarray | None) -> SortedRun:
+        """Write the rows, sorted by their keys if given, and start a new sorted run."""
         rows = Rows(
             self.lengths,
             np.concatenate([np.empty(0, np.uint32 if self._table is None else np.int32), *self._features]),
@@ -191,17 +191,17 @@ class StretchWriter:
             write_array(self._files.path(name, "ids"), ids)
         if keys is not None:
             rows = rows.taken(stored_order(keys))
-        stretch = Stretch(
+        sorted_run = SortedRun(
             name, self.n_rows, self._n_entries, rows.features.dtype.name, len(ids), self._most + 1,
             self._are_ones, self._are_int8,
         )  # fmt: skip
-        write_rows(self._files, stretch.name, rows)
+        write_rows(self._files, sorted_run.name, rows)
         self._clear()
-        return stretch
+        return sorted_run
 
 
 def _place(block: Any, entry: int, first_row: int) -> str:
-    """Return in words where an entry of a block stands."""
+    """Return the place of an entry in a block, for a message."""
     row = int(np.searchsorted(block.indptr, entry, "right")) - 1
     number = int(block.features[entry])
     named = block.names
@@ -216,48 +216,48 @@ def _fit_int8(values: np.ndarray) -> bool:
     return values.dtype == np.int8 or bool(((values >= -128) & (values <= 127) & (values == np.rint(values))).all())
 
 
-def write_rows(files: StretchFiles, name: str, rows: Rows, order: str = "") -> None:
-    """Write rows as the files of a stretch."""
+def write_rows(files: SortedRunFiles, name: str, rows: Rows, order: str = "") -> None:
+    """Write rows as the files of a sorted run."""
     for what, values in zip(("lengths", "features", "values"), rows, strict=True):
         write_array(files.path(name, f"{order}{what}"), values)
 
 
 @dataclass(frozen=True)
-class Stretches:
+class SortedRuns:
     """All rows of a source, in its order.
 
     Parameters
     ----------
-    files : StretchFiles
-    parts : sequence of Stretch
+    files : SortedRunFiles
+    parts : sequence of SortedRun
     """
 
-    files: StretchFiles
-    parts: Sequence[Stretch]
+    files: SortedRunFiles
+    parts: Sequence[SortedRun]
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """The first row of each, and the number of all."""
+        """First row of each sorted run, and the total number of rows."""
         return np.cumsum([0, *(part.n_rows for part in self.parts)])
 
     @property
     def are_ones(self) -> bool:
-        """Whether every entry is one."""
+        """Whether all values are 1."""
         return all(part.are_ones for part in self.parts)
 
     @property
     def values(self) -> str:
-        """As what the values are stored; see `SparseHeader`."""
+        """How the values are stored; see `SparseHeader`."""
         if self.are_ones:
             return "ones"
         return "int8" if all(part.are_int8 for part in self.parts) else self.files.dtype.name
 
     def owners(self, rows: np.ndarray) -> np.ndarray:
-        """Return in which stretch each row of the source stands."""
+        """Return the sorted run that contains each source row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
     def read(self, k: int, first_row: int, n_rows: int, first_entry: int) -> Rows:
-        """Return consecutive rows of a stretch as they stand in its files, their features as columns."""
+        """Return consecutive rows of a sorted run in the order of its files, with columns as features."""
         part, files = self.parts[k], self.files
         lengths = np.fromfile(files.path(part.name, f"{part.order}lengths"), np.int32, n_rows, offset=4 * first_row)
         n_entries = int(lengths.sum(dtype=np.int64))

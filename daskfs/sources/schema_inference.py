@@ -1,7 +1,7 @@
-"""What each column of an unknown table is taken for, and what is suspicious about it: a draft of its table schema.
+"""Schema inference: a draft of a table schema for an unknown table, with suspicions about its columns.
 
-Three steps: `look` reads the head of a file, `facts` of each column are counted, and `judge` decides. Nothing here
-changes data: what is decided stands in a schema that people read and change.
+Three steps: `look_at` reads the beginning of a file, `Facts` are counted for each column, and `infer_schema` decides.
+Nothing here changes data: the decisions are written to a schema that people read and change.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ RARE, FEW_CODES, MANY_LEVELS = 10, 30, 50
 _MOST_DATES, _MOST_ODD, _MOST_PAIRS = 1_000, 5, 20_000
 _WORDS_OF_TEXT = 4
 _MOSTLY = 0.9
-"""Share of a column's values that are numbers, from which on it is one of numbers with stray texts."""
+"""Minimum share of numbers for a column to be numeric with stray texts."""
 _LEAK = 0.999
 _ID = re.compile(r"(^|[\W_])(id|uuid|guid|key|index|rowid|row|nr)$|[a-z]I[Dd]$|^unnamed", re.IGNORECASE)
 _CODE = re.compile(
@@ -71,17 +71,17 @@ _YES_NO = {frozenset(pair) for pair in (("true", "false"), ("yes", "no"), ("y", 
 
 
 @dataclass
-class Judged:
-    """A column with what it was taken for.
+class InferredColumn:
+    """A column with its inferred schema entry.
 
     Attributes
     ----------
     name : str
     entry : dict
-        Of the table schema.
+        Entry of the table schema.
     why : str
     suspicions : list of str
-        What a person should look at.
+        What the user should check.
     """
 
     name: str
@@ -91,20 +91,20 @@ class Judged:
 
 
 @dataclass
-class Judgement:
-    """A table with what it was taken for.
+class InferredSchema:
+    """A table with its inferred schema.
 
     Attributes
     ----------
-    columns : list of Judged
+    columns : list of InferredColumn
     target, why_target : str
     n_rows : int
-        That were looked at.
+        Number of rows that were examined.
     missing_texts : list of str
-        Odd texts among numbers, that are taken as missing values.
+        Unusual texts among numbers, which are treated as missing values.
     """
 
-    columns: list[Judged]
+    columns: list[InferredColumn]
     target: str
     why_target: str
     n_rows: int
@@ -112,17 +112,17 @@ class Judgement:
 
     @property
     def suspicions(self) -> list[str]:
-        """What a person should look at, each with its columns."""
+        """What the user should check, each text once with its columns."""
         return by_text({one.name: one.suspicions for one in self.columns})
 
     @property
     def n_features(self) -> int:
-        """About how many features the columns become."""
+        """Approximate number of features."""
         return sum(one.entry.get("role", "feature") == "feature" for one in self.columns)
 
 
 class Facts:
-    """What was counted of one column.
+    """Counts for one column.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Facts:
     values : Arrow array
         Texts, numbers or dates; missing ones are null.
     layout : TableFormat
-        How numbers are written.
+        Number format.
     """
 
     def __init__(self, name: str, values: pa.Array, layout: TableFormat) -> None:
@@ -144,7 +144,7 @@ class Facts:
 
     @cached_property
     def coded(self) -> pa.DictionaryArray:
-        """The values as codes of the distinct ones."""
+        """The values, dictionary-encoded."""
         return self.values.dictionary_encode()
 
     @property
@@ -154,22 +154,22 @@ class Facts:
 
     @cached_property
     def codes(self) -> np.ndarray:
-        """Code of each row, -1 where it is missing."""
+        """Code of each row, -1 if missing."""
         return np.asarray(pc.fill_null(self.coded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Rows of each distinct value."""
+        """Number of rows of each distinct value."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.distinct))
 
     @property
     def n_present(self) -> int:
-        """Rows with a value."""
+        """Number of rows with a value."""
         return self.n - self.n_missing
 
     @cached_property
     def numbers_of_distinct(self) -> np.ndarray:
-        """Number that each distinct value is; NaN where it is none."""
+        """The number that each distinct value represents; NaN if it represents none."""
         if not self.is_text:
             temporal = pa.types.is_temporal(self.values.type)
             return np.full(len(self.distinct), np.nan) if temporal else as_floats(self.distinct)
@@ -177,24 +177,24 @@ class Facts:
 
     @cached_property
     def odd(self) -> list[str]:
-        """Distinct texts that are no numbers."""
+        """Distinct texts that are not numbers."""
         return [text for text in self.distinct.filter(pa.array(np.isnan(self.numbers_of_distinct))).to_pylist() if text]
 
     @cached_property
     def share_of_numbers(self) -> float:
-        """Of the rows with a value, those with a number."""
+        """Share of numbers among the rows with a value."""
         if not self.n_present:
             return 0.0
         return float(self.counts[~np.isnan(self.numbers_of_distinct)].sum()) / self.n_present
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """Number of each row, NaN where there is none."""
+        """The number in each row, NaN if there is none."""
         return np.append(self.numbers_of_distinct, np.nan)[self.codes]
 
     @property
     def notation(self) -> dict[str, str]:
-        """The dtype, where texts are numbers with percent signs or as amounts of money are written; else nothing."""
+        """The dtype as a schema entry, if numbers are written as percentages or amounts of money; otherwise empty."""
         if not self.is_text:
             return {}
         if pc.any(pc.match_substring(self.distinct, "%")).as_py():
@@ -204,18 +204,18 @@ class Facts:
 
     @property
     def currencies(self) -> list[str]:
-        """The signs and codes of currencies that texts have."""
+        """The currency symbols and codes in the texts."""
         found = [re.search(CURRENCY, str(text)) for text in self.distinct.to_pylist()]
         return sorted({match.group() for match in found if match})
 
     def first_odd(self) -> str:
-        """Return the first text that is no number, and its row."""
+        """Return the first text that is not a number, and its row."""
         row = int(np.flatnonzero((self.codes >= 0) & np.isnan(self.numbers))[0])
         return f"{_quoted(self.values[row])} in row {row}"
 
     @property
     def has_leading_zeros(self) -> bool:
-        """Whether texts are digits behind a zero, which a number would lose."""
+        """Whether texts are digits after a leading zero, which a number would lose."""
         return self.is_text and bool(pc.any(pc.match_substring_regex(self.distinct, r"^0\d+$")).as_py())
 
     @property
@@ -226,11 +226,11 @@ class Facts:
 
     @property
     def words(self) -> float:
-        """Mean number of words of the distinct texts."""
+        """Mean number of words in the distinct texts."""
         return float(pc.mean(pc.add(pc.count_substring_regex(self.distinct.slice(0, 10_000), r"\S\s+\S"), 1)).as_py())
 
     def date(self) -> tuple[str, str, list[str]] | None:
-        """Return kind and format of dates, and other formats that read all of them too; None where they are none."""
+        """Return kind and format of dates, and other formats that parse them all; None if they are not dates."""
         if pa.types.is_temporal(self.values.type):
             if pa.types.is_time(self.values.type):
                 return "time", "", []
@@ -253,7 +253,7 @@ class Facts:
 
 
 def _two_formats(texts: pa.Array) -> tuple[str, str] | None:
-    """Return kind and two formats that read all texts together; None where there are none, or a text fits both."""
+    """Return kind and two formats that together parse all texts; None if there are none, or a text matches both."""
     for kind, formats in DATE_FORMATS.items():
         read = {
             text: is_read
@@ -269,56 +269,56 @@ def _two_formats(texts: pa.Array) -> tuple[str, str] | None:
 
 
 def _is_as_long(date_format: str, text: str) -> bool:
-    """Rule out formats whose separators a text lacks, and numbers: %Y%m%d reads any eight digits."""
+    """Return whether a text has the format's separators; digits alone (%Y%m%d) must be a plausible date."""
     separators = re.sub(r"%.", "", date_format)
     if not separators:
         return re.fullmatch(r"(19|20)\d{6}", text.strip()) is not None
     return all(sign in text for sign in separators)
 
 
-def judge(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> Judgement:
-    """Decide what each column is, and what is suspicious.
+def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: str | None = None) -> InferredSchema:
+    """Infer the role and type of each column, and report what is suspicious.
 
     Parameters
     ----------
     columns : mapping of str to Arrow array
-        The rows that are looked at.
+        The rows to examine.
     layout : TableFormat
     target : str, optional
-        By default the column that is called so ("target", "label", "class", ...), or else the last one.
+        By default the column with a typical name ("target", "label", "class", ...), otherwise the last one.
 
     Raises
     ------
     SchemaError
-        The target is no column, or cannot be predicted.
+        The target does not exist, or cannot be predicted.
     """
     facts = {name: Facts(name, values, layout) for name, values in columns.items()}
     for name, one in facts.items():
         if (signs := _signs_of_column(one)) is not None:
             facts[name] = Facts(name, columns[name], layout.model_copy(update=signs))
     chosen, why = _choose_target(list(facts), target)
-    judgement = Judgement([], chosen, why, next(iter(facts.values())).n)
+    inferred = InferredSchema([], chosen, why, next(iter(facts.values())).n)
     seen: dict[tuple[Any, ...], list[Facts]] = {}
     for name, one in facts.items():
         if name == chosen:
-            judged = _judge_target(one, judgement.missing_texts)
+            column = _infer_target(one, inferred.missing_texts)
         else:
-            judged = _judge_feature(one, judgement.missing_texts)
-            _compare(one, judged, seen)
-            if judged.entry.get("role", "feature") == "feature":
-                judged.suspicions += _leaks(one, facts[chosen])
-        is_number = judged.entry.get("dtype", "number") in ("number", "percent", "currency")
-        if is_number and judged.entry.get("role", "feature") in ("feature", "target"):
+            column = _infer_feature(one, inferred.missing_texts)
+            _compare(one, column, seen)
+            if column.entry.get("role", "feature") == "feature":
+                column.suspicions += _leaks(one, facts[chosen])
+        is_number = column.entry.get("dtype", "number") in ("number", "percent", "currency")
+        if is_number and column.entry.get("role", "feature") in ("feature", "target"):
             signs = {"decimal": one.layout.decimal, "thousands": one.layout.thousands}
-            judged.entry |= {key: sign for key, sign in signs.items() if sign != getattr(layout, key)}
-        judgement.columns.append(judged)
-    if judgement.n_features == 0:
-        raise SchemaError("no column is left to be a feature", chosen, "is the table read as it is laid out?")
-    return judgement
+            column.entry |= {key: sign for key, sign in signs.items() if sign != getattr(layout, key)}
+        inferred.columns.append(column)
+    if inferred.n_features == 0:
+        raise SchemaError("no column can be used as a feature", chosen, "check the delimiter and the header")
+    return inferred
 
 
 def _signs_of_column(one: Facts) -> dict[str, str] | None:
-    """Return the signs under which most of a column are numbers, where those of the table read fewer of them."""
+    """Return the decimal and thousands signs that parse most of a column, if the table's own parse fewer values."""
     if not one.is_text or not one.n_present or one.share_of_numbers >= _MOSTLY:
         return None
     some = [str(text) for text in one.distinct.slice(0, _MOST_DATES).to_pylist()]
@@ -339,93 +339,95 @@ def _choose_target(names: Sequence[str], target: str | None) -> tuple[str, str]:
     if target is not None:
         if target not in names:
             raise SchemaError(
-                f"the target {target!r} is no column of the table{did_you_mean(target, names)}",
+                f"the target {target!r} is not a column of the table{did_you_mean(target, names)}",
                 "target",
                 f"the columns are {', '.join(map(repr, names[:12]))}",
             )
-        return target, "as asked for"
+        return target, "as requested"
     for wanted in TARGET_NAMES:
         for name in names:
             if name.strip().lower() == wanted:
-                return name, "by its name; another is set by target (--target)"
-    return names[-1], "it is the last column; another is set by target (--target)"
+                return name, "chosen by its name; set target (--target) to choose another"
+    return names[-1], "chosen as the last column; set target (--target) to choose another"
 
 
-def _judge_target(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_target(one: Facts, missing_texts: list[str]) -> InferredColumn:
     entry: dict[str, Any] = {"role": "target"}
     suspicions: list[str] = []
     if one.n_missing:
         entry["missing"] = "drop"
-    lost = f"; rows without it are left out ({_share(one.n_missing, one.n)})" if one.n_missing else ""
+    lost = f"; rows without it are dropped ({_share(one.n_missing, one.n)})" if one.n_missing else ""
     if one.n_present == 0 or len(one.distinct) < 2:
         raise SchemaError(
-            "expected a target with two values or more", f"column '{one.name}'", "name another as target (--target)"
+            "expected a target with at least two values", f"column '{one.name}'", "choose another target (--target)"
         )
     n_odd = one.n_present - round(one.share_of_numbers * one.n_present)
     is_mostly_number = one.share_of_numbers >= _MOSTLY and len(one.distinct) - len(one.odd) > FEW_CODES
     if n_odd > 0 and is_mostly_number:
-        what = f"{n_odd:,} of {one.n_present:,} values of '{one.name}' {'is' if n_odd == 1 else 'are'} no number"
+        what = f"{n_odd:,} of {one.n_present:,} values of '{one.name}' {'is' if n_odd == 1 else 'are'} not a number"
         if len(one.odd) > _MOST_ODD:
             raise SchemaError(
                 f"{what}: the first is {one.first_odd()}",
                 f"column '{one.name}'",
-                "fix them, or name another as target (--target)",
+                "fix them, or choose another target (--target)",
             )
         missing_texts += [text for text in one.odd if text not in missing_texts]
         entry["missing"] = "drop"
-        lost = f"; rows without it are left out ({_share(one.n_missing + n_odd, one.n)})"
+        lost = f"; rows without it are dropped ({_share(one.n_missing + n_odd, one.n)})"
         suspicions.append(
-            f"{what}: {one.first_odd()}; {', '.join(map(repr, one.odd))} are taken as missing values (format.missing), "
-            "and their rows left out"
+            f"{what}: {one.first_odd()}; {', '.join(map(repr, one.odd))} count as missing values (format.missing), "
+            "and their rows are dropped"
         )
     if (one.share_of_numbers == 1.0 or is_mostly_number) and not one.has_leading_zeros:
         suspicions += _of_currencies(one)
         entry |= one.notation
         if one.is_whole and len(one.distinct) <= 2:
-            return Judged(one.name, entry, f"two classes{lost}", suspicions)
-        judged = Judged(one.name, entry, f"numbers from {_range(one)}{lost}", suspicions)
+            return InferredColumn(one.name, entry, f"two classes{lost}", suspicions)
+        column = InferredColumn(one.name, entry, f"numbers from {_range(one)}{lost}", suspicions)
         if one.is_whole and len(one.distinct) <= FEW_CODES:
-            judged.suspicions.append(
+            column.suspicions.append(
                 f"the target has {len(one.distinct)} different integers: if they are classes, write dtype: string"
             )
-        return judged
+        return column
     entry["dtype"] = "string"
     if 2 * len(one.distinct) > one.n_present:
         raise SchemaError(
             f"expected numbers or classes as target, found {len(one.distinct):,} texts in {one.n_present:,} rows",
             f"column '{one.name}'",
-            "name another as target (--target)",
+            "choose another target (--target)",
         )
-    return Judged(one.name, entry, f"{len(one.distinct)} classes{lost}")
+    return InferredColumn(one.name, entry, f"{len(one.distinct)} classes{lost}")
 
 
-def _judge_feature(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_feature(one: Facts, missing_texts: list[str]) -> InferredColumn:
     name = one.name
     if one.n_present == 0:
-        return Judged(name, {"role": "ignore"}, "left out: it has no value", ["has no value in any row"])
+        return InferredColumn(name, {"role": "ignore"}, "ignored: it has no value", ["has no value in any row"])
     if len(one.distinct) == 1 and not one.n_missing:
-        return Judged(
-            name, {"role": "ignore"}, f"left out: it is {_quoted(one.distinct[0])} in all rows", ["is constant"]
+        return InferredColumn(
+            name, {"role": "ignore"}, f"ignored: it is {_quoted(one.distinct[0])} in all rows", ["is constant"]
         )
     if one.share_of_numbers < 1.0 and (found := one.date()) is not None:
-        return _judge_date(one, *found)
+        return _infer_date(one, *found)
     odd_is_missing = one.share_of_numbers >= _MOSTLY and 0 < len(one.odd) <= _MOST_ODD
     if odd_is_missing or one.share_of_numbers == 1.0:
-        return _judge_number(one, missing_texts)
-    return _judge_text(one)
+        return _infer_number(one, missing_texts)
+    return _infer_text(one)
 
 
-def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
+def _infer_number(one: Facts, missing_texts: list[str]) -> InferredColumn:
     name, n_distinct = one.name, len(one.distinct)
     if one.is_whole and n_distinct == one.n_present and one.n_present > 50:
         steps = np.diff(one.numbers[~np.isnan(one.numbers)])
         if bool(np.all(steps == 1)) or (_ID.search(name) and not one.notation):
-            return Judged(name, {"role": "id"}, "an identifier: another integer in each row", ["is an identifier"])
+            return InferredColumn(
+                name, {"role": "id"}, "an identifier: a different integer in each row", ["is an identifier"]
+            )
     if one.has_leading_zeros or (one.is_whole and _CODE.search(name) and 2 < n_distinct <= MAX_CATEGORIES):
-        reason = "digits with leading zeros" if one.has_leading_zeros else "integers in a column of that name"
-        judged = _category(one, f"{reason}, taken as codes: ")
-        judged.suspicions.append("integers that are taken as codes; write dtype: number if they count or measure")
-        return judged
+        reason = "digits with leading zeros" if one.has_leading_zeros else "integers in a column with this name"
+        column = _category(one, f"{reason}, treated as codes: ")
+        column.suspicions.append("integers treated as codes; set dtype: number if they are counts or measurements")
+        return column
     entry: dict[str, Any] = {**one.notation}
     signs = {"percent": " with percent signs", "currency": " written as amounts of money"}
     why = f"numbers from {_range(one)}" + signs.get(entry.get("dtype", ""), "")
@@ -433,54 +435,56 @@ def _judge_number(one: Facts, missing_texts: list[str]) -> Judged:
     if odd := one.odd:
         missing_texts += [text for text in odd if text not in missing_texts]
         listed = ", ".join(map(repr, odd))
-        suspicions.append(f"{listed} among numbers ({one.first_odd()}): taken as missing values (format.missing)")
+        suspicions.append(f"{listed} among numbers ({one.first_odd()}): treated as missing values (format.missing)")
     n_missing = int(np.isnan(one.numbers).sum())
     if n_missing:
         entry |= {"missing": "mean", "missing_indicator": True}
-        why += f"; {_share(n_missing, one.n)} missing: the mean instead, and a feature that says so"
+        why += f"; {_share(n_missing, one.n)} missing: replaced by the mean, with an indicator feature"
     known = one.numbers_of_distinct[~np.isnan(one.numbers_of_distinct)]
     is_dense = one.is_whole and 2 < n_distinct <= FEW_CODES and known.min() >= 0 and known.max() < 2 * n_distinct
     if is_dense and one.n_present > 20 * n_distinct and not one.notation:
-        suspicions.append("few different integers: if they are codes of a category, write dtype: string")
+        suspicions.append("few different integers: if they are codes of a category, set dtype: string")
     elif one.is_whole and _NUMBERED.search(name):
-        suspicions.append("integers in a column of that name: if they name things, write dtype: string or role: ignore")
+        suspicions.append("integers in a column with this name: if they are names, set dtype: string or role: ignore")
     outlier = next((value for value in (-999.0, -9999.0, 9999.0, 99999.0) if value in known), None)
     if outlier is not None and outlier in (known.min(), known.max()):
-        suspicions.append(f"{outlier:.0f} may stand for a missing value: then add it to format.missing")
-    return Judged(name, entry, why, suspicions)
+        suspicions.append(f"{outlier:.0f} may mean a missing value: if so, add it to format.missing")
+    return InferredColumn(name, entry, why, suspicions)
 
 
 def _of_currencies(one: Facts) -> list[str]:
     if one.notation.get("dtype") != "currency" or len(found := one.currencies) < 2:
         return []
-    return [f"has amounts in {', '.join(found)}, taken as numbers of one unit: convert them, or write role: ignore"]
+    return [f"has amounts in {', '.join(found)}, treated as numbers in one unit: convert them, or set role: ignore"]
 
 
-def _judge_text(one: Facts) -> Judged:
-    judged = _judge_levels(one)
+def _infer_text(one: Facts) -> InferredColumn:
+    column = _infer_levels(one)
     if one.share_of_numbers >= _MOSTLY:
-        judged.suspicions.append(
-            f"most values are numbers, and {len(one.odd):,} texts are none, such as {one.first_odd()}: fix them, "
-            "or add them to format.missing and write dtype: number"
+        column.suspicions.append(
+            f"most values are numbers, but {len(one.odd):,} texts are not, such as {one.first_odd()}: fix them, "
+            "or add them to format.missing and set dtype: number"
         )
-    return judged
+    return column
 
 
-def _judge_levels(one: Facts) -> Judged:
+def _infer_levels(one: Facts) -> InferredColumn:
     name, n_distinct = one.name, len(one.distinct)
     is_mostly_unique = 2 * n_distinct > one.n_present and n_distinct > RARE
     if is_mostly_unique and one.words >= _WORDS_OF_TEXT:
-        reason = f"left out: free text of about {one.words:.0f} words"
-        return Judged(name, {"role": "ignore"}, reason, ["is free text; words are features with kind: text"])
+        reason = f"ignored: free text of about {one.words:.0f} words"
+        return InferredColumn(
+            name, {"role": "ignore"}, reason, ["is free text; use kind: text to get words as features"]
+        )
     if is_mostly_unique and n_distinct > MANY_LEVELS:
         found = f"{n_distinct:,} different texts in {one.n_present:,} rows"
         if n_distinct == one.n_present or _ID.search(name):
-            return Judged(name, {"role": "id"}, f"an identifier: {found}", ["is an identifier"])
-        return Judged(name, {"role": "ignore"}, f"left out: {found}", [f"{found}: too many for a category"])
+            return InferredColumn(name, {"role": "id"}, f"an identifier: {found}", ["is an identifier"])
+        return InferredColumn(name, {"role": "ignore"}, f"ignored: {found}", [f"{found}: too many for a category"])
     return _category(one, "")
 
 
-def _category(one: Facts, why: str) -> Judged:
+def _category(one: Facts, why: str) -> InferredColumn:
     entry: dict[str, Any] = {"dtype": "string"}
     n_levels = len(one.distinct)
     shown = ", ".join(_quoted(one.distinct[int(k)]) for k in np.argsort(-one.counts, kind="stable")[:3])
@@ -491,19 +495,19 @@ def _category(one: Facts, why: str) -> Judged:
         why = f"{'yes or no' if texts in _YES_NO else 'two levels'} ({shown}), one feature"
     if one.n_missing:
         entry["missing"] = "category"
-        why += f"; {_share(one.n_missing, one.n)} missing, a level of their own"
+        why += f"; {_share(one.n_missing, one.n)} missing, as a separate level"
     n_rare = int((one.counts < RARE).sum())
     if n_levels > MAX_CATEGORIES:
         entry |= {"max_categories": 200, "unseen": "other"}
-        why += "; the 200 most frequent, the rest pooled (or one_hot: sparse of the source, for all)"
-    elif n_levels > MANY_LEVELS and 0 < n_rare < n_levels:  # or nothing would be left but the pool
+        why += "; the 200 most frequent are kept, the rest pooled (set one_hot: sparse in the source to keep all)"
+    elif n_levels > MANY_LEVELS and 0 < n_rare < n_levels:  # otherwise only the pool would be left
         entry |= {"min_count": RARE, "unseen": "other"}
         why += f"; {n_rare:,} with fewer than {RARE} rows pooled"
-    return Judged(one.name, entry, why, _of_levels(one))
+    return InferredColumn(one.name, entry, why, _of_levels(one))
 
 
 def _of_levels(one: Facts) -> list[str]:
-    """Return what is suspicious about levels: very many, or some that are the same but for case and blanks."""
+    """Return what is suspicious about levels: very many, or some that differ only by case and blanks."""
     found, alike = [], defaultdict(list)
     for text in map(str, one.distinct.to_pylist()):
         alike[" ".join(text.split()).casefold()].append(text)
@@ -511,18 +515,18 @@ def _of_levels(one: Facts) -> list[str]:
     if same:
         more = f", and {len(same) - 1:,} more such groups" if len(same) > 1 else ""
         found.append(
-            f"{', '.join(map(repr, same[0][:4]))} differ only by case or blanks{more}: if they mean the same, write "
+            f"{', '.join(map(repr, same[0][:4]))} differ only by case or blanks{more}: if they mean the same, use "
             f"frame[{one.name!r}] = frame[{one.name!r}].str.split().str.join(' ').str.lower() in pandas"
         )
     if len(one.distinct) > MAX_CATEGORIES:
         found.append(
-            f"has {len(one.distinct):,} different texts: if they name rows or are free text, write role: ignore; "
-            "to use all, write encoding: counts in place of max_categories and unseen"
+            f"has {len(one.distinct):,} different texts: if they identify rows or are free text, set role: ignore; "
+            "to use all, set encoding: counts instead of max_categories and unseen"
         )
     return found
 
 
-def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> Judged:
+def _infer_date(one: Facts, kind: str, date_format: str, others: list[str]) -> InferredColumn:
     entry: dict[str, Any] = {"dtype": kind}
     if date_format and date_format != {"date": "%Y-%m-%d", "time": "%H:%M:%S", "datetime": "%Y-%m-%d %H:%M:%S"}[kind]:
         entry["format"] = date_format
@@ -538,18 +542,18 @@ def _judge_date(one: Facts, kind: str, date_format: str, others: list[str]) -> J
     why = f"{kind}s such as {one.distinct[0].as_py()}: {', '.join(parts)}"
     if one.n_missing:
         entry |= {"missing": "zero", "missing_indicator": True}
-        why += f"; {_share(one.n_missing, one.n)} missing: a feature that says so"
-    judged = Judged(one.name, entry, why)
+        why += f"; {_share(one.n_missing, one.n)} missing, with an indicator feature"
+    column = InferredColumn(one.name, entry, why)
     if "|" in date_format:
-        judged.suspicions.append(f"dates are written in two ways, {date_format.replace('|', 'and')}")
+        column.suspicions.append(f"dates are written in two formats, {date_format.replace('|', 'and')}")
     if others:
-        judged.suspicions.append(f"dates may also be read as {others[0]!r}: set format if they are")
-    return judged
+        column.suspicions.append(f"dates could also have the format {others[0]!r}: if so, set format")
+    return column
 
 
-def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
-    """Leave out a column that says what an earlier one does."""
-    if judged.entry.get("role") in ("ignore", "id"):
+def _compare(one: Facts, column: InferredColumn, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
+    """Ignore a column that duplicates an earlier one, or note that it carries the same information."""
+    if column.entry.get("role") in ("ignore", "id"):
         return
     alike = seen.setdefault((len(one.distinct), one.n_missing), [])
     for other in alike:
@@ -558,20 +562,20 @@ def _compare(one: Facts, judged: Judged, seen: dict[tuple[Any, ...], list[Facts]
             continue
         are_same = one.is_text == other.is_text and one.distinct.equals(other.distinct)
         if are_same and np.array_equal(one.codes, other.codes):
-            judged.entry, judged.why = {"role": "ignore"}, f"left out: the same as '{other.name}'"
-            judged.suspicions = [f"is a copy of '{other.name}'"]
+            column.entry, column.why = {"role": "ignore"}, f"ignored: the same as '{other.name}'"
+            column.suspicions = [f"is a copy of '{other.name}'"]
             return
         if len(one.distinct) * 2 < one.n_present:
-            judged.suspicions.append(f"says the same as '{other.name}' in other words: leave one of them out")
+            column.suspicions.append(f"has the same information as '{other.name}': ignore one of them")
             break
     alike.append(one)
 
 
 def _leaks(one: Facts, target: Facts) -> list[str]:
-    """Tell whether a feature knows the target better than a feature should."""
+    """Return signs that a feature leaks the target."""
     found = []
     if named_like(one.name, target.name):
-        found.append(f"has a name like the target's ('{target.name}'): is it known before the target is?")
+        found.append(f"has a name like the target ('{target.name}'): is it known before the target?")
     rows = np.flatnonzero((one.codes >= 0) & (target.codes >= 0))[:_MOST_PAIRS]
     if len(rows) < 20:
         return found
@@ -582,24 +586,24 @@ def _leaks(one: Facts, target: Facts) -> list[str]:
         base = np.bincount(goal).max() / len(rows)
         told = told_by_order(one.numbers[rows], goal) if by_number else _told_by_levels(code, goal)
         if told >= _LEAK and base < 0.99:
-            found.append(f"tells the target of {told:.2%} of the rows by itself: is it a copy, or known only after it?")
+            found.append(f"alone predicts the target in {told:.2%} of the rows: is it a copy, or known only later?")
     elif by_number:
         x, y = one.numbers[rows], target.numbers[rows]
         r = abs(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
         if r >= _LEAK:
-            found.append(f"its correlation with the target is {r:.4f}: is it a copy, or known only after it?")
+            found.append(f"its correlation with the target is {r:.4f}: is it a copy, or known only later?")
     return found
 
 
 def named_like(name: str, target: str) -> bool:
-    """Tell whether a column's name holds the target's, or the other way round."""
+    """Return whether a column's name contains the target's, or the reverse."""
     stem = re.sub(r"[\W_]+|^(is|has)", "", target.lower())
     plain = re.sub(r"[\W_]+", "", name.lower())
     return len(stem) >= 4 and (stem in plain or (len(plain) >= 4 and plain in stem))
 
 
 def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
-    """Return the share of rows that have their level's most frequent class; 0 where levels are too many to tell."""
+    """Return the share of rows with their level's most frequent class; 0 if there are too many levels to judge."""
     levels, code = np.unique(code, return_inverse=True)
     if len(levels) > len(code) / 10:
         return 0.0
@@ -609,7 +613,7 @@ def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
 
 
 def told_by_order(x: np.ndarray, goal: np.ndarray) -> float:
-    """Return the share of rows that thresholds of a number put right, one between two classes."""
+    """Return the share of rows that thresholds on a number classify correctly; with two classes, a single threshold."""
     in_order = goal[np.argsort(x, kind="stable")]
     if len(np.unique(goal)) != 2:
         n_changes = int((np.diff(in_order) != 0).sum())

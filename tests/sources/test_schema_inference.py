@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from daskfs.errors import SchemaError
-from daskfs.sources.judging import Judged, judge
+from daskfs.sources.schema_inference import InferredColumn, infer_schema
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from tests.refusals import refused
 
@@ -18,10 +18,14 @@ RNG = np.random.default_rng(0)
 Y = [f"{value:.3f}" for value in RNG.normal(size=N)]
 
 
-def judged(values: list[Any], name: str = "x", layout: dict[str, Any] | None = None, **others: list[Any]) -> Judged:
-    """Judge one column beside a target of noise; what it says must be a column of a table schema."""
+def inferred(
+    values: list[Any], name: str = "x", layout: dict[str, Any] | None = None, **others: list[Any]
+) -> InferredColumn:
+    """Infer one column beside a target of noise; the result must be a column of a table schema."""
     columns = {name: pa.array(values), **{key: pa.array(column) for key, column in others.items()}, "y": pa.array(Y)}
-    found = {one.name: one for one in judge(columns, TableFormat.model_validate(layout or {}), "y").columns}[name]
+    found = {one.name: one for one in infer_schema(columns, TableFormat.model_validate(layout or {}), "y").columns}[
+        name
+    ]
     ColumnSchema.model_validate(found.entry)
     return found
 
@@ -73,32 +77,36 @@ POOLED = {"dtype": "string", "min_count": 10, "unseen": "other"}
     ],
 )
 def test_a_column_is_taken_for_what_it_looks_like(values: list[Any], entry: dict[str, Any]) -> None:
-    assert judged(values, **OTHER).entry == entry
+    assert inferred(values, **OTHER).entry == entry
 
 
 def test_numbers_are_read_as_the_table_writes_them() -> None:
-    found = judged(drawn("1.234,5", "7,25", "2"), layout={"delimiter": ";", "decimal": ",", "thousands": "."}, **OTHER)
+    found = inferred(
+        drawn("1.234,5", "7,25", "2"), layout={"delimiter": ";", "decimal": ",", "thousands": "."}, **OTHER
+    )
     assert (found.entry, found.why) == ({}, "numbers from 2 to 1234.5")
 
 
 def test_few_odd_texts_among_numbers_are_missing_values_and_are_named() -> None:
     columns = {"x": pa.array([*NOISE[:-1], "unknown"]), "y": pa.array(Y)}
-    found = judge(columns, TableFormat.model_validate({}), "y")
+    found = infer_schema(columns, TableFormat.model_validate({}), "y")
     assert found.missing_texts == ["unknown"]
     assert found.columns[0].suspicions == [
-        "'unknown' among numbers ('unknown' in row 399): taken as missing values (format.missing)"
+        "'unknown' among numbers ('unknown' in row 399): treated as missing values (format.missing)"
     ]
 
 
 def test_copies_are_left_out_and_other_words_for_the_same_are_named() -> None:
     colours = drawn("red", "green", "blue")
-    assert judged(colours, "x2", x=colours).entry == {"dtype": "string"}  # the first of two stays
+    assert inferred(colours, "x2", x=colours).entry == {"dtype": "string"}  # the first of two stays
     columns = {"a": colours, "b": colours, "c": [{"red": "1", "green": "2", "blue": "3"}[text] for text in colours]}
-    found = judge({key: pa.array(column) for key, column in columns.items()} | {"y": pa.array(Y)}, TableFormat(), "y")  # type: ignore[call-arg]
+    found = infer_schema(
+        {key: pa.array(column) for key, column in columns.items()} | {"y": pa.array(Y)}, TableFormat(), "y"
+    )  # type: ignore[call-arg]
     a, b, c, _ = found.columns
     assert a.entry == {"dtype": "string"}
     assert (b.entry, b.suspicions) == ({"role": "ignore"}, ["is a copy of 'a'"])
-    assert any("says the same as 'a' in other words" in text for text in c.suspicions)
+    assert any("has the same information as 'a'" in text for text in c.suspicions)
 
 
 @pytest.mark.parametrize("kind", ["classes by number", "classes by level", "numbers"])
@@ -108,33 +116,35 @@ def test_a_column_that_knows_the_target_is_suspicious_and_noise_is_not(kind: str
     target = [f"{v:.4f}" for v in z] if kind == "numbers" else np.where(z > 0, "bad", "good").tolist()
     leak = np.where(z > 0, "B", "G").tolist() if kind == "classes by level" else [f"{3 * v + 1:.6f}" for v in z]
     columns = {"leak": leak, "noise": NOISE, "levels": drawn("p", "q"), "y": target}
-    found = judge({name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "y")
-    suspicious = {one.name for one in found.columns if any("known only after it" in text for text in one.suspicions)}
+    found = infer_schema(
+        {name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "y"
+    )
+    suspicious = {one.name for one in found.columns if any("known only later" in text for text in one.suspicions)}
     assert suspicious == {"leak"}
 
 
 def test_a_name_like_the_targets_is_suspicious() -> None:
     columns = {"ArrDelayMinutes": NOISE, "Distance": [f"{v:.2f}" for v in RNG.normal(size=N)], "ArrDelay": Y}
-    found = judge(
+    found = infer_schema(
         {name: pa.array(column) for name, column in columns.items()}, TableFormat.model_validate({}), "ArrDelay"
     )
     assert [bool(one.suspicions) for one in found.columns] == [True, False, False]
 
 
 def test_levels_that_are_all_rare_are_not_pooled_into_one() -> None:
-    assert "min_count" not in judged([f"v{k % 100}" for k in range(N)], **OTHER).entry
-    assert judged([f"v{min(k % 100, 60)}" for k in range(N)], **OTHER).entry["min_count"] == 10
+    assert "min_count" not in inferred([f"v{k % 100}" for k in range(N)], **OTHER).entry
+    assert inferred([f"v{min(k % 100, 60)}" for k in range(N)], **OTHER).entry["min_count"] == 10
 
 
 def test_dates_whose_days_and_months_may_be_swapped_are_not_mixed() -> None:
-    assert judged(drawn("13/01/2021", "01/13/2021", "02/03/2021"), **OTHER).entry["dtype"] == "string"
+    assert inferred(drawn("13/01/2021", "01/13/2021", "02/03/2021"), **OTHER).entry["dtype"] == "string"
 
 
 def test_dates_that_can_be_read_in_two_ways_are_named() -> None:
-    found = judged(drawn("01/02/2020", "03/04/2021"), **OTHER)
+    found = inferred(drawn("01/02/2020", "03/04/2021"), **OTHER)
     assert found.entry["format"] == "%d/%m/%Y"
     assert any("%m/%d/%Y" in text for text in found.suspicions)
-    assert judged(drawn("01/31/2020", "03/04/2021"), **OTHER).entry["format"] == "%m/%d/%Y"
+    assert inferred(drawn("01/31/2020", "03/04/2021"), **OTHER).entry["format"] == "%m/%d/%Y"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +152,9 @@ def test_dates_that_can_be_read_in_two_ways_are_named() -> None:
     [(["Target", "b"], "Target", "by its name"), (["a", "b"], "b", "the last column")],
 )
 def test_a_target_nobody_named_is_chosen_by_its_name_or_its_place(names: list[str], chosen: str, why: str) -> None:
-    found = judge({name: pa.array([*Y[k:], *Y[:k]]) for k, name in enumerate(names)}, TableFormat.model_validate({}))
+    found = infer_schema(
+        {name: pa.array([*Y[k:], *Y[:k]]) for k, name in enumerate(names)}, TableFormat.model_validate({})
+    )
     assert found.target == chosen
     assert why in found.why_target
 
@@ -150,26 +162,26 @@ def test_a_target_nobody_named_is_chosen_by_its_name_or_its_place(names: list[st
 @pytest.mark.parametrize(
     ("target", "values", "said"),
     [
-        ("z", NOISE, "is no column of the table"),
-        ("y", ["1"] * N, "two values or more"),
+        ("z", NOISE, "is not a column of the table"),
+        ("y", ["1"] * N, "at least two values"),
         ("y", [f"text {k}" for k in range(N)], "numbers or classes as target"),
     ],
 )
 def test_a_target_that_cannot_be_predicted_is_refused(target: str, values: list[str], said: str) -> None:
     with pytest.raises(SchemaError, match=said):
-        judge({"x": pa.array(NOISE), "y": pa.array(values)}, TableFormat.model_validate({}), target)
+        infer_schema({"x": pa.array(NOISE), "y": pa.array(values)}, TableFormat.model_validate({}), target)
 
 
 def test_classes_and_missing_targets_are_told() -> None:
     columns = {"x": pa.array(NOISE), "y": pa.array(drawn("a", "b", "c", None))}
-    found = judge(columns, TableFormat.model_validate({}), "y").columns[1]
+    found = infer_schema(columns, TableFormat.model_validate({}), "y").columns[1]
     assert found.entry == {"role": "target", "missing": "drop", "dtype": "string"}
     assert found.why.startswith("3 classes")
 
 
 def test_a_stray_text_in_a_target_of_numbers_is_named_with_its_row() -> None:
     columns = {"x": pa.array(NOISE), "price": pa.array([*Y[:17], "n/a?", *Y[18:]])}
-    found = judge(columns, TableFormat.model_validate({}), "price")
+    found = infer_schema(columns, TableFormat.model_validate({}), "price")
     assert found.missing_texts == ["n/a?"]
     assert found.columns[1].entry == {"role": "target", "missing": "drop"}
     assert "'n/a?' in row 17" in found.suspicions[0]
@@ -179,7 +191,7 @@ def test_many_stray_texts_in_a_target_of_numbers_are_refused_with_the_first() ->
     stray = {17 + k: f"about {k}" for k in range(10)}
     values = [stray.get(row, number) for row, number in enumerate(Y)]
     with refused(SchemaError, "table-schemas", at="price", naming=["10", "400", "17", "about 0"]):
-        judge({"x": pa.array(NOISE), "price": pa.array(values)}, TableFormat.model_validate({}), "price")
+        infer_schema({"x": pa.array(NOISE), "price": pa.array(values)}, TableFormat.model_validate({}), "price")
 
 
 @pytest.mark.parametrize(
@@ -192,10 +204,10 @@ def test_many_stray_texts_in_a_target_of_numbers_are_refused_with_the_first() ->
 )
 def test_levels_that_differ_by_case_or_blanks_and_very_many_are_suspicious(values: list[str], n_texts: int) -> None:
     y = pa.array([f"{value:.3f}" for value in RNG.normal(size=len(values))])
-    found = judge({"x": pa.array(values), "y": y}, TableFormat.model_validate({}), "y")
+    found = infer_schema({"x": pa.array(values), "y": y}, TableFormat.model_validate({}), "y")
     assert len(found.columns[0].suspicions) == n_texts
 
 
 def test_amounts_in_two_currencies_are_suspicious() -> None:
-    assert any("EUR, USD" in text for text in judged(drawn("12 USD", "13 EUR", "1.5 USD"), **OTHER).suspicions)
-    assert not judged(drawn("12 USD", "13 USD", "1.5 USD"), **OTHER).suspicions
+    assert any("EUR, USD" in text for text in inferred(drawn("12 USD", "13 EUR", "1.5 USD"), **OTHER).suspicions)
+    assert not inferred(drawn("12 USD", "13 USD", "1.5 USD"), **OTHER).suspicions
