@@ -19,9 +19,9 @@ author = "the daskfs developers"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "directives"]
-exclude_patterns = ["_build", "README.md"]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_gallery.gen_gallery", "directives"]
+exclude_patterns = ["_build", "README.md", "gallery"]  # the pages of the gallery are in auto_gallery
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 suppress_warnings = ["myst.header"]  # pages that are included begin at a lower heading
 nitpicky = False
 default_role = "code"  # `x` of docstrings
@@ -34,6 +34,17 @@ autodoc_member_order = "bysource"
 autosummary_generate = False
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf = {  # -D plot_gallery=0 builds the pages without running the scripts
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "subsection_order": [f"gallery/{name}" for name in ("select", "certainty", "data", "cluster")],
+    "abort_on_example_error": True,
+    "capture_repr": (),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 
 html_math_renderer = "mathml"  # see directives: browsers draw it, no script and no network are needed
 html_theme = "furo"
