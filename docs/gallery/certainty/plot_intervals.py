@@ -31,8 +31,8 @@ tables = {name: selector.fit(X, y).result_.table for name, selector in selectors
 print(tables["split"][["name", "coef", "std_error", "lower", "upper"]].round(2).to_string(index=False))
 
 # %%
-# The refits give the columns of noise coefficients of about 0.1. The intervals of the split are wide, because only half of the rows
-# estimate, but they cover the truth about 95 times in a hundred.
+# The refits give the columns of noise coefficients of about 0.1. The intervals of the split are wide, because only half
+# of the rows estimate, but they cover the truth about 95 times in a hundred.
 
 fig, both = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained", sharey=True)
 for name, colour, shift in (("ols", "tab:orange", -0.15), ("ridge", "tab:green", 0.15)):

@@ -5,8 +5,8 @@ Knockoffs: limit the share of false features
 A knockoff is an artificial column. It has the correlations of the original but no information about the target. A
 feature is selected if it counts for much more than its knockoff.
 
-`Knockoffs` bounds the false discovery rate: on average over data sets, at most a share `fdr` of the selected features is
-false.
+`Knockoffs` bounds the false discovery rate: on average over data sets, at most a share `fdr` of the selected features
+is false.
 """
 
 # %%

@@ -2,8 +2,8 @@
 A report of a fit
 =================
 
-`daskfs.examine` adds to a result what a reader needs: effects per standard deviation, near misses, warnings, and metrics
-on rows that the fit has not seen. The same content can be written as an HTML page.
+`daskfs.examine` adds to a result what a reader needs: effects per standard deviation, near misses, warnings, and
+metrics on rows that the fit has not seen. The same content can be written as an HTML page.
 """
 
 # %%

@@ -2,8 +2,8 @@
 Stability selection: what would other rows select?
 ==================================================
 
-A selection depends on the rows it was made from. `StabilitySelection` repeats it on random halves of the rows, and keeps
-the features that most halves select.
+A selection depends on the rows it was made from. `StabilitySelection` repeats it on random halves of the rows, and
+keeps the features that most halves select.
 """
 
 # %%
@@ -25,7 +25,8 @@ print("selected:", sorted(stable.selected_.tolist()))
 print("expected number of false selections, at most:", round(stable.pfer_bound_, 2))
 
 # %%
-# `frequencies_` has the share of halves that select each feature. Most noise is selected now and then, hardly ever often.
+# `frequencies_` has the share of halves that select each feature. Most noise is selected now and then, hardly ever
+# often.
 
 is_true = np.arange(60) < 15
 fig, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")

@@ -6,12 +6,13 @@ On a cluster each fit has a page on Dask's dashboard. It shows the step with its
 selected so far, the speed of reading, and the memory of each worker.
 
 .. image:: /dashboard.png
-   :alt: The page of a run, with the objective, the bytes read a second, the memory of the workers and the selected features
+   :alt: The page of a run: its objective, its speed, the memory of the workers, the selected features
 """
 
 # %%
-# `open_cluster` starts the dashboard on a free port of this machine. `verbose=True` sends the progress there, and prints
-# the address: open it in a browser while the fit runs. The address contains a random password, so keep it to yourself.
+# `open_cluster` starts the dashboard on a free port of this machine. `verbose=True` sends the progress there, and
+# prints the address: open it in a browser while the fit runs. The address contains a random password, so keep it to
+# yourself.
 
 from urllib.request import urlopen
 

@@ -28,7 +28,7 @@ for axes, rule in zip(both, ("best", "1se"), strict=True):
     chosen = daskfs.SelectionCV(daskfs.FGM(), sizes=sizes, rule=rule).fit(X, y)
     n_noise = sum(j >= 20 for j in chosen.selected_)
     chosen.result_.plot(kind="history", ax=axes)
-    axes.set_title(f'rule="{rule}": {chosen.n_features_to_select_} features, {n_noise} of noise', pad=24)
+    axes.set_title(f"rule {rule}: {chosen.n_features_to_select_} features, {n_noise} of noise", pad=24)
 plt.show()
 
 # %%

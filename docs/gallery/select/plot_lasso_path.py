@@ -2,10 +2,11 @@
 The Lasso path and a criterion
 ==============================
 
-The Lasso penalises the absolute values of the coefficients. As the penalty falls, features enter the model one after the
-other. An information criterion chooses one model on this path.
+The Lasso penalises the absolute values of the coefficients. As the penalty falls, features enter the model one after
+the other. An information criterion chooses one model on this path.
 
-`FullData` is the Lasso on all rows. `Message`, which splits the rows into subsets, follows one such path in each subset.
+`FullData` is the Lasso on all rows. `Message`, which splits the rows into subsets, follows one such path in each
+subset.
 """
 
 # %%

@@ -2,9 +2,9 @@
 Pairs: features that act only together
 ======================================
 
-The effect of a drug may depend on a gene, and neither may have an effect alone. A ranking of single columns misses both.
-With `feature_map="pairs"` FGM scores squares and products of columns. They are computed while they are scored, and never
-stored.
+The effect of a drug may depend on a gene, and neither may have an effect alone. A ranking of single columns misses
+both. With `feature_map="pairs"` FGM scores squares and products of columns. They are computed while they are scored,
+and never stored.
 """
 
 # %%

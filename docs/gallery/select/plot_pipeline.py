@@ -2,8 +2,8 @@
 Select inside the cross-validation: a scikit-learn Pipeline
 ===========================================================
 
-A selector is a scikit-learn estimator. In a `Pipeline` it is fitted anew in each fold, on the training rows alone. If it
-is fitted to all rows first, it sees the test rows, and the error looks far too small.
+A selector is a scikit-learn estimator. In a `Pipeline` it is fitted anew in each fold, on the training rows alone. If
+it is fitted to all rows first, it sees the test rows, and the error looks far too small.
 """
 
 # %%
