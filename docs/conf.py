@@ -6,6 +6,7 @@ fonts and scripts along and has a light and a dark side. Nothing is fetched, nei
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # directives and daskfs, as they lie here
 
 from daskfs import __version__  # noqa: E402
+
+logging.getLogger("distributed").propagate = False  # a11y_pygments prints what reaches the root logger
 
 project = "daskfs"
 author = "the daskfs developers"

@@ -30,10 +30,14 @@ needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="ch
 
 def built(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Build the site in folder/html, from a copy of docs: the gallery writes its pages beside its scripts."""
-    for path in ROOT.iterdir():
-        if path != DOCS:
-            (folder / path.name).symlink_to(path)
     docs = shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build", "auto_gallery"))
+    for path in ROOT.iterdir():
+        if path.name in ("benchmarks", "data_schemas"):  # pages include their README.md, and the CHANGELOG.md
+            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        elif path.is_file():
+            shutil.copy2(path, folder / path.name)
+        elif path != DOCS:
+            (folder / path.name).symlink_to(path)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command += ["-d", str(folder / "doctrees"), str(docs), str(folder / "html")]
