@@ -82,6 +82,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(si
 def test_the_site_is_built_without_a_warning_with_the_pictures_of_its_gallery(tmp_path):
     done = built(tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     check_pages(tmp_path / "html")
     for script in SCRIPTS:
         assert list(tmp_path.glob(f"html/_images/sphx_glr_{script.stem}_001.png")), f"{script.name}: no picture"

@@ -34,14 +34,14 @@ print(tables["split"][["name", "coef", "std_error", "lower", "upper"]].round(2).
 # The refits give the columns of noise coefficients of about 0.1. The intervals of the split are wide, because only half
 # of the rows estimate, but they cover the truth about 95 times in a hundred.
 
-fig, both = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained", sharey=True)
+fig, both = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained", sharey=True)
 for name, colour, shift in (("ols", "tab:orange", -0.15), ("ridge", "tab:green", 0.15)):
     both[0].plot(np.arange(10) + shift, tables[name]["coef"], "o", color=colour, label=f'refit="{name}"')
 both[0].set(title="Refits on the rows that selected", ylabel="coefficient")
 split = tables["split"]
 half = split["upper"] - split["coef"]
 both[1].errorbar(range(10), split["coef"], half, fmt="o", capsize=3, label="estimate, 95 % interval")
-both[1].set_title("Selected on half of the rows, estimated on the others")
+both[1].set_title("Selected on half of the rows, estimated on the rest")
 for axes, table in zip(both, (tables["ols"], split), strict=True):
     axes.plot(range(10), effects[table["index"]], "_", color="tab:red", markersize=14, label="truth")
     axes.set_xticks(range(10), table["name"], rotation=60)
