@@ -6,6 +6,7 @@ fonts and scripts along and has a light and a dark side. Nothing is fetched, nei
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -15,15 +16,20 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # d
 
 from daskfs import __version__  # noqa: E402
 
+logging.getLogger("distributed").propagate = False  # a11y_pygments prints what reaches the root logger
+
 project = "daskfs"
 author = "the daskfs developers"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "directives", "listings"]
-exclude_patterns = ["_build", "README.md"]
+extensions = [
+    *("myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"),
+    *("directives", "listings"),
+]
+exclude_patterns = ["_build", "README.md", "gallery"]  # the pages of the gallery are in auto_gallery
 templates_path = ["_templates"]
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # the latter: reference/, which autosummary writes
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # the latter: reference/ and auto_gallery/
 suppress_warnings = ["myst.header"]  # pages that are included begin at a lower heading
 nitpicky = False
 default_role = "code"  # `x` of docstrings
@@ -51,6 +57,17 @@ autosummary_context = {
 }
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf = {  # -D plot_gallery=0 builds the pages without running the scripts
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "subsection_order": [f"gallery/{name}" for name in ("select", "certainty", "data", "cluster")],
+    "abort_on_example_error": True,
+    "capture_repr": (),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 
 html_math_renderer = "mathml"  # see directives: browsers draw it, no script and no network are needed
 html_theme = "furo"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -29,7 +28,8 @@ from tests.test_house import DOORS, FLOORS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
-TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc", "latex2mathml")
+SCRIPTS = sorted((DOCS / "gallery").rglob("plot_*.py"))
+TOOLS = ("sphinx", "furo", "myst_parser", "numpydoc", "latex2mathml", "sphinx_gallery")
 
 
 def is_public_error(error):
@@ -42,25 +42,26 @@ needs_tools = pytest.mark.skipif(
 needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 
 
+def built(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Build the site in folder/html, from a copy of docs: the gallery writes its pages beside its scripts."""
+    docs = shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build", "auto_gallery", "reference"))
+    for path in ROOT.iterdir():
+        if path.name in ("benchmarks", "data_schemas"):  # pages include their README.md, and the CHANGELOG.md
+            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        elif path.is_file():
+            shutil.copy2(path, folder / path.name)
+        elif path != DOCS:
+            (folder / path.name).symlink_to(path)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command += ["-d", str(folder / "doctrees"), str(docs), str(folder / "html")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-d",
-        folder / "doctrees",
-        DOCS,
-        folder / "html",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # builds of several processes would write the same docs/reference/
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = built(folder, "-D", "plot_gallery=0")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return folder / "html"
@@ -86,16 +87,34 @@ def look(page: Path, folder: Path, query: str = "") -> tuple[str, list[str], lis
 @needs_tools
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(site):
-    pages = sorted(site.rglob("*.html"))
-    assert {path.with_suffix("").name for path in PAGES} <= {path.stem for path in pages}
-    for page in pages:
+    check_pages(site)
+    assert {path.stem for path in [*PAGES, *SCRIPTS]} <= {path.stem for path in site.rglob("*.html")}
+
+
+@needs_tools
+@pytest.mark.nightly
+def test_the_site_is_built_without_a_warning_with_the_pictures_of_its_gallery(tmp_path):
+    done = built(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    check_pages(tmp_path / "html")
+    for script in SCRIPTS:
+        assert list(tmp_path.glob(f"html/_images/sphx_glr_{script.stem}_001.png")), f"{script.name}: no picture"
+
+
+def check_pages(site: Path) -> None:
+    """Check that pages load nothing from elsewhere, and can be read aloud and moved through by keys."""
+    for page in sorted(site.rglob("*.html")):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"""<(?:script|img|iframe|source)[^>]*src=["'](?:https?:)?//""", text)
         loaded += re.findall(
             r"""<link[^>]*rel="(?:stylesheet|preload|preconnect|icon)"[^>]*href="(?:https?:)?//""", text
         )
         assert not loaded, page
-        assert not re.findall(r"<img(?![^>]*\balt=\"[^\"]+\")[^>]*>", text), f"{page}: a picture without words"
+        thumbnail = r'alt="" src="[^"]*_thumb\.png"'  # beside it stands its title
+        assert not re.findall(rf"<img(?! {thumbnail})(?![^>]*\balt=\"[^\"]+\")[^>]*>", text), (
+            f"{page}: a picture without words"
+        )
         assert not re.findall(r'role="heading"(?! aria-level)|<pre>|<th class="head"><p></p></th>', text), page
     for style in site.rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style
@@ -166,7 +185,7 @@ STUMBLED_OVER = {  # words of earlier pages that native readers had to read twic
 }
 
 
-@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md", *SCRIPTS], ids=lambda path: path.stem)
 def test_a_page_has_none_of_the_words_that_readers_stumbled_over(path):
     text = re.sub(r"```.*?```|`[^`]*`|\s+", " ", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     found = {words: plain for words, plain in STUMBLED_OVER.items() if re.search(rf"\b({words})\b", text)}
@@ -212,6 +231,7 @@ def test_every_page_is_in_the_table_of_contents():
             r"^```{toctree}\n(.*?)^```", index.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
         ):
             listed += [index.parent / f"{name}.md" for name in re.findall(r"^[\w/-]+$", tree, re.MULTILINE)]
+    listed.remove(DOCS / "auto_gallery" / "index.md")  # which sphinx-gallery writes
     assert set(PAGES) - {DOCS / "index.md"} == set(listed)
 
 
