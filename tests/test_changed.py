@@ -15,12 +15,10 @@ LEAF = {PACKAGE / "kernels" / "fgm" / "mkl.py"}
     ("file", "changed", "expected"),
     [
         ("selectors/test_fgm.py", LEAF, True),
-        ("selectors/test_mission.py", LEAF, False),
         ("store/test_round_trip.py", LEAF, False),
         ("store/test_round_trip.py", {PACKAGE / "store" / "writer.py"}, True),
         ("store/test_round_trip.py", {ROOT / "pyproject.toml"}, True),
         ("store/test_round_trip.py", {TESTS / "store" / "conftest.py"}, True),
-        ("store/test_round_trip.py", {TESTS / "sources" / "conftest.py"}, False),
         ("golden/test_methods_golden.py", {TESTS / "golden" / "cases.py"}, True),
     ],
 )

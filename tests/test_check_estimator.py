@@ -14,10 +14,7 @@ from daskfs.methods import METHODS, find_method
 from tests.variants import VARIANTS, Options
 
 SMALLER = {"bolasso": {"n_bootstraps": 4, "memory_limit": "64MiB"}, "sgd_slr": {"n_epochs": 20}}
-OF_EACH_KIND = [
-    *("message", "online_substitution", "async_online_substitution", "fgm", "mission"),
-    *("bolasso", "lasso_cut", "batch_iht"),
-]
+OF_EACH_KIND = ["message", "online_substitution", "fgm", "mission"]
 BY_DEFAULT = {method: find_method(method)(**SMALLER.get(method, {})) for method in METHODS}
 
 COLUMN_BASELINES = [

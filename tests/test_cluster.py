@@ -89,6 +89,7 @@ def long_text(_: int) -> tuple[str, str]:
     return its_task(0), "x" * 2**22
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "seconds", "are_together"),
     [(its_task, 1e9, True), (its_task, 0.0, False), (long_text, 1e9, False)],
@@ -131,6 +132,7 @@ def where(large: np.ndarray, item: int) -> tuple[int, float]:
     return os.getpid(), float(large[item])
 
 
+@pytest.mark.slow
 def test_rounds_are_done_where_they_take_less_time(processes, monkeypatch):
     large, expected = np.arange(100_000.0), [0.0, 1.0, 2.0]
     shared = (processes.keep(large),)

@@ -92,6 +92,7 @@ def test_work_goes_on_when_a_worker_comes(lonely, way):
         assert found == WAYS[way](here)
 
 
+@pytest.mark.slow
 def test_a_pipeline_says_how_long_a_worker_is_waited_for(tmp_path):
     with open_cluster("local", lost_timeout_s=17.0, dashboard_address=None) as workers:
         assert presence_of(workers.client)._lost_timeout_s == 17.0

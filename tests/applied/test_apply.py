@@ -333,6 +333,7 @@ def without(*names):
     return {"version": 1, "columns": {name: one for name, one in COLUMNS.items() if name not in names}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"feature_ids": True}])
 def test_sparse_stores_are_applied_to_by_number_or_by_id(sparse, more):
     folder, _ = sparse
@@ -374,6 +375,7 @@ def test_genotypes_get_the_predictions_of_the_run_with_variants_found_by_name(tm
         model.predict(write_set(tmp_path / "new", lacking, name="lacking", phenotypes=y.tolist()))
 
 
+@pytest.mark.slow
 def test_a_run_of_an_old_store_makes_it_anew_by_force_and_leaves_a_model(tmp_path, monkeypatch):
     messy()[["a", "share", "y"]].to_csv(tmp_path / "t.csv", index=False)
     source, select = {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "fgm", "n_features_to_select": 1}

@@ -189,6 +189,7 @@ def applied(folder, path, *options):
     return pd.read_csv(out, dtype={"iid": str}), told.output
 
 
+@pytest.mark.slow_cases("text_csv", "headerless_clicks", "cells", "npz", "csv")
 @pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
 def test_rows_without_a_target_have_the_predictions_of_the_run_and_their_ids(write, tmp_path):
     X, y = data()
@@ -355,6 +356,7 @@ def haploid(path, X, alleles):
     return path
 
 
+@pytest.mark.slow
 def test_one_copy_of_swapped_alleles_is_flipped_within_one(tmp_path):
     X, y = data()
     X = np.minimum(X, 1)
@@ -419,6 +421,7 @@ def test_covariates_of_other_samples_are_a_table_of_their_own(tmp_path):
     assert f"{words}: 'south' (2 rows), 'inner' (1 row)" in " ".join(told.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1, 40])
 def test_features_of_libsvm_are_called_by_their_index_everywhere(first, tmp_path):
     X, y = data()

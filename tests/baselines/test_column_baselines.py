@@ -29,6 +29,7 @@ from tests.refusals import refused
 from tests.tolerances import assert_same_answer, tolerance_of
 
 TRUE_FEATURES = [3, 20, 47, 70, 111]
+pytestmark = pytest.mark.slow_cases("grafting")  # whose kernels take ten seconds to compile
 BASELINES = [
     ProjGD(5),
     LassoCut(5),
@@ -65,7 +66,6 @@ def targets(Z):
     }
 
 
-@pytest.mark.slow_cases("grafting")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
 @pytest.mark.parametrize("baseline", BASELINES, ids=NAMES)
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")  # ProjGD takes long with the squared hinge
@@ -222,7 +222,7 @@ def test_enough_epochs_end_at_the_lasso(baseline, Z, targets):
     assert found.n_active_ == np.count_nonzero(lasso.coef_)
 
 
-@pytest.mark.slow_cases("grafting-logistic")
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 @pytest.mark.parametrize(
     "baseline", [Grafting(5, n_epochs=40), OnlineL1(5, n_epochs=300)], ids=["grafting", "online_l1"]
@@ -245,6 +245,7 @@ def test_enough_epochs_end_where_no_gradient_exceeds_the_penalty(baseline, loss,
     assert np.abs(gradient).max() < 0.0502
 
 
+@pytest.mark.slow
 def test_grafting_holds_no_more_than_it_may(Z, targets):
     found = Grafting(5, penalty=0.005, max_active=8).fit(Z, targets["squared"])
     assert found.result_.history["most_active"].max() == 8

@@ -137,6 +137,7 @@ def test_accumulated_gradients_withstand_more_attenuation_than_thresholded_ones(
     assert sum(from_iht) <= 2
 
 
+@pytest.mark.slow
 def test_a_sketch_with_more_cells_than_columns_does_as_well_as_none():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 300))

@@ -113,7 +113,7 @@ def _case(variant: Variant) -> Case:
 CASES = [_case(variant) for variant in VARIANTS if _is_examined(variant)]
 
 OF_EACH_KIND = [
-    *("message", "online_substitution", "async_online_substitution", "fgm", "mission", "auto"),
-    *("bolasso", "lasso_cut", "group_lasso", "batch_iht", "stability", "knockoffs", "selection_cv"),
+    *("message", "online_substitution", "async_online_substitution", "fgm", "mission"),
+    *("auto", "stability", "selection_cv"),
 ]
-"""Those that are examined by default: each system, and of the others one that goes each way."""
+"""Those that are examined by default: each system, and what is built around a selector."""

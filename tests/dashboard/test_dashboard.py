@@ -167,6 +167,7 @@ def test_runs_are_gauges_for_prometheus():
     assert 'daskfs_read_bytes_total{worker="one"} 1000.0' in text
 
 
+@pytest.mark.slow
 def test_several_schedulers_of_a_process_offer_their_gauges_together():
     prometheus = pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
     from daskfs.dashboard.gauges import Gauges

@@ -131,6 +131,7 @@ def test_a_tree_pruned_with_what_chance_gives_is_a_scan_of_all_groups_too(data):
     np.testing.assert_array_equal(excess, (sums - by_chance)[expected])
 
 
+@pytest.mark.slow
 def test_most_of_a_large_tree_is_left_out():
     """The prototype visited 493 of 32,767 groups of a binary tree, the best first; here level by level."""
     n_columns = 1 << 14
@@ -146,6 +147,7 @@ def test_most_of_a_large_tree_is_left_out():
     assert max(shares) < 0.05
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_a_group_scores_the_sum_of_the_squares_of_its_columns_dense_or_sparse(data):

@@ -23,7 +23,7 @@ from tests.tolerances import assert_same_answer, tolerance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")
 COMPILED_FOR_THEM = re.compile(
-    "poisson|huber|groups-(logistic|multinomial|always-include)|identity|hashes|iht_sgd|grafting-logistic"
+    "poisson|huber|groups-(logistic|multinomial|always-include)|identity|hashes|iht_sgd|grafting"
 )
 """Dense cases whose kernels hardly any other default test needs: they are slow, too."""
 EVERY = [

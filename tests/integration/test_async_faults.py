@@ -216,6 +216,7 @@ def test_a_killed_process_costs_nothing_but_time(problem, workers, victim, tmp_p
     assert selector.run.n_nodes_lost == (victim == "node")
 
 
+@pytest.mark.slow
 def test_always_included_columns_are_selected_on_a_cluster(problem, workers):
     stored, support = problem
     others = np.setdiff1d(np.arange(N_FEATURES), support)[[5, 900]]
@@ -236,6 +237,7 @@ def test_an_error_of_the_data_ends_the_run_and_leaves_nobody_at_work(store, work
     check(fit(stored, workers), stored, support)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(problem, workers):
     stored, support = problem
     kept = {}
@@ -327,6 +329,7 @@ def records_of_messages(address, n_messages):
     return sum("serialize" in str(one[0]) for one in lists)
 
 
+@pytest.mark.slow
 def test_a_task_that_lasts_keeps_no_record_of_its_messages(workers):
     node = workers.actors.place(Echo)
     tasks = workers.actors.keep_running(records_of_messages, [300], name="echo", shared=(ActorAddress(node),))
@@ -339,6 +342,7 @@ class Nobody:
     """A node."""
 
 
+@pytest.mark.slow
 def test_a_node_has_a_process_to_itself_as_long_as_there_are_others_and_goes_when_it_is_released(workers):
     node = workers.actors.place(Nobody)
     assert workers.actors.holds(node)

@@ -162,6 +162,7 @@ def test_what_does_not_belong_there_is_named_by_verify_and_by_a_fit(workshop, st
     refused(workshop.daskfs(*fit), "remove the store and ingest")
 
 
+@pytest.mark.slow
 def test_links_to_the_same_bytes_are_followed(workshop, store):
     for path in [path for path in store.rglob("*") if path.is_file()]:
         elsewhere = workshop.folder / "annex" / path.relative_to(store)

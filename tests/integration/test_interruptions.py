@@ -180,12 +180,13 @@ def test_a_run_that_lost_its_scheduler_is_resumed_here(at_work, whole, scheduler
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
-def test_an_address_where_nobody_answers_is_named(at_work, address):
-    before = at_work.contents()
+def test_an_address_where_nobody_answers_is_named(workshop, address):
+    workshop.pipeline(source={"kind": "synthetic", "n_samples": 60, "n_features": 5}, select=SELECTIONS)
+    before = workshop.contents()
     with dask.config.set({"distributed.comm.timeouts.connect": "200ms"}):
-        ended = at_work.daskfs("run", "pipeline.yaml", "--scheduler", address)
+        ended = workshop.daskfs("run", "pipeline.yaml", "--scheduler", address)
     refused(ended, f"{address}: no scheduler answers", "start one with `dask scheduler`")
-    assert at_work.contents() == before
+    assert workshop.contents() == before
 
 
 @pytest.mark.nightly

@@ -281,6 +281,7 @@ MISSPELT = {
 }
 
 
+@pytest.mark.slow
 def test_a_stream_without_a_store_names_options_files_and_lines(workshop, kind, file):
     options = {"clicks": {"target": "click"}, "text": {"target": "y"}}.get(kind, {})
 

@@ -127,6 +127,7 @@ def test_active_groups_share_the_largest_norm_and_the_weights_are_their_shares(l
     assert np.sqrt(squares.max()) <= norms.sum() * (1.0 + 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_problems_that_share_their_columns_are_solved_alike_by_all(loss):
     """A group has each of its columns once for each problem; one problem alone is what it always was."""

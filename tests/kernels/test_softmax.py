@@ -76,6 +76,7 @@ def test_coefficients_of_all_classes_have_sum_zero():
     np.testing.assert_allclose(centred(np.array([[3.0, 0.0], [0.0, 3.0]])), [[2, -1], [-1, 2], [-1, -1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [1.0, 0.08])
 def test_a_fit_of_many_unknowns_is_that_of_few(density, monkeypatch):
     rng = np.random.default_rng(3)
@@ -97,6 +98,7 @@ def test_a_fit_of_many_unknowns_is_that_of_few(density, monkeypatch):
     np.testing.assert_allclose(found.error[:, n], errors[:, n], rtol=0.2)  # blocks of single classes alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_hessian", [True, False])
 def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_few(has_hessian, monkeypatch):
     rng = np.random.default_rng(4)

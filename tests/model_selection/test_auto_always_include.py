@@ -17,6 +17,7 @@ def confounded(seed):
     return X, 3.0 * X[:, 0] + X[:, 20] + rng.standard_normal(400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["numbers", "classes", "three classes"])
 @pytest.mark.parametrize("n_features", [3, None])
 def test_they_are_in_whatever_is_chosen(n_features, target):

@@ -32,6 +32,7 @@ def sizes_of(matrix, loss="squared"):
     return found.fit_run(Run(matrix, "test")).sizes_
 
 
+@pytest.mark.slow
 def test_it_is_the_lasso_at_a_penalty_as_good_as_that_of_scikit_learn():
     matrix = columns_and_knockoffs()
     sizes = sizes_of(matrix)

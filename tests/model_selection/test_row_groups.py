@@ -129,6 +129,7 @@ def test_halves_have_no_family_in_common_and_classes_alike(by_class):
     np.testing.assert_array_equal(*halves)
 
 
+@pytest.mark.slow
 def test_chance_that_relatives_share_is_stable_only_where_halves_share_families():
     largest = []
     for seed in range(6):

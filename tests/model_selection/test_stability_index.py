@@ -51,6 +51,7 @@ def test_sizes_and_order_of_the_features_do_not_matter():
     assert stability_index(sets, 7) == pytest.approx(stability_index([rename[one] for one in sets], 7))
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_index_of_the_population():
     """Each feature selected by itself with a probability of its own: sets are independent, 100 of them."""
     rng, p = np.random.default_rng(3), np.r_[np.full(5, 0.8), np.full(25, 0.1)]

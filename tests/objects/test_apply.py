@@ -24,6 +24,7 @@ def put(server, folder, name):
     return f"s3://bucket/{name}"
 
 
+@pytest.mark.slow_cases("jsonl", "vw", "libsvm", "cells", "h5ad", "fasta")
 @pytest.mark.parametrize("write", WRITTEN, ids=lambda write: write.__name__)
 def test_objects_get_the_predictions_of_files(write, tmp_path, server):
     X, y = formats.data()
@@ -38,6 +39,7 @@ def test_objects_get_the_predictions_of_files(write, tmp_path, server):
     assert_close(model.predict(address), expected["prediction"].to_numpy())
 
 
+@pytest.mark.slow
 def test_a_store_of_objects_gets_the_predictions_of_its_rows(tmp_path, server):
     X, y = formats.data()
     run_of(tmp_path, formats.csv(tmp_path, "train", X, y), formats.SELECT)
@@ -48,6 +50,7 @@ def test_a_store_of_objects_gets_the_predictions_of_its_rows(tmp_path, server):
     assert_close(found.sort_values("row")["prediction"].to_numpy(), expected)
 
 
+@pytest.mark.slow
 def test_a_vcf_zarr_of_objects_is_refused_and_read_once_it_is_copied(tmp_path, server):
     X, y = formats.data()
     run_of(tmp_path, formats.vcf_zarr(tmp_path, "train", X, y), formats.SELECT)

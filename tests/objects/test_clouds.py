@@ -130,6 +130,7 @@ def test_a_store_is_written_and_read(root, tmp_path, monkeypatch):
         daskfs.open_store(f"{root}/data/y.zarr")
 
 
+@pytest.mark.slow
 def test_a_large_file_is_sent_in_parts(root, tmp_path):
     if root.startswith("gs"):
         pytest.skip("our own server takes no file in parts")

@@ -72,6 +72,7 @@ def test_a_plan_names_the_cache_where_several_passes_fetch_a_store(write, tmp_pa
     assert "network" not in plan_pipeline(local, facts_of(local)).to_text()
 
 
+@pytest.mark.slow
 def test_variables_stay_as_they_were_written_in_a_run_s_folder(write, tmp_path, server, monkeypatch):
     monkeypatch.setenv("WHERE", f"{server.url}/bucket/in/x.csv?X-Amz-Signature=kept-dark1")
     monkeypatch.setenv("SECRET", "kept-dark2")
@@ -90,6 +91,7 @@ def test_variables_stay_as_they_were_written_in_a_run_s_folder(write, tmp_path, 
     assert b"kept-dark" not in everything_in(tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_what_is_secret_and_written_in_clear_is_kept_out_too(write, server):
     url = f"{server.url.replace('http://', 'http://me:kept-dark@')}/bucket/in/x.csv?sig=kept-dark"
     source = {"kind": "csv", "path": url, "target": "c0"}

@@ -76,6 +76,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow_cases("x.csv.gz", "x.svm.gz", "x.vw", "x.npz", "x.jsonl")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("root", ["s3", "http"])
 def test_a_source_at_a_url_is_the_file(server, tmp_path, name, root):

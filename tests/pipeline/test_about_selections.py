@@ -27,6 +27,7 @@ def built(folder, **sections):
     return build_pipeline(document(**sections), "pipeline.yaml", folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sections", "cls"),
     [({"stability": {"n_pairs": 4, "threshold": 0.9}}, StabilitySelection), ({"knockoffs": {"fdr": 0.3}}, Knockoffs)],
@@ -50,6 +51,7 @@ def test_a_section_is_about_the_selection(tmp_path, sections, cls):
     ) in page
 
 
+@pytest.mark.slow
 def test_intervals_of_the_rows_that_did_not_select_are_in_table_and_report(tmp_path):
     run_pipeline(built(tmp_path, split_inference={"level": 0.9, "share": 0.6}))
     inside = OnlineSubstitution(12, memory_limit="1GiB")

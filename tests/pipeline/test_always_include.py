@@ -101,6 +101,7 @@ def test_covariates_that_the_source_does_not_have_are_refused_before_the_run(coh
     assert CliRunner().invoke(app, ["validate", str(pipeline_of(folder, select, store=store))]).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_store_that_stands_says_which_columns_there_are(cohort, method):
     folder, *_ = cohort

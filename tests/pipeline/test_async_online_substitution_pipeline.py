@@ -32,6 +32,7 @@ def outcome(tmp_path_factory):
     return folder, run_pipeline(load_pipeline(PIPELINE, overrides))
 
 
+@pytest.mark.slow
 def test_the_pipeline_that_ships_finds_the_true_features(outcome):
     folder, found = outcome
     result = found.results["asy-os"]
@@ -61,6 +62,7 @@ def test_the_plan_says_how_many_workers_hold_what():
     assert "1 worker" not in text_of("select.0.n_workers=3")
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_every_parameter(outcome):
     folder, _ = outcome
     parameters = ["--n-features", "5", "--set", "n_workers=3", "--set", "schedule=simulated", "--set", "slots=2.0"]

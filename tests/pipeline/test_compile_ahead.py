@@ -103,6 +103,7 @@ def test_a_fit_that_fails_does_not_keep_the_others_from_being_rehearsed(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_text_is_read_by_the_kernels_that_read_large_files(monkeypatch):
     """Small tables are Arrow's: what a warmup reads must not be."""
     read = []
@@ -119,6 +120,7 @@ def test_text_is_read_by_the_kernels_that_read_large_files(monkeypatch):
     assert {"read_records", "copy_texts"} <= {*read}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mission", "message"])
 @pytest.mark.parametrize("then_refit", [True, False])
 def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, method, monkeypatch):
@@ -162,6 +164,7 @@ def test_for_named_columns_one_of_the_noise_is_included_which_has_none_of_that_n
     assert compile_ahead._mark(small, "float32") != compile_ahead._mark(small | {"always_include": None}, "float32")
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("message", "fgm")
 @pytest.mark.parametrize("method", ["fgm", "message", "mission", "online_substitution", "async_online_substitution"])
 def test_a_fit_that_always_includes_columns_is_rehearsed_to_its_end(method, monkeypatch):
@@ -207,6 +210,7 @@ class Steps:
         self.is_finished = True
 
 
+@pytest.mark.slow
 def test_each_fit_that_was_rehearsed_is_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(compile_ahead, "CACHE_DIRECTORY", tmp_path / "daskfs-kernels")
     steps = Steps()

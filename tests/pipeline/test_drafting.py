@@ -61,6 +61,7 @@ def test_two_commands_lead_from_a_messy_table_to_a_report(tmp_path: Path, monkey
     assert "r2" in json.dumps(metrics)
 
 
+@pytest.mark.slow
 def test_select_takes_the_table_itself_and_keeps_a_schema_that_somebody_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ def test_missing_dates_and_numbers_have_features_that_say_so(tmp_path: Path) -> 
     assert store.read(slice(None), slice(None)).tolist() == expected
 
 
+@pytest.mark.slow
 def test_the_pipeline_file_may_be_named(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("a,b,y\n" + "".join(f"{k % 7},{k % 5},{k % 3 + 0.5}\n" for k in range(60)))

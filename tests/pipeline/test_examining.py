@@ -101,6 +101,7 @@ def test_what_is_too_good_is_suspicious_and_what_is_no_better_than_a_constant_to
     assert "not significantly better than always predicting" in doubts(predicted(y, np.roll(prediction, 1)))[0]
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_target_and_a_twin_are_told_of(document, write, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv")
     table["y_known"] = 2 * table["y"] + 1
@@ -113,6 +114,7 @@ def test_a_copy_of_the_target_and_a_twin_are_told_of(document, write, tmp_path):
     assert SelectionResult.load(outcome.folder).evidence == outcome.results["message"].evidence
 
 
+@pytest.mark.slow
 def test_features_of_one_column_stand_in_one_line_that_opens(document, write, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.read_csv(tmp_path / "table.csv")
@@ -135,6 +137,7 @@ def test_features_of_one_column_stand_in_one_line_that_opens(document, write, tm
     assert "<code>daskfs run pipeline.yaml" in page
 
 
+@pytest.mark.slow
 def test_what_a_selector_remarks_is_a_warning_of_the_report(document, write, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv")
     table["twin"] = table["f1"]

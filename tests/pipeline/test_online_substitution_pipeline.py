@@ -60,6 +60,7 @@ def test_the_command_line_takes_every_parameter(outcome):
     assert "2 of them were always included" in result.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -31,6 +31,7 @@ def run_with(document, write, **refit):
     return folder, *((part.read(slice(None)).astype(float), part.read_target()) for part in (train, test))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ridge", [0.0, 0.25])
 def test_the_refit_is_the_ridge_fit_of_the_selected_columns_on_the_training_rows(document, write, ridge):
     folder, (X, y), (X_test, y_test) = run_with(document, write, ridge=ridge)
@@ -63,6 +64,7 @@ def test_it_stands_in_every_file_of_the_run(document, write):
     assert record["time"]["refit"] > 0
 
 
+@pytest.mark.slow
 def test_each_of_several_classes_is_told_from_the_rest(document, write, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv")
     table["y"] = pd.cut(table["y"], [-np.inf, -1.5, 1.5, np.inf], labels=["low", "middle", "high"])
@@ -83,6 +85,7 @@ def test_each_of_several_classes_is_told_from_the_rest(document, write, tmp_path
     assert result.metrics["refit_accuracy"] == pytest.approx(accuracy(y_test, np.argmax(odds, axis=0)), abs=0.02)
 
 
+@pytest.mark.slow
 def test_without_it_a_run_has_the_fit_of_the_method_alone(document, write):
     result = run_pipeline(load_pipeline(write(document))).results["message"]
     assert result.refit is None
@@ -101,6 +104,7 @@ def test_the_plan_has_the_refit_with_what_it_holds(document, write):
     assert "at most 3 of them" in plan.to_text()
 
 
+@pytest.mark.slow_cases("ols", "ridge")
 @pytest.mark.parametrize("by", ["ols", "ridge", "elastic"])
 def test_a_method_may_take_the_coefficients_of_a_refit_as_its_own(document, write, by):
     document["select"] = FGM | {"refit": by}
@@ -117,6 +121,7 @@ def test_a_method_may_take_the_coefficients_of_a_refit_as_its_own(document, writ
         np.testing.assert_allclose(result.table["coef"], model.coef_, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_refit_of_a_pipeline_may_be_an_elastic_net(document, write):
     folder, *_ = run_with(document, write, by="elastic")
     result = SelectionResult.load(folder)
@@ -124,6 +129,7 @@ def test_the_refit_of_a_pipeline_may_be_an_elastic_net(document, write):
     np.testing.assert_allclose(result.table["refit_coef"], result.refit.coef[0])
 
 
+@pytest.mark.slow
 def test_how_sizes_are_tried_stands_in_the_file_and_in_the_report(document, write):
     search = {"cv": 3, "sizes": [1, 2, 4], "rule": "1se", "metric": "r2", "groups": "part"}
     document["select"] = FGM | {"n_features_to_select": search}

@@ -80,6 +80,7 @@ def test_a_run_finds_the_planted_features_and_leaves_its_files(document, write, 
     assert record["communication"]["select"] > 0
 
 
+@pytest.mark.slow
 def test_test_errors_are_those_of_the_test_rows(document, write, tmp_path):
     document["evaluate"] = {"metrics": ["mse", "r2"]}
     result = run_pipeline(load_pipeline(write(document))).results["message"]
@@ -157,6 +158,7 @@ def test_each_selection_is_measured_by_what_suits_its_loss(two_classes, write):
         load_pipeline(write(two_classes))
 
 
+@pytest.mark.slow
 def test_the_peak_is_measured_and_stands_beside_the_promise(document, write):
     memory = run_pipeline(load_pipeline(write(document))).results["message"].memory
     assert memory["limit_nbytes"]["client"] == 4 * 2**30
@@ -164,6 +166,7 @@ def test_the_peak_is_measured_and_stands_beside_the_promise(document, write):
     assert memory["measured_nbytes"]["client"] > 50 * 2**20
 
 
+@pytest.mark.slow
 def test_the_resolved_pipeline_of_a_run_runs_again(document, write, tmp_path):
     first = run_pipeline(load_pipeline(write(document)))
     resolved = read_yaml(first.folder / "pipeline.yaml")
@@ -173,6 +176,7 @@ def test_the_resolved_pipeline_of_a_run_runs_again(document, write, tmp_path):
         assert (again.folder / name).read_bytes() == (first.folder / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_every_long_step_tells_its_progress_to_the_end(document, write):
     progress = Counted()
     run_pipeline(load_pipeline(write(document)), progress=progress)
@@ -184,6 +188,7 @@ def test_every_long_step_tells_its_progress_to_the_end(document, write):
         assert step[-1] == "finished", step
 
 
+@pytest.mark.slow
 def test_several_selections_are_compared_in_the_order_of_the_pipeline(document, write):
     document["select"] = [
         {"method": "message", "label": "three", "n_subsets": 3},
@@ -200,6 +205,7 @@ def test_several_selections_are_compared_in_the_order_of_the_pipeline(document, 
     assert page.index("<h1>three</h1>") < page.index("<h1>one</h1>")
 
 
+@pytest.mark.slow
 def test_the_page_written_by_the_run_is_the_page_written_again_from_its_folder(document, write, tmp_path):
     document["select"] = [{"method": "message", "n_subsets": 3}, {"method": "mission", "n_features_to_select": 2}]
     outcome = run_pipeline(load_pipeline(write(document)))
@@ -207,12 +213,14 @@ def test_the_page_written_by_the_run_is_the_page_written_again_from_its_folder(d
     assert again.read_text() == outcome.report.read_text()
 
 
+@pytest.mark.slow
 def test_a_split_by_column_tests_on_its_rows(document, write):
     document["split"] = {"by": "part", "test": "late"}
     result = run_pipeline(load_pipeline(write(document))).results["message"]
     assert result.n_samples == 480
 
 
+@pytest.mark.slow
 def test_without_a_split_every_row_trains(document, write):
     document["split"] = None
     result = run_pipeline(load_pipeline(write(document))).results["message"]
@@ -231,6 +239,7 @@ def test_a_store_that_stands_is_used_again_and_needs_no_source(document, write, 
     assert (second.folder / "selected.csv").read_bytes() == (third.folder / "selected.csv").read_bytes()
 
 
+@pytest.mark.slow_cases("local")
 @pytest.mark.parametrize("kind", ["threads", "local"])
 def test_the_same_bits_come_from_here_threads_and_processes(document, write, kind):
     here = run_pipeline(load_pipeline(write(document)))
@@ -243,6 +252,7 @@ def test_the_same_bits_come_from_here_threads_and_processes(document, write, kin
     assert set(memory["measured_nbytes"]) == processes
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_make_the_store_where_it_is_large(document, write, tmp_path, monkeypatch):
     pd.read_csv(tmp_path / "table.csv").to_parquet(tmp_path / "table.parquet", row_group_size=50)
     document["source"] |= {"kind": "parquet", "path": "table.parquet"}
@@ -267,6 +277,7 @@ def test_processes_of_their_own_make_the_store_where_it_is_large(document, write
     assert max(workers) <= memory["promised_nbytes"]["worker"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_replaced_only_when_forced(document, write):
     first = run_pipeline(load_pipeline(write(document)))
     before = (first.folder / "selected.csv").stat().st_ino
@@ -320,6 +331,7 @@ def test_a_store_of_another_source_is_not_taken(document, write, table):
         run_pipeline(load_pipeline(write(document), ["output=runs/other"]))
 
 
+@pytest.mark.slow
 def test_a_damaged_chunk_ends_the_run_and_leaves_nothing_half_made(document, write, tmp_path):
     run_pipeline(load_pipeline(write(document)))
     chunk = next(path for path in (tmp_path / "runs" / "table.zarr" / "X" / "c").rglob("*") if path.is_file())
@@ -343,6 +355,7 @@ def test_a_selection_of_nothing_predicts_the_mean(document, write, table):
     assert "No feature was selected" in outcome.report.read_text()
 
 
+@pytest.mark.slow
 def test_a_target_of_classes_is_classified_where_no_loss_is_named(two_classes, write):
     results = run_pipeline(load_pipeline(write(two_classes | {"select": {"method": "fgm", "max_passes": 2}}))).results
     assert results["fgm"].metrics.keys() == {"accuracy", "auc"}

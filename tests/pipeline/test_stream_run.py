@@ -72,6 +72,7 @@ def test_a_pipeline_without_a_store_learns_from_its_source(pipeline, text, tmp_p
     assert again.is_stream
 
 
+@pytest.mark.slow
 def test_the_model_of_a_run_goes_on(pipeline, text, tmp_path):
     run_pipeline(load_pipeline(pipeline, ["split=null"]))
     found = Mission.load(tmp_path / "run" / "model.npz").partial_fit(VwSource(text))
@@ -80,6 +81,7 @@ def test_the_model_of_a_run_goes_on(pipeline, text, tmp_path):
     assert found.result_.n_samples == 2 * N_ROWS
 
 
+@pytest.mark.slow
 def test_parts_of_a_source_are_learnt_from_side_by_side(pipeline, text, tmp_path):
     half = tmp_path / "half.vw"
     half.write_text("".join(text.read_text().splitlines(keepends=True)[:1000]))
@@ -96,6 +98,7 @@ def test_parts_of_a_source_are_learnt_from_side_by_side(pipeline, text, tmp_path
     assert_same_bits(found, expected)
 
 
+@pytest.mark.slow
 def test_rows_for_testing_are_the_same_in_blocks_of_any_length(pipeline, text):
     split = load_pipeline(pipeline).split
     parts = [
@@ -143,6 +146,7 @@ def test_a_run_without_a_store_is_planned(pipeline):
         run_pipeline(load_pipeline(pipeline), resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_replicas", "name", "at"), [(1, "_take", 15), (2, "add", 2)])
 def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_path, n_replicas, name, at):
     other = tmp_path / "other.vw"
@@ -176,6 +180,7 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
     assert found.history.equals(expected.history)
 
 
+@pytest.mark.slow
 def test_lines_of_a_pipe_are_learnt_from_as_a_file_is(text, tmp_path):
     command = [sys.executable, "-m", "daskfs", "select", "-", "--method", "mission", "--format", "vw"]
     with text.open("rb") as lines:

@@ -73,6 +73,7 @@ def _is_within(box, frame):
     return box.x0 >= frame.x0 - 1 and box.x1 <= frame.x1 + 1 and box.y0 >= frame.y0 - 1 and box.y1 <= frame.y1 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HISTORIES)
 def test_labels_do_not_overlap_and_stay_within_the_figure(kind):
     figures = hard_result(kind, pd.DataFrame(HISTORIES[kind])).figures()
@@ -82,6 +83,7 @@ def test_labels_do_not_overlap_and_stay_within_the_figure(kind):
     assert not any(wrong.values()), wrong
 
 
+@pytest.mark.slow
 def test_sizes_that_are_close_together_have_labels_that_are_not():
     sizes = [1, 2, 3, 10_000, 10_001, 10_002]
     assert overlaps_and_what_sticks_out(metric_by_size({"fgm": (sizes, [0.5] * 6)}, "accuracy")) == []

@@ -54,6 +54,7 @@ def cells_of(page, name):
     return [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[dh].*?</t[dh]>", x)] for x in lines]
 
 
+@pytest.mark.slow
 def test_the_page_has_all_that_init_warned_of(drafted_and_outcome, page):
     drafted, outcome = drafted_and_outcome
     warned = drafted.look.inferred.suspicions
@@ -63,6 +64,7 @@ def test_the_page_has_all_that_init_warned_of(drafted_and_outcome, page):
     assert outcome.results["online_substitution"].evidence.warnings[: len(warned)] == warned
 
 
+@pytest.mark.slow
 def test_what_is_settled_in_the_schema_is_told_no_more(drafted_and_outcome, tmp_path):
     drafted, outcome = drafted_and_outcome
     schema = read_yaml(drafted.schema, SchemaError)

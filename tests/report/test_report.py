@@ -114,6 +114,7 @@ def test_what_is_inlined_is_what_its_makers_published():
     assert all("</script" not in asset(name) for name in SCRIPTS)
 
 
+@pytest.mark.slow
 def test_names_from_the_data_are_shown_as_text():
     page = render_report(EVIL, {EVIL: make_result(), "b": make_result()})
     assert EVIL not in page
@@ -153,6 +154,7 @@ def test_a_result_that_lacks_something_still_has_a_page(changes):
     checked(render_report("power", {"message": make_result(**changes)}))
 
 
+@pytest.mark.slow
 def test_the_same_result_gives_the_same_page():
     assert render_report("p", {"m": make_result()}) == render_report("p", {"m": make_result()})
 
@@ -164,6 +166,7 @@ def test_a_report_is_written_again_from_the_folder(tmp_path):
     checked(page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_several_runs_stand_side_by_side(tmp_path):
     make_result().save(tmp_path / "first")
     make_result([2, 1]).save(tmp_path / "second")
@@ -175,6 +178,7 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert ranks, "a feature that both selected comes first, with its rank in each"
 
 
+@pytest.mark.slow
 def test_runs_are_compared_by_what_they_have_in_common_on_the_page_and_as_json(tmp_path):
     make_result().save(tmp_path / "first")
     make_result([2, 1]).save(tmp_path / "second")
@@ -189,6 +193,7 @@ def test_runs_are_compared_by_what_they_have_in_common_on_the_page_and_as_json(t
     )
 
 
+@pytest.mark.slow
 def test_runs_of_one_name_are_told_apart(tmp_path):
     for parent in ("a", "b"):
         make_result().save(tmp_path / parent / "run")
@@ -258,6 +263,7 @@ def sized(method, n_features, accuracy, **parameters):
     return make_result(**changes, feature_names=None, n_features=9)
 
 
+@pytest.mark.slow
 def test_a_metric_is_shown_against_the_number_of_features_with_a_line_for_each_method_and_setting():
     results = {
         f"{method}-{size}-{debias}": sized(method, size, accuracy + debias / 16, debias=debias, C=1.0 / size)
@@ -300,6 +306,7 @@ def test_lines_are_told_apart_by_words_and_by_numbers_only_at_the_same_size(sett
     assert list(lines_by_size(found))[:-1] == names
 
 
+@pytest.mark.slow
 def test_no_metric_is_shown_by_size_where_there_is_nothing_to_compare():
     two = {"a": sized("fgm", 2, 0.5), "b": sized("l1", 2, 0.5)}
     assert "against the number" not in render_report("one size", two)
@@ -354,6 +361,7 @@ def drawn_metrics(seed, *shifts, noise=0.01):
     return [(shared + shift + rng.normal(scale=noise, size=300)).tolist() for shift in shifts]
 
 
+@pytest.mark.slow
 def test_runs_of_the_same_test_rows_are_compared_in_pairs():
     a, b, c = drawn_metrics(0, 0.80, 0.79, 0.60)
     results = {
@@ -374,6 +382,7 @@ def test_runs_of_the_same_test_rows_are_compared_in_pairs():
     assert sentences([near, far])[0] in page
 
 
+@pytest.mark.slow
 def test_errors_are_better_where_they_are_smaller_and_other_rows_are_not_compared():
     a, b = drawn_metrics(1, 1.0, 2.0)
     results = {
@@ -387,6 +396,7 @@ def test_errors_are_better_where_they_are_smaller_and_other_rows_are_not_compare
     assert "Significant differences" not in render_report("before", {"a": make_result(), "b": make_result()})
 
 
+@pytest.mark.slow
 def test_equal_runs_seldom_differ_by_more_than_noise_however_many():
     """Of 60 comparisons of five equal ones, in at most one of twenty the best is told from any: 3 are expected."""
     wrong = 0

@@ -66,6 +66,7 @@ def test_workers_find_the_true_features(problem, schedule, n_workers):
     assert selector.score(*problem) > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_at_work", [2, 3])
 def test_workers_that_never_come_cost_no_feature(monkeypatch, n_at_work):
     """As where a cluster has fewer threads than workers were asked for: the places of the others were missing."""
@@ -255,6 +256,7 @@ def targets(seed):
     return X, {"numbers": z, "two classes": z > 0.3, "three classes": np.array(list("abc"))[np.digitize(z, [-2, 2])]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["numbers", "two classes", "three classes"])
 @pytest.mark.parametrize("schedule", ["asynchronous", "simulated"])
 def test_always_included_columns_stay_beside_those_that_one_stream_finds(target, schedule):

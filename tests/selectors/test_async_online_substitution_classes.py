@@ -51,7 +51,7 @@ def cost_of(X, labels, columns):
     return total
 
 
-@pytest.mark.slow_cases("5", "synchronous")
+@pytest.mark.slow_cases("5", "synchronous", "simulated")
 @pytest.mark.parametrize("n_classes", [3, 5])
 @pytest.mark.parametrize("schedule", ["asynchronous", "simulated", "synchronous"])
 def test_workers_in_turn_find_what_one_stream_finds(schedule, n_classes):
@@ -255,6 +255,7 @@ def test_other_rules_are_refused_with_more_than_two_classes(rule):
         AsyncOnlineSubstitution(3, rule=rule).plan(100, 200, "float64", None, target=TargetKind(3))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("5")
 @pytest.mark.parametrize("n_classes", [3, 5])
 def test_a_worker_takes_no_more_than_is_planned_of_it(n_classes):

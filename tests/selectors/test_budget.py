@@ -34,7 +34,7 @@ def test_a_refusal_says_what_takes_most_and_what_would_do_and_travels_with_it():
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(
     n_samples=st.integers(100, 300_000),
     n_features=st.integers(250, 5_000),

@@ -60,6 +60,7 @@ def test_a_store_says_how_unevenly_its_entries_lie(store):
     assert shape.columns_nbytes(100) < 2 * shape.columns_nbytes(1)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("omp", "message", "online_substitution")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_fit_takes_no_more_than_was_promised(store, name):
@@ -78,6 +79,7 @@ def test_a_fit_takes_no_more_than_was_promised(store, name):
     assert peak <= plan.task_nbytes + plan.client_nbytes + BESIDE_NBYTES, (peak, plan.task.terms, plan.client.terms)
 
 
+@pytest.mark.slow
 def test_a_full_column_among_short_ones_is_read_within_what_is_planned_for_it(tmp_path):
     n, p = 700_000, 2000
     rows = np.concatenate([np.arange(n), np.arange(3 * p)])

@@ -219,6 +219,7 @@ def written(folder, **changes):
     return load_pipeline(folder / "pairs.yaml")
 
 
+@pytest.mark.slow
 def test_a_pipeline_selects_products_and_its_result_is_read_again(folder):
     outcome = run_pipeline(written(folder))
     (result,) = outcome.results.values()

@@ -60,6 +60,7 @@ def test_families_stay_whole_in_views_folds_and_repeated_folds(families):
         assert not {*names[numbers == k]} & {*names[numbers != k]}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("auto")
 @pytest.mark.parametrize(
     ("make", "size"),
@@ -111,6 +112,7 @@ def test_one_family_alone_cannot_be_held_out(families):
     FGM(n_features_to_select=2, C=1.0).fit(one)  # the remedy
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_plan_says_what_cuts_families_and_hands_groups_on(families):
     document = {

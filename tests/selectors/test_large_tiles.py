@@ -28,6 +28,7 @@ def store(tmp_path_factory):
     return daskfs.ingest(X, path, y=X[:, :4].sum(axis=1), codec="lz4", tile_shape=SHAPE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS, ids=lambda one: one.method)
 def test_large_tiles_are_in_the_promise(store, method, monkeypatch):
     method.fit(store.take(np.arange(2000)))  # compiles

@@ -42,6 +42,7 @@ def test_two_calls_are_one_fit_over_the_same_subsets(problem, loss, average):
     assert set(whole.support_.nonzero()[0]) == {2, 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "multinomial"])
 @pytest.mark.parametrize("n_subsets", [1, 3, 5])
 def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subsets(n_subsets, loss, tmp_path):
@@ -69,6 +70,7 @@ def test_many_calls_are_one_fit_where_the_penalty_depends_on_the_number_of_subse
         assert {3, 20} <= set(whole.selected_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_many_calls_with_stores_are_one_fit(loss, tmp_path):
     rng = np.random.default_rng(5)
@@ -120,6 +122,7 @@ def test_a_pickled_selector_is_small_and_says_where_it_needs_rows_it_left_behind
     assert any("3 of 6 subsets" in note and "left out of the average" in note for note in again.result_.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_a_fit_keeps_no_arrays_and_says_so_where_they_are_needed(problem, loss):
     given = problem[0], targets(loss, problem[0])

@@ -53,6 +53,7 @@ def test_subsets_partition_the_rows_evenly(n_samples, n_subsets):
     assert max(sizes) == subsets_of(n_samples, 5, 4, n_subsets).n_rows
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 10**6),
     st.integers(1, 3000),

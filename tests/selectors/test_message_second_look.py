@@ -47,6 +47,7 @@ def test_a_subset_without_standard_errors_has_no_second_vote():
     assert second_vote(by_class, np.full(4, 6.0), 4).tolist() == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "huber", "poisson", "logistic", "multinomial"])
 def test_a_weak_feature_that_subsets_miss_on_their_paths_is_kept_when_they_are_asked(loss):
     X, y = weak_feature(loss)
@@ -90,6 +91,7 @@ def misled(kind: str, n_subsets: int, share: float, seed: int, loss: str) -> Arr
 KINDS = ["another effect", "one row each", "shifted", "permuted", "scaled", "all at once"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_subsets", [25, 50, 100, 200])
 def test_a_minority_of_subsets_admits_nothing_whatever_their_number(n_subsets, kind):
@@ -114,6 +116,7 @@ def test_two_subsets_in_five_admit_nothing_by_a_second_vote_either(share, kind, 
             assert not has_majority or share == 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_subsets", [25, 50, 100, 200])
 def test_corrupted_rows_in_three_subsets_of_ten_admit_nothing(n_subsets):
     """So many rows at random places that they meet 30 % of the subsets: 71 of 40,000 with 200 of them."""

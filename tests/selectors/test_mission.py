@@ -45,6 +45,7 @@ def test_it_finds_the_features_that_decide(sparse, loss, variant):
     assert np.mean((z > 0) == y) > 0.76  # the labels' own noise leaves .79
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["multinomial", "logistic", "hinge"])
 def test_several_classes_share_their_features(loss):
     X, y = sparse_problem(6000, 2000, n_classes=4)

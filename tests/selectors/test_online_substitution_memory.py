@@ -126,6 +126,7 @@ def test_an_epoch_reads_every_column_once(stores):
     assert read.n_columns == 300 * selector.n_epochs_
 
 
+@pytest.mark.slow
 def test_groups_that_are_neighbours_are_read_about_once(tmp_path):
     """Counted in tiles: a group that two tiles share is read with both. Scattered ones take as wide blocks as fit."""
     X = np.random.default_rng(0).standard_normal((6000, 1200)).astype(np.float32)
@@ -209,6 +210,7 @@ def test_tall_data_are_planned_with_the_columns_that_they_have(tmp_path, loss, o
     assert promised - REFIT_NBYTES - TILES_NBYTES <= 2 * peak
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*although constant")
 @pytest.mark.parametrize(
     ("dtype", "is_scattered", "options"),
@@ -256,6 +258,7 @@ print(peak_memory_nbytes() - before, selector.result_.memory["promised_nbytes"][
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "loss"),
     [

@@ -53,6 +53,7 @@ def test_all_rows_come_in_order():
     assert found["b"][-1].as_py() == 19_999**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits_at", [0, 6])
 @pytest.mark.parametrize("trial", range(10))
 def test_nobody_reads_or_holds_a_text_any_more_once_it_was_left(waits_at, trial):
@@ -71,6 +72,7 @@ def test_nobody_reads_or_holds_a_text_any_more_once_it_was_left(waits_at, trial)
         assert n_reads <= waits_at + 1  # the end, if it asked again
 
 
+@pytest.mark.slow
 def test_a_fault_of_the_text_ends_it_as_well():
     stream = Watched(b"1,2\n" * 5000 + b"x,y\n" + TEXT)
     with pytest.raises(pa.ArrowInvalid, match="'x'"):

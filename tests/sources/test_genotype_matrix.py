@@ -60,6 +60,7 @@ def test_it_reads_what_the_blocks_of_the_source_hold(tmp_path, missing, monkeypa
         assert matrix.labels("iid").tolist() == [f"s{i}" for i in matrix.source_rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing_ratio", [0.0, 0.01])
 def test_a_selection_without_a_store_is_that_of_a_store(tmp_path, missing_ratio):
     genotypes = some(missing_ratio)

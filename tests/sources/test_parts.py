@@ -113,6 +113,7 @@ def test_processes_make_the_same_store(tmp_path, in_parts):
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
 
 
+@pytest.mark.slow
 def test_tiles_of_zeros_are_written_by_processes_too(tmp_path, client, in_parts):
     """Zarr leaves them out unless it is told otherwise, also when an array is opened again."""
     frame().drop(columns=["name", "c"]).fillna(0).assign(same=0.0).to_csv(tmp_path / "table.csv", index=False)

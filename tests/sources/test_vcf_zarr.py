@@ -92,6 +92,7 @@ def test_what_reads_the_temporary_file_reads_the_chunks_where_there_is_none(tmp_
     np.testing.assert_array_equal(source.as_matrix().read(slice(3, 20), slice(2, 9)), found[3:20, 2:9])
 
 
+@pytest.mark.slow
 def test_the_temporary_file_goes_with_the_source(tmp_path):
     source = VcfZarrSource(write(tmp_path / "calls.zarr", random_calls()), np.arange(N))
     read(source, 8)

@@ -25,6 +25,7 @@ def test_a_huge_offset_does_no_harm(make_store):
     np.testing.assert_allclose(store.std, X.astype(np.float64).std(axis=0), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_statistics_do_not_depend_on_how_rows_arrive(make_store):
     X = np.random.default_rng(0).standard_normal((20_000, 8)).astype(np.float32)
     stores = [make_store(X, batch=batch, tile_shape=tile) for batch, tile in ((999, None), (9_000, (64, 8)), (1, None))]

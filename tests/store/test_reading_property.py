@@ -54,6 +54,7 @@ def test_reading_is_indexing(monkeypatch, stored, rows, columns, into):
     assert found is out if into else found.flags.c_contiguous
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

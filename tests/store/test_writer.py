@@ -43,6 +43,7 @@ def spilled(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 37, 300])
 @pytest.mark.parametrize("memory_limit", [16 * KIBI, 40 * KIBI, 2**30])
 @pytest.mark.parametrize("n_samples", [None, 300])

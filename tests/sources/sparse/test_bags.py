@@ -108,6 +108,7 @@ def test_workers_make_the_same_store_of_partitions(file_of, tmp_path, processes,
     assert again.source["digest"] == store.source["digest"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_hot", ["dense", "sparse"])
 def test_partitions_of_a_frame_are_encoded_by_workers(tmp_path, processes, in_parts, one_hot):
     rng = np.random.default_rng(0)
@@ -133,6 +134,7 @@ def test_what_is_persisted_on_a_cluster_is_read_as_a_whole(tmp_path, processes):
     assert store.shape == (300, 300)
 
 
+@pytest.mark.slow
 def test_models_learn_from_bags_without_a_store():
     source = bag_of("vw", interactions="all")
     model = Mission(3, loss="logistic", random_state=0).fit_source(source)

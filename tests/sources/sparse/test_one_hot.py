@@ -222,6 +222,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(frame, tmp_path):
         as_source(frame, target="y", options={"delimiter": ";"})
 
 
+@pytest.mark.slow
 def test_parts_have_the_rows_of_the_whole(frame, tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 2000)

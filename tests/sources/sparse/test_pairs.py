@@ -299,6 +299,7 @@ def test_models_side_by_side_and_later_files_know_the_same_pairs(vw):
     assert {name for name in before if " * " in name} & set(alone.result_.table["name"])
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_a_store_selects_pairs(vw, tmp_path):
     vw(exclusive_or(3000))
     document = f"""

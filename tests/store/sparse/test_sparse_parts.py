@@ -18,6 +18,7 @@ LINE = "{0} '{1} |words w{2}:{3} w{4} |other o{2} p{5}:0.5\n"
 TEXT = "".join(LINE.format(1 if k % 3 else -1, k, k % 17, k % 5 + 1, k % 29 + 20, k % 11 + 3) for k in range(4000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_parts_give_the_bytes_of_the_whole(tmp_path, monkeypatch, shuffle):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 20_000)
