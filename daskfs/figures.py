@@ -230,7 +230,7 @@ def learning_curve(history: DataFrame) -> Figure:
     rows, loss, number = _columns(history, "rows_seen", "mean_loss", "pass")
 
     def draw(axes: Any) -> None:
-        axes.set(xlabel="rows", ylabel="mean loss")
+        axes.set(xlabel="rows", ylabel="mean loss before training")
         axes.plot(rows, loss, color=BLUE, marker="o", markersize=3)
         for at in rows[1:][np.diff(number) > 0]:
             axes.axvline(at, color=GREY, linewidth=1, linestyle="--")
@@ -239,7 +239,7 @@ def learning_curve(history: DataFrame) -> Figure:
         f"Mean loss of each batch before training on it. It went from {digits(loss[0])} to {digits(loss[-1])} over "
         f"{rows[-1]:,.0f} rows in {_passes(number)}."
     )
-    return Figure("Progressive validation: mean loss of rows before training on them", text, draw)
+    return Figure("Progressive validation", text, draw)
 
 
 def trace(history: DataFrame) -> Figure:

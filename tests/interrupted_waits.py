@@ -28,10 +28,10 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.cluster.job_watch import JobWatch
 from daskfs.cluster.presence import Presence
-from daskfs.matrix.of_blocks import _Shelf
+from daskfs.matrix.of_blocks import _PrefetchCache
 from daskfs.matrix.streaming import prefetched
 from daskfs.objects import requests
-from daskfs.objects.ahead import Part, Room, Shelf
+from daskfs.objects.ahead import MemoryBudget, Part, PrefetchCache
 from daskfs.objects.stream import PIECE_NBYTES, ObjectStream
 from daskfs.watching.reads import READ
 from daskfs.watching.watch import Watch
@@ -107,9 +107,9 @@ OBJECT: Any = Object()
 
 
 def take_parts() -> None:
-    shelf, parts = Shelf(Room()), [Part(OBJECT, start, 8, 8) for start in (0, 8)]
-    shelf.expect(parts)
-    assert len(shelf.take(parts[0])) == 8
+    cache, parts = PrefetchCache(MemoryBudget()), [Part(OBJECT, start, 8, 8) for start in (0, 8)]
+    cache.expect(parts)
+    assert len(cache.take(parts[0])) == 8
 
 
 def read_blocks() -> None:
@@ -117,11 +117,11 @@ def read_blocks() -> None:
         time.sleep(WORK_S)
         return np.zeros((2, 2))
 
-    shelf = _Shelf([block] * 3, "rows", 1)
+    cache = _PrefetchCache([block] * 3, "rows", 1)
     try:
-        assert shelf[0].shape == (2, 2)
+        assert cache[0].shape == (2, 2)
     finally:
-        shelf.close()
+        cache.close()
 
 
 def ask_the_scheduler(presence: Presence) -> None:

@@ -32,6 +32,7 @@ from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.cluster.open import check_scheduler, open_cluster, parse_bytes, workers_of
 from daskfs.cluster.workers import Here, OnDask, Round, Rounds, Workers
 from daskfs.errors import ConfigError, DataError, RunError
+from tests.integration.workshop import ENVIRONMENT
 from tests.refusals import refused
 
 KINDS = ["none", "threads", "local"]
@@ -494,6 +495,25 @@ def test_workers_without_daskfs_are_named():
         open_cluster("address", address=cluster.scheduler_address),
     ):
         pass
+
+
+UNGUARDED = """
+from daskfs.cluster.open import open_cluster
+with open_cluster("local", n_workers=1, dashboard_address=None):
+    pass
+"""
+
+
+def test_a_script_whose_workers_would_start_workers_is_told_of_the_guard(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.returncode == 1
+    assert done.stderr.count("below  if __name__ == '__main__':") == 2  # by the worker, and by the client
+    assert f"RunError: {script}" in done.stderr
+    guarded = UNGUARDED.replace("\nwith", "\nif __name__ == '__main__':\n  with").replace("    pass", "      pass")
+    script.write_text(guarded)
+    subprocess.run([sys.executable, script], check=True, env=ENVIRONMENT)
 
 
 def killed_with_all(large: np.ndarray, item: int) -> None:

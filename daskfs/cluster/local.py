@@ -39,6 +39,17 @@ def _unreadable_script() -> str:
     return "" if script is None or Path(script).exists() else str(script)
 
 
+def _is_importing_main() -> bool:
+    """Return whether this is a new process that still imports the main script: it has a name, but no parent yet."""
+    return multiprocessing.current_process().name != "MainProcess" and multiprocessing.parent_process() is None
+
+
+def _guard_missing(problem: str) -> RunError:
+    script = str(getattr(sys.modules["__main__"], "__file__", "the main script"))
+    remedy = "put the code that starts the cluster below  if __name__ == '__main__':, because workers import the script"
+    return RunError(problem, script, remedy)
+
+
 @contextmanager
 def local_cluster(
     kind: str,
@@ -53,12 +64,8 @@ def local_cluster(
     ------
     distributed.SpecCluster
     """
-    if multiprocessing.parent_process() is not None:
-        raise RunError(
-            "a cluster of processes was started while a worker imported the main script",
-            str(getattr(sys.modules["__main__"], "__file__", "the main script")),
-            "put the code that starts it below  if __name__ == '__main__':",
-        )
+    if kind == "local" and _is_importing_main():
+        raise _guard_missing("a cluster of processes was started while a worker process imported the main script")
     if kind == "local" and (script := _unreadable_script()):
         raise RunError(
             "processes of a cluster import the main script, and this one cannot be read again",
@@ -92,8 +99,8 @@ def local_cluster(
         stack.enter_context(dask.config.set({**settings, "temporary-directory": each["local_directory"]}))
         # An interrupt would leave a half-started cluster behind.
         with interrupts.held(), _slow_disk_is_no_error(), _process_environment(environment if kind == "local" else {}):
-            cluster = stack.enter_context(
-                distributed.SpecCluster(
+            try:
+                started = distributed.SpecCluster(
                     scheduler={"cls": scheduler_below(f"/{secret}"), "options": common | served},
                     workers={
                         k: {"cls": worker_class, "options": common | each}
@@ -102,7 +109,11 @@ def local_cluster(
                     security=common.get("security"),
                     silence_logs=logging.CRITICAL,  # the client receives errors of tasks; closing workers log noise
                 )
-            )
+            except RuntimeError as error:
+                if kind != "local":
+                    raise
+                raise _guard_missing("the worker processes of a cluster failed to start") from error
+            cluster = stack.enter_context(started)
         yield cluster
 
 

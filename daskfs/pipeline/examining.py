@@ -6,6 +6,7 @@ and a sample: the first test rows of the first selected columns, at most 4 MiB.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -686,12 +687,22 @@ def _calibration(tested: Predicted) -> list[CalibrationBin]:
         weight = np.ones(len(rows)) if tested.weight is None else tested.weight[rows]
         if not weight.sum() > 0:
             continue
-        mean = float(np.average(y[rows], weights=weight))
-        spread = float(np.average((y[rows] - mean) ** 2, weights=weight))
-        half = 1.96 * float(np.sqrt(spread * (weight**2).sum())) / float(weight.sum())
-        at = float(np.average(predicted[rows], weights=weight))
-        found.append(CalibrationBin(at, mean, mean - half, mean + half, len(rows)))
+        mean, at = (float(np.average(values[rows], weights=weight)) for values in (y, predicted))
+        n = float(weight.sum()) ** 2 / float((weight**2).sum())  # rows of weight 1 that say as much
+        if tested.loss.is_classifier:
+            low, high = _wilson_interval(mean, n)
+        else:
+            half = 1.96 * math.sqrt(float(np.average((y[rows] - mean) ** 2, weights=weight)) / n)
+            low, high = mean - half, mean + half
+        found.append(CalibrationBin(at, mean, low, high, len(rows)))
     return found
+
+
+def _wilson_interval(share: float, n: float) -> tuple[float, float]:
+    """Return the 95 % interval of a proportion (Wilson 1927), which has a width where none or all of the rows are 1."""
+    z = 1.96
+    centre, half = share + z * z / (2.0 * n), z * math.sqrt(share * (1.0 - share) / n + (z / (2.0 * n)) ** 2)
+    return max(0.0, (centre - half) / (1.0 + z * z / n)), min(1.0, (centre + half) / (1.0 + z * z / n))
 
 
 def warnings_on_test(

@@ -22,7 +22,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import check_is_fitted
 
 from daskfs import interrupts
-from daskfs.cluster.open import workers_of
+from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
 from daskfs.dashboard.shown import on_dashboard
 from daskfs.errors import ConfigError, PlanError
@@ -145,7 +145,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         n_samples: int,
         n_features: int,
         dtype: Any,
-        memory_limit: int | None,
+        memory_limit: int | str | None,
         n_threads: int = 1,
         tile_shape: tuple[int, int] | None = None,
         target: TargetKind = PLAIN_NUMBERS,
@@ -163,8 +163,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         ----------
         n_samples, n_features : int
         dtype : numpy dtype or its name
-        memory_limit : int or None
-            Memory limit of one task in bytes.
+        memory_limit : int, str or None
+            Memory limit of one task in bytes, or as a text such as "1GiB".
         n_threads : int
             Number of tasks that run at once.
         tile_shape : tuple of int, optional
@@ -197,7 +197,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
         shape = replace(shape, names=names, table_columns=table_columns)
-        left = None if memory_limit is None else memory_limit - ahead_nbytes
+        limit = parse_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
+        left = None if limit is None else limit - ahead_nbytes
         try:
             found = planned._planned(shape, Limits(left, n_threads))
         except PlanError as fault:

@@ -69,6 +69,14 @@ def test_predictions_that_are_right_on_average_are_calibrated(numbers):
     assert sum(one.low <= one.predicted <= one.high for one in bins) >= 7
 
 
+def test_a_group_without_the_class_may_have_a_small_probability_of_it():
+    predictor = np.concatenate([np.full(100, -6.0), np.full(100, 6.0)])
+    one = predicted(np.sign(predictor), np.sign(predictor), "logistic", predictor)
+    bins = record_of_test(one, -1.0, {"accuracy": 1.0}).calibration
+    assert {one.observed for one in bins} == {0.0, 1.0}
+    assert all(0.0 <= one.low <= one.predicted <= one.high <= 1.0 for one in bins)
+
+
 def test_classes_are_counted_by_truth_and_prediction():
     y = [-1, -1, -1, 1, 1]
     one = predicted(y, [-1, 1, -1, 1, 1], "logistic", np.array([-2.0, 0.1, -1.0, 3.0, 1.0]))

@@ -244,7 +244,7 @@ def test_a_methods_own_columns_and_learning_curve_are_shown():
     page = render_report("learnt", {"mission": result})
     assert "weight x deviation" in page
     assert "0.125" in page
-    assert "Progressive validation: mean loss of rows before training on them" in page
+    assert "Progressive validation" in page
     assert "Absolute weight before the refit." in page
     assert "subsets whose model" not in page
 

@@ -51,6 +51,11 @@ def test_a_larger_limit_never_refuses_what_a_smaller_one_takes_and_the_limit_a_r
         assert needed is None or (needed > limit and needed_at(method, shape, needed) is None)
 
 
+def test_a_plan_takes_a_limit_as_a_fit_does():
+    plan = find_method("fgm")(5).plan(10_000, 500, "float32", "64MiB")
+    assert plan.task_nbytes == find_method("fgm")(5).plan(10_000, 500, "float32", 64 << 20).task_nbytes
+
+
 def needed_at(method, shape, limit):
     """What a refusal says is needed; None where the limit is taken, and kept to."""
     try:
