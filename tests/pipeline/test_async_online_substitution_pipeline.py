@@ -57,7 +57,7 @@ def test_the_plan_says_how_many_workers_hold_what():
         return plan_pipeline(pipeline, facts_of(pipeline)).to_text()
 
     text = text_of("cluster.n_workers=4")
-    assert "4 workers beside a central node, 8 columns each" in text
+    assert "4 workers with a central node, 8 columns each" in text
     assert "5 tasks" in text
     assert "1 worker" not in text_of("select.0.n_workers=3")
 

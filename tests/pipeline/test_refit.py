@@ -112,7 +112,7 @@ def test_a_method_may_take_the_coefficients_of_a_refit_as_its_own(document, writ
     result = SelectionResult.load(folder)
     assert result.parameters["refit"] == by
     assert "own_coef" in result.table
-    assert f"refit ({by}): coef is of the squared loss" in render_report("table", {"fgm": result})
+    assert f"refit ({by}): coef is a fit of the squared loss" in render_report("table", {"fgm": result})
     if by == "ols":
         store = open_store(folder.parent / "table.zarr")
         train, _ = store.split(0.2, by="random", random_state=0)
@@ -125,7 +125,7 @@ def test_a_method_may_take_the_coefficients_of_a_refit_as_its_own(document, writ
 def test_the_refit_of_a_pipeline_may_be_an_elastic_net(document, write):
     folder, *_ = run_with(document, write, by="elastic")
     result = SelectionResult.load(folder)
-    assert any(note.startswith("refit (elastic): refit_coef is of the squared loss") for note in result.notes)
+    assert any(note.startswith("refit (elastic): refit_coef is a fit of the squared loss") for note in result.notes)
     np.testing.assert_allclose(result.table["refit_coef"], result.refit.coef[0])
 
 

@@ -261,7 +261,7 @@ def test_a_plan_counts_them_as_selected_and_once_more_without_a_penalty():
         ({"always_include": [0, 1, 9]}, DataError, "values", "column 'x9'", ["combination"]),
         ({"always_include": [8], "feature_groups": {"a": [1, 2]}}, DataError, "values", "group 'x8'", ["constant"]),
         ({"always_include": [1], "feature_groups": [[1, 2], [2, 3]]}, ConfigError, "parameters", "always", ["overlap"]),
-        ({"always_include": [1], "feature_map": "pairs"}, ConfigError, "parameters", "always_include", ["map"]),
+        ({"always_include": [1], "feature_map": "pairs"}, ConfigError, "parameters", "always_include", ["feature_map"]),
     ],
 )
 def test_what_cannot_be_included_is_refused(options, kind, topic, at, naming):

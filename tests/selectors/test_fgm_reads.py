@@ -98,7 +98,7 @@ def test_a_limit_that_has_tiles_decoded_twice_is_said_and_counted(tmp_path, deco
     limit = TILES_NBYTES + 24 * N + 64 * 7 + 2 * 4 * N + 48 * 20  # the sums of 20 columns
     tight = FGM(**OPTIONS).plan(*size, limit, **more)
     assert tight.task_nbytes <= limit
-    assert "over blocks of 20 columns, which decode tiles 3 times, for so the limit has it" in tight.text
+    assert "over blocks of 20 columns, which decode tiles 3 times because of the memory limit" in tight.text
     decoded.clear()
     fitted = fit_of(store, memory_limit=limit)
     assert_as_planned(tight, store, decoded, asked)

@@ -66,12 +66,12 @@ def test_a_strided_plan_reads_all_tiles_in_every_task():
         (
             1000,
             10,
-            "one subset of all 1,000 rows was chosen: a subset takes at least 400 rows to choose among 10 features",
+            "one subset of all 1,000 rows was chosen: a subset needs at least 400 rows to choose among 10 features",
         ),
-        (1200, 10, "3 subsets of 400 rows were chosen: a subset takes at least 400 rows to choose among 10 features"),
+        (1200, 10, "3 subsets of 400 rows were chosen: a subset needs at least 400 rows to choose among 10 features"),
         (10_000, 1000, "5 subsets of 2,000 rows were chosen: enough for a vote"),
         (2_000_000, 74, "19 subsets of 105,264 rows were chosen: subsets of at most 8,388,608 values"),
-        (50_000, 10_000, "25 subsets of 2,000 rows were chosen: a subset takes at least 2,000 rows to choose"),
+        (50_000, 10_000, "25 subsets of 2,000 rows were chosen: a subset needs at least 2,000 rows to choose"),
     ],
 )
 def test_the_reason_for_the_number_of_subsets_is_said(n_samples, n_features, reason):

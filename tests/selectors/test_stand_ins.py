@@ -87,7 +87,7 @@ def test_features_of_a_map_have_none():
     selector = FGM(2, feature_map="pairs").fit(X[:, :8], y)
     with refused(ConfigError, "parameters", at="stand_ins", naming=["stand"]):
         selector.stand_ins(X[:, :8], y)
-    with refused(ConfigError, "parameters", at="signal_beyond", naming=["makes"]):
+    with refused(ConfigError, "parameters", at="signal_beyond", naming=["map"]):
         selector.signal_beyond(X[:, :8], y)
 
 
