@@ -702,7 +702,8 @@ def _wilson_interval(share: float, n: float) -> tuple[float, float]:
     """Return the 95 % interval of a proportion (Wilson 1927), which has a width where none or all of the rows are 1."""
     z = 1.96
     centre, half = share + z * z / (2.0 * n), z * math.sqrt(share * (1.0 - share) / n + (z / (2.0 * n)) ** 2)
-    return max(0.0, (centre - half) / (1.0 + z * z / n)), min(1.0, (centre + half) / (1.0 + z * z / n))
+    low, high = (centre - half) / (1.0 + z * z / n), (centre + half) / (1.0 + z * z / n)
+    return min(max(0.0, low), share), max(share, min(1.0, high))  # rounding may leave a share of 0 or 1 outside
 
 
 def warnings_on_test(

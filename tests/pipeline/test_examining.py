@@ -8,7 +8,7 @@ from daskfs.errors import Suspicion
 from daskfs.losses import find_loss
 from daskfs.metrics import PREDICTION_METRICS, bootstrap_interval
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.examining import Predicted, record_of_test, warnings_on_test
+from daskfs.pipeline.examining import Predicted, _wilson_interval, record_of_test, warnings_on_test
 from daskfs.pipeline.run import run_pipeline
 from daskfs.report.comparison import differences
 from daskfs.result import SelectionResult
@@ -75,6 +75,14 @@ def test_a_group_without_the_class_may_have_a_small_probability_of_it():
     bins = record_of_test(one, -1.0, {"accuracy": 1.0}).calibration
     assert {one.observed for one in bins} == {0.0, 1.0}
     assert all(0.0 <= one.low <= one.predicted <= one.high <= 1.0 for one in bins)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_an_interval_of_a_share_holds_it_whatever_is_rounded(share):
+    for n in range(1, 2000):
+        low, high = _wilson_interval(share, float(n))
+        assert 0.0 <= low <= share <= high <= 1.0
+        assert high > low
 
 
 def test_classes_are_counted_by_truth_and_prediction():
