@@ -409,9 +409,9 @@ def test_straight_lines_stay_columns(seed):
 def test_few_rows_and_sparse_ones_have_no_curves():
     X, y = bent(1_000)
     sparse = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
-    assert "curves" in Auto().fit(X, y).result_.notes[0]
-    assert "curves" not in Auto().fit(X[:999], y[:999]).result_.notes[0]
-    assert "curves" not in Auto().fit(sparse, y).result_.notes[0]
+    assert "with splines of" in Auto().fit(X, y).result_.notes[0]
+    assert "splines" not in Auto().fit(X[:999], y[:999]).result_.notes[0]
+    assert "splines" not in Auto().fit(sparse, y).result_.notes[0]
 
 
 @pytest.mark.parametrize(("metric", "sign"), [("mse", -1.0), ("r2", 1.0)])
