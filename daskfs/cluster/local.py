@@ -46,7 +46,7 @@ def _is_importing_main() -> bool:
 
 def _guard_missing(problem: str) -> RunError:
     script = str(getattr(sys.modules["__main__"], "__file__", "the main script"))
-    remedy = "put the code that starts the cluster below  if __name__ == '__main__':, because workers import the script"
+    remedy = "put the code that starts the cluster below  if __name__ == '__main__':  or, if it is, use kind: threads"
     return RunError(problem, script, remedy)
 
 

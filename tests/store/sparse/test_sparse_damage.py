@@ -39,17 +39,19 @@ def test_these_are_all_arrays(store):
     }  # fmt: skip
 
 
+@pytest.mark.slow_cases("every_byte")
 @pytest.mark.parametrize("name", ARRAYS)
-def test_a_byte_that_is_flipped_and_an_end_that_is_missing_are_found_and_its_chunk_named(store, name):
+@pytest.mark.parametrize("most", [16, 1 << 30], ids=["some_bytes", "every_byte"])
+def test_a_byte_that_is_flipped_and_an_end_that_is_missing_are_found_and_its_chunk_named(store, name, most):
     for path in sorted((store.path / name / "c").rglob("*")):
         if not path.is_file():
             continue
         good = path.read_bytes()
         try:
-            for k in range(0, len(good), max(1, len(good) // 16)):
+            for k in range(0, len(good), max(1, len(good) // most)):
                 path.write_bytes(good[:k] + bytes([good[k] ^ 0x10]) + good[k + 1 :])
                 assert re.search(rf"{name} chunk \(\d", _found(store, name)), k
-            for k in range(0, len(good), max(7, len(good) // 4)):
+            for k in range(0, len(good), max(7, len(good) // most)):
                 path.write_bytes(good[:k])
                 assert re.search(rf"{name} chunk \(\d", _found(store, name)), k
             path.unlink()
