@@ -197,8 +197,8 @@ def log_loss(
         problem = f"expected {p.shape[1]} labels, as many as there are probabilities, found {len(labels)}"
         raise DataError(problem if p.shape[1] != len(labels) else "y has other labels", "y", "pass classes=")
     tiny = np.finfo(np.float64).eps
-    told = np.clip(p, tiny, 1.0 - tiny)[np.arange(len(y)), place]
-    return float(np.average(-np.log(told), weights=weight))
+    of_class = np.clip(p, tiny, 1.0 - tiny)[np.arange(len(y)), place]
+    return float(np.average(-np.log(of_class), weights=weight))
 
 
 def selection_recall(selected: Collection[int], true: Collection[int]) -> float:

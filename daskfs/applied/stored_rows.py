@@ -91,8 +91,8 @@ class StoredRows:
         encoded = store.encoder or {}
         self._copies[swapped] = copies(encoded)[columns[swapped]] if "ploidy" in encoded else 2
         if len(swapped) and encoded.get("options", {}).get("missing") not in (None, "error", "drop", "mean"):
-            told = "the store replaced missing dosages by a number, which is also flipped for swapped alleles"
-            self.notes.append(Caution(told))
+            problem = "the store replaced missing dosages by a number, which is also flipped for swapped alleles"
+            self.notes.append(Caution(problem))
         return columns[columns >= 0], columns >= 0
 
     def estimate_n_samples(self) -> int:

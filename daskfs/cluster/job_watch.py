@@ -60,7 +60,7 @@ class JobWatch:
         self._retry_at = self._ask_at = 0.0
         self._interval = _FIRST_ASK_S
         self._seen: frozenset[str] = frozenset()
-        self._last_told, self._told_at = "", 0.0
+        self._last_report, self._reported_at = "", 0.0
         self._waiting: list[str] = []
 
     def watched(self, job_cls: type) -> type:
@@ -117,7 +117,7 @@ class JobWatch:
                         f"{self.n_up} of {n_workers} workers are available after {timeout_s:g} s: continuing with these"
                     )
                     return
-                problem = f"no worker after {timeout_s:g} s ({self._last_told or 'no job was accepted'})"
+                problem = f"no worker after {timeout_s:g} s ({self._last_report or 'no job was accepted'})"
                 remedy = "wait longer (cluster.wait_timeout_s), or request less from the batch system"
                 raise RunError(problem, "cluster", remedy)
             time.sleep(0.02)
@@ -159,9 +159,9 @@ class JobWatch:
             self._tell_waiting({job: _in_words(text, had_workers=job in had) for job, text in waiting.items()})
             self._ask_at = time.monotonic() + self._interval
             self._interval = min(_LAST_ASK_S, _LONGER * self._interval)
-        elif not silent and self._last_told and self.n_up:
+        elif not silent and self._last_report and self.n_up:
             self._tell(f"{_counted(self.n_up, 'worker is', 'workers are')} available")
-            self._last_told = ""
+            self._last_report = ""
         if self._to_replace and now >= self._retry_at and self.fault is None:
             cluster.loop.add_callback(self._replace, frozenset(self._to_replace))
             self._to_replace.clear()
@@ -220,8 +220,8 @@ class JobWatch:
         self._waiting = jobs = [f"{_named(found)} {text}" for text, found in by_text.items()]
         line = ", ".join([f"waiting for workers: {self.n_up} of {max(self._n_workers, self.n_up)}", *jobs])
         now = time.monotonic()
-        if jobs and (line != self._last_told or now - self._told_at > _TELL_AGAIN_S):
-            self._last_told, self._told_at = line, now
+        if jobs and (line != self._last_report or now - self._reported_at > _TELL_AGAIN_S):
+            self._last_report, self._reported_at = line, now
             self._tell(line)
 
 

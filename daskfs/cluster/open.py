@@ -353,10 +353,10 @@ def _written(scheduler_file: str, timeout_s: float | None) -> str:
 
 def _wait(client: Client, n_workers: int, timeout_s: float, address: str, tell: Callable[[str], None]) -> None:
     """Wait for workers of a running scheduler; after the timeout continue with those available."""
-    end, told = time.monotonic() + timeout_s, -1
+    end, n_shown = time.monotonic() + timeout_s, -1
     while (n_up := len(interrupts.call_aside(client.nthreads))) < n_workers and time.monotonic() < end:
-        if n_up != told:
-            told = n_up
+        if n_up != n_shown:
+            n_shown = n_up
             tell(f"waiting for workers: {n_up} of {n_workers}")
         time.sleep(0.1)
     if not n_up:

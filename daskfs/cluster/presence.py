@@ -62,7 +62,7 @@ class Presence:
         self._client: Client = proxy(client)
         self._tell, self._lost_timeout_s, self._known = tell, lost_timeout_s, known
         self._since: float | None = None
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     def n_threads(self) -> int:
         """Return the current number of threads of all workers.
@@ -83,12 +83,13 @@ class Presence:
     def _answered(self, asked: Coroutine[Any, Any, Any]) -> Any:
         """Return the answer of the scheduler; report at once and then every minute if it does not answer."""
         loop: Any = self._client.loop
-        coming, began, told_at = asyncio.run_coroutine_threadsafe(asked, loop.asyncio_loop), time.monotonic(), -math.inf
+        coming = asyncio.run_coroutine_threadsafe(asked, loop.asyncio_loop)
+        began, reported_at = time.monotonic(), -math.inf
         limit = self._lost_timeout_s
         try:
             while True:
                 if interrupts.is_done(coming, LATE_S):
-                    if told_at > -math.inf:
+                    if reported_at > -math.inf:
                         self._tell("the scheduler answers again: continuing")
                     return interrupts.result_of(coming)
                 now = time.monotonic()
@@ -96,8 +97,8 @@ class Presence:
                     problem = f"the scheduler has not answered for {limit:g} s"
                     remedy = "check that it runs and that the network is up, then resume the run"
                     raise RunError(problem, "cluster", remedy)
-                if now - told_at >= _TELL_AGAIN_S:
-                    told_at = now
+                if now - reported_at >= _TELL_AGAIN_S:
+                    reported_at = now
                     at_most = "" if limit is None else f" at most {limit:g} s"
                     self._tell(f"the scheduler does not answer; waiting{at_most}")
         finally:
@@ -119,7 +120,7 @@ class Presence:
             self._since = None
             return True
         if self._since is None:
-            self._since, self._told_at = now, -_TELL_AGAIN_S
+            self._since, self._reported_at = now, -_TELL_AGAIN_S
         limit, waited_s = self._lost_timeout_s, now - self._since
         known = f" ({found})" if (found := self._known()) else ""
         if limit is not None and waited_s > limit:
@@ -129,8 +130,8 @@ class Presence:
                 "(cluster.lost_timeout_s)"
             )
             raise RunError(problem, "cluster", remedy)
-        if waited_s - self._told_at >= _TELL_AGAIN_S:
-            self._told_at = waited_s
+        if waited_s - self._reported_at >= _TELL_AGAIN_S:
+            self._reported_at = waited_s
             at_most = "" if limit is None else f" for at most {limit:g} s"
             self._tell(f"no worker is left; waiting for a new one{at_most}{known}")
         return False

@@ -447,12 +447,12 @@ class FeatureMap(Parameters, ABC):
         return hash(repr(self))
 
     def __repr__(self) -> str:
-        told = {
+        parameters = {
             name: getattr(self, name)
             for name, parameter in parameters_of(type(self)).items()
             if repr(getattr(self, name)) != repr(parameter.default)
         }
-        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in told.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={_shown(value)}' for name, value in parameters.items())})"
 
 
 def _shown(value: Any) -> str:

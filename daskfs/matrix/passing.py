@@ -29,7 +29,7 @@ class Passing(Matrix):
     def close(self) -> None:
         """Stop reading."""
 
-    def told(self, rows: slice) -> Iterable[Any]:
+    def names_in(self, rows: slice) -> Iterable[Any]:
         """Yield what the blocks of these rows know about feature names."""
         return ()
 

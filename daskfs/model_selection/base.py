@@ -221,11 +221,11 @@ class MetaSelector(BaseSelector, fixed={"refit": "none"}):
     def _probabilities(self) -> Response:
         return self.selector_._probabilities if self._takes_selection else super()._probabilities
 
-    def _result_of(self, run: Run, **told: Any) -> SelectionResult:
+    def _result_of(self, run: Run, **arguments: Any) -> SelectionResult:
         """Return the result, with the names of a feature map of the nested selector."""
         if self.made_ is not None:
-            told.setdefault("names", NamesOfMade(self.made_, run.matrix))
-        return super()._result_of(run, **told)
+            arguments.setdefault("names", NamesOfMade(self.made_, run.matrix))
+        return super()._result_of(run, **arguments)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Return the parameters for a result; those of the nested selector are a mapping with its method."""

@@ -153,13 +153,13 @@ class Lassos(Contender):
     def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
         """Evaluate the penalties that are on the paths of all folds; sizes are means over the folds."""
         penalties = shares(*run.matrix.shape)
-        told = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
-        n_models = min(len(each["scores"]) for each in told)
+        results = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
+        n_models = min(len(each["scores"]) for each in results)
         if not n_models:
             return []
-        scores = np.array([each["scores"][:n_models] for each in told])
-        sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in told], axis=0)).astype(np.int64)
-        curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in told]))
+        scores = np.array([each["scores"][:n_models] for each in results])
+        sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in results], axis=0)).astype(np.int64)
+        curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in results]))
         return [Compared(self.recipe, curve, shares=tuple(penalties[:n_models]))]
 
 
@@ -178,9 +178,9 @@ class Ridges(Contender):
         """Evaluate ridges of all strengths, with each scaling of the columns."""
         (share,) = run.map("zeros", share_of_zeros, [slice(None)])
         scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
-        told = on_samples(run, "fold", ridges_on_fold, self.recipe, folds, scalings, self.sizes, metric)
-        scores = np.array([each["scores"] for each in told]).reshape(len(folds), len(scalings), -1, len(self.sizes))
-        weight = np.array([float(each["weight"]) for each in told])
+        results = on_samples(run, "fold", ridges_on_fold, self.recipe, folds, scalings, self.sizes, metric)
+        scores = np.array([each["scores"] for each in results]).reshape(len(folds), len(scalings), -1, len(self.sizes))
+        weight = np.array([float(each["weight"]) for each in results])
         found, sizes = [], np.array(self.sizes[::-1], dtype=np.int64)
         for s, scaling in enumerate(scalings):
             for r, ridge in enumerate(self.selector.ridges):

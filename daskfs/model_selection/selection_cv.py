@@ -119,7 +119,7 @@ class SelectionCV(MetaSelector):
         self._take(found.selector)
         self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
         chosen = {SIZE: found.size, "metric": found.curve.metric, "sizes": found.curve.sizes.tolist()}
-        self.result_ = self._result_of(run, chosen=chosen, **found.told)
+        self.result_ = self._result_of(run, chosen=chosen, **found.result_arguments)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Return the parameters for a result, with descriptions instead of arrays of groups and splitters."""

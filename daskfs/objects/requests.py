@@ -115,23 +115,23 @@ def _reason_to_try_again(fault: Exception, shown: str) -> str:
     text, name = str(fault), type(fault).__name__
     status, code = _STATUS.search(text), _CODE.search(text)
     number, word = int(status[1]) if status else 0, code[1] if code else ""
-    told = " ".join(filter(None, [status[1] if status else "", word])) or name
+    reply = " ".join(filter(None, [status[1] if status else "", word])) or name
     if name in ("PermissionDeniedError", "UnauthenticatedError") or word in _CREDENTIALS or number in (401, 403):
-        problem = f"access denied ({told}): wrong or expired credentials, missing permission, or no such object"
+        problem = f"access denied ({reply}): wrong or expired credentials, missing permission, or no such object"
         raise StorageError(problem, shown, _how_to_authorise(shown)) from None
     if name in ("AlreadyExistsError", "PreconditionError"):
         raise FileExistsError(17, "the object exists", shown) from None
     if name in ("NotSupportedError", "InvalidPathError", "UnknownConfigurationKeyError"):
         raise StorageError(f"not supported here ({name})", shown, "check the address") from None
     if 300 <= number < 500 and number not in _TRANSIENT:
-        raise StorageError(f"refused with {told}", shown, "check the address, the region and the endpoint") from None
+        raise StorageError(f"refused with {reply}", shown, "check the address, the region and the endpoint") from None
     if not isinstance(fault, _base_error()):
         raise fault
     if "redential" in text or ("metadata" in text.lower() and "169.254" in text):
         problem = "no credentials were found"
         raise StorageError(problem, shown, _how_to_authorise(shown)) from None
     kind = _KIND.search(text)
-    return f"the server answered {told}" if number else f"the connection failed ({kind[1] if kind else name})"
+    return f"the server answered {reply}" if number else f"the connection failed ({kind[1] if kind else name})"
 
 
 def _base_error() -> type[Exception]:

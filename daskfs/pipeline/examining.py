@@ -449,7 +449,7 @@ class _Sample:
 
     def warnings(self, target: str, are_classes: bool) -> Iterable[str]:
         """Yield warnings about the selected columns: possible copies of the target, and near duplicates."""
-        from daskfs.sources.schema_inference import named_like, told_by_order
+        from daskfs.sources.schema_inference import named_like, share_by_order
 
         for name in self.names if target else ():
             if named_like(name, target):
@@ -462,12 +462,16 @@ class _Sample:
         if self.y is not None and self.y.ndim == 1 and len(np.unique(self.y)) > 1:
             codes = np.unique(self.y, return_inverse=True)[1]
             is_skewed = np.bincount(codes).max() / len(codes) >= 0.99
-            told = _correlations(self.X, self.y[:, None])[:, 0] if not are_classes else np.zeros(self.X.shape[1])
+            strength = _correlations(self.X, self.y[:, None])[:, 0] if not are_classes else np.zeros(self.X.shape[1])
             for k, name in enumerate(self.names):
                 if are_classes and not is_skewed:
-                    told[k] = told_by_order(self.X[:, k], codes)
-                if told[k] >= IS_TARGET:
-                    how = "predicts the class of nearly every row" if are_classes else f"has correlation {told[k]:.4f}"
+                    strength[k] = share_by_order(self.X[:, k], codes)
+                if strength[k] >= IS_TARGET:
+                    how = (
+                        "predicts the class of nearly every row"
+                        if are_classes
+                        else f"has correlation {strength[k]:.4f}"
+                    )
                     yield (f"possible leak: {name!r} alone {how}: is it a copy of the target, or only known after it?")
         correlation = np.triu(_correlations(self.X, self.X), 1)
         pairs = np.argwhere(correlation >= ALIKE)[:5]

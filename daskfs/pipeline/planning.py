@@ -110,7 +110,7 @@ class DataFacts:
         Number of training rows if the split determines it without labels; else the number of all rows.
     is_estimate : bool
         Whether the shape is estimated from the head of a text table.
-    store_stands : bool
+    store_exists : bool
         Whether the store already exists, so that nothing is ingested.
     store_nbytes : int
         Bytes on disk, before compression.
@@ -124,7 +124,7 @@ class DataFacts:
     tile_shape: tuple[int, int]
     n_train: int
     is_estimate: bool
-    store_stands: bool
+    store_exists: bool
     store_nbytes: int
     target: TargetKind = PLAIN_NUMBERS
     n_stored: int | None = None
@@ -329,7 +329,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
             n_train=_n_train(pipeline.split, n_samples),
             are_some_rows=pipeline.split is not None,
             is_estimate=source.n_samples is None or source.n_features is None,
-            store_stands=False,
+            store_exists=False,
             store_nbytes=_sparse_nbytes(n_samples, n_features, n_entries, wanted.dtype),
             target=source.estimate_target(),
             ahead_nbytes=_ahead_nbytes(pipeline),
@@ -348,7 +348,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         n_train=_n_train(pipeline.split, n_samples),
         are_some_rows=pipeline.split is not None,
         is_estimate=source.n_samples is None,
-        store_stands=False,
+        store_exists=False,
         store_nbytes=store_nbytes(n_samples, n_features, wanted.dtype, layout),
         target=source.estimate_target(),
         ahead_nbytes=_ahead_nbytes(pipeline),
@@ -389,7 +389,7 @@ def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -
         n_train=_n_train(pipeline.split, shape[0]),
         are_some_rows=pipeline.split is not None,
         is_estimate=source.n_samples is None,
-        store_stands=True,
+        store_exists=True,
         store_nbytes=how.nbytes,
         target=source.estimate_target(),
         held_nbytes=source.held_nbytes,
@@ -410,7 +410,7 @@ def facts_of_store(pipeline: Pipeline, store: FeatureStore, *, is_new: bool = Fa
         n_train=_n_train(pipeline.split, n_samples),
         are_some_rows=pipeline.split is not None,
         is_estimate=False,
-        store_stands=not is_new,
+        store_exists=not is_new,
         store_nbytes=(
             _sparse_nbytes(n_samples, n_features, store.n_entries, str(store.dtype))
             if store.is_sparse
@@ -540,7 +540,7 @@ class ProcessLimits(NamedTuple):
 
     def ingests_on_workers(self, data: DataFacts) -> bool:
         """Return whether worker processes make the store by reading parts of the source, each within its limit."""
-        return not data.store_stands and self.worker is not None and not self.why_in_client(data)
+        return not data.store_exists and self.worker is not None and not self.why_in_client(data)
 
     def why_in_client(self, data: DataFacts) -> str:
         """Return the reason why the client process makes the store itself; "" if workers make it."""
@@ -690,7 +690,7 @@ class Plan:
         """Return the plan as text."""
         data, limits = self.data, self.limits
         about = "about " if data.is_estimate else ""
-        state = "exists already" if data.store_stands else "will be made"
+        state = "exists already" if data.store_exists else "will be made"
         lines = [
             f"data     {about}{data.n_samples:,} samples x {data.n_features:,} features, {data.dtype}, "
             f"tiles {data.tile_shape[0]:,} x {data.tile_shape[1]:,}; {data.n_train:,} samples to train on",
@@ -939,7 +939,7 @@ def make_plan(
     PlanError
         A process would exceed its limit. The message says how much memory it needs.
     """
-    steps = [] if data.store_stands else [_ingest_step(data, limits)]
+    steps = [] if data.store_exists else [_ingest_step(data, limits)]
     steps += [_select_step(label, plan, data, limits) for label, plan in selector_plans.items()]
     if n_refitted:
         steps.append(_refit_step(n_refitted, len(selector_plans), data, limits))
@@ -951,10 +951,10 @@ def make_plan(
         if nbytes > limit:
             key = "client_memory_limit" if process == "client" and limits.worker is not None else "memory_limit"
             step = max(steps, key=lambda step: getattr(step, process).nbytes)
-            told = _largest(getattr(step, process))
+            terms = _largest(getattr(step, process))
             fewer = "select fewer features, or train on fewer rows" if step.name in selector_plans else ""
             raise PlanError(
-                f"the {process} would need {shown_nbytes(nbytes)} in {step.name} ({told}), but the memory "
+                f"the {process} would need {shown_nbytes(nbytes)} in {step.name} ({terms}), but the memory "
                 f"limit is {shown_nbytes(limit)}",
                 f"cluster.{key}",
                 f"allow at least {_enough(nbytes)}" + (f", or {fewer}" if fewer else ""),

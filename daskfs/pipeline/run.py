@@ -344,7 +344,7 @@ class _Run:
             store = make_store(self.pipeline, self.source, limit, self.steps, client)
         self.ingest_seconds = time.perf_counter() - since
         check_sizes(self.pipeline, store.shape[1])
-        found = facts_of_store(self.pipeline, store, is_new=not facts.store_stands)
+        found = facts_of_store(self.pipeline, store, is_new=not facts.store_exists)
         self._plan_again(replace(found, has_parts=facts.has_parts), limits.n_workers)
         return store
 
@@ -381,8 +381,8 @@ class _Run:
         if encoder is not None:
             self.models[label] = model_of(selector, store, encoder, refitted)
         words = "" if pipeline.split is None else pipeline.split.in_words
-        told = () if self.source is None else self.source.suspicions
-        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested, told)
+        suspicions = () if self.source is None else self.source.suspicions
+        result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested, suspicions)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

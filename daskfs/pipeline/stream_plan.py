@@ -45,7 +45,7 @@ def check_selections(pipeline: Pipeline) -> None:
             problem = "n_replicas above 1 trains on all rows of the source and does not support a split"
             raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
         if n_replicas == 1 and pipeline.cluster.kind != "none":
-            problem = f"a single model learns in this process, not on a cluster of kind {pipeline.cluster.kind!r}"
+            problem = f"n_replicas: 1 trains in this process and cannot use a cluster of kind {pipeline.cluster.kind!r}"
             raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
     if pipeline.refit.by != "method":
         raise ConfigError("a refit needs a store", "refit.by", "leave it out")

@@ -37,12 +37,13 @@ def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
         cells += [_metric(result, name) for name in metrics]
         cells += [shown(float(result.time[step])) if step in result.time else "" for step in steps]
         rows.append(cells)
-    told = "In brackets: the 95 % interval. " if any(_interval(r, m) for r in results.values() for m in metrics) else ""
+    has_intervals = any(_interval(result, metric) for result in results.values() for metric in metrics)
+    caption = "In brackets: the 95 % interval. " if has_intervals else ""
     if len({result.store_digest for result in results.values()}) > 1:
-        told += "These runs are on different data, so their metrics are not comparable."
+        caption += "These runs are on different data, so their metrics are not comparable."
     seconds = range(len(head) - len(steps), len(head))
     listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True, less=seconds)
-    return section("Side by side", paragraph(told, "muted") if told else "", listed)
+    return section("Side by side", paragraph(caption, "muted") if caption else "", listed)
 
 
 def _interval(result: SelectionResult, metric: str) -> list[float] | None:
@@ -152,11 +153,11 @@ def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, floa
 def _overlap(results: Mapping[str, SelectionResult]) -> Html:
     found = overlaps(results)
     rows = [[label, *(f"{value:.2f}" for value in row.values())] for label, row in found.items()]
-    told = (
+    caption = (
         "Jaccard index: features selected by both, as a share of those selected by either. 1: identical, 0: disjoint."
     )
     listed = table(["run", *found], rows, range(1, len(found) + 1), name="Overlap of the selections")
-    return section("Overlap of the selections", paragraph(told, "muted"), listed)
+    return section("Overlap of the selections", paragraph(caption, "muted"), listed)
 
 
 def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:

@@ -184,12 +184,12 @@ def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[Fe
         for name, values in lines
     ]
     per = "standard deviation" if are_scaled else "unit"
-    told = (
+    caption = (
         f"Change of the log-odds of each class when the feature increases by one {per} and the others stay fixed. "
         "Positive: the class becomes more likely. Darker cells are larger effects."
     )
     listed = table(["feature", *labels], rows, range(1, len(labels) + 1), name="Effects by class", is_sorted=True)
-    return section("Effects by class", paragraph(told, "muted"), listed)
+    return section("Effects by class", paragraph(caption, "muted"), listed)
 
 
 def groups(result: SelectionResult) -> Html:

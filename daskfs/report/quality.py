@@ -17,8 +17,8 @@ WORDS = {"rmse": "typical error (RMSE)", "mae": "mean absolute error (MAE)", "r2
 def quality(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
     """Show the prediction quality."""
     if not result.metrics:
-        told = "Not measured. Set `split: {test: 0.2}` in the pipeline to hold out a fifth of the rows for testing."
-        return section("Prediction quality", paragraph(told))
+        caption = "Not measured. Set `split: {test: 0.2}` in the pipeline to hold out a fifth of the rows for testing."
+        return section("Prediction quality", paragraph(caption))
     test = None if result.evidence is None else result.evidence.test
     figures = "".join(figure(drawn[kind]) for kind in FIGURES if kind in drawn)
     return section(
@@ -57,6 +57,6 @@ def _confusion(test: QualityRecord | None) -> Html:
         cells = [Cell(f"{count:,}", share=count / total) for count in counts]
         rows.append([label, *cells, f"{counts[k] / total:.1%}" if sum(counts) else ""])
     head = ["true class ↓ predicted →", *test.labels, "recall"]
-    told = "Test rows by true class (rows) and predicted class (columns). Recall: the share predicted correctly."
+    caption = "Test rows by true class (rows) and predicted class (columns). Recall: the share predicted correctly."
     listed = table(head, rows, range(1, len(head)), name="Confusion matrix")
-    return section("Confusion matrix", paragraph(told, "muted"), listed, level=3)
+    return section("Confusion matrix", paragraph(caption, "muted"), listed, level=3)

@@ -394,12 +394,12 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         self.__dict__.update({name: value for name, value in vars(found.selector).items() if name not in kept})
         self.n_features_to_select_, self.cv_results_ = found.size, found.curve.results()
         chosen = {SIZE: found.size, "metric": found.curve.metric, **found.search.words()}
-        told = found.told
+        arguments = found.result_arguments
         if self._refits:
-            told["notes"].append(
+            arguments["notes"].append(
                 f"refit ({self.refit}): coef comes from a fit to the selected features only, in each fold too"
             )
-        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **told)
+        self.result_ = self._result_of(run, history_kind="cross-validation", chosen=chosen, **arguments)
 
     def stand_ins(self, X: Any, y: Any = None, sample_weight: Any = None, *, n_stand_ins: int = 3) -> pd.DataFrame:
         """Return the columns that could replace the selected ones, and how much the loss would rise.

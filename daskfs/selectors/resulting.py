@@ -105,8 +105,8 @@ class Results(Predicts):
                 coef = coefficient_norm(coef)
                 notes = [*notes, NORMS]
         if self.groups_are_cut_by and run.matrix.rows_together is not None:
-            told = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
-            notes = [*(note for note in notes if note != told), told]
+            suspicion = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
+            notes = [*(note for note in notes if note != suspicion), suspicion]
         notes = [
             *self._shortfall(),
             *self._table_notes,

@@ -94,8 +94,8 @@ def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
     ):
         if those:
             more = f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else ""
-            told = f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}"
-            notes.append(Caution(told))
+            problem = f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}"
+            notes.append(Caution(problem))
     if n_swapped := int(found.is_swapped.sum()):
         notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: their dosages are flipped")
     return notes

@@ -28,7 +28,7 @@ _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _READING = re.compile(r" \(it is then [^)]*\)")
 _LONGEST_SHOWN = 60
-MOST_TOLD, MOST_ALIKE = 20, 3
+MOST_REPORTED, MOST_ALIKE = 20, 3
 """Maximum number of reported places in total, and of one column."""
 _LOOKED_AT = 100_000
 """Number of records checked after the first faulty one."""
@@ -107,7 +107,7 @@ class _Found:
 
     def __init__(self, known: Known | None) -> None:
         self._known = known
-        self._told: list[SourceError] = []
+        self._reported: list[SourceError] = []
         self._counts: dict[str, int] = {}
         self._remedies: set[tuple[str, str]] = set()
         """Remedies that were already reported, by column."""
@@ -116,25 +116,25 @@ class _Found:
     def add(self, column: str, error: SourceError) -> None:
         """Add a fault of a column, or of a whole line if the name is ""."""
         self._counts[column] = self._counts.get(column, 0) + 1
-        if self._counts[column] <= MOST_ALIKE and len(self._told) < MOST_TOLD:
+        if self._counts[column] <= MOST_ALIKE and len(self._reported) < MOST_REPORTED:
             remedy = column, _READING.sub("", error.remedy)
-            self._told.append(SourceError(error.problem, error.where) if remedy in self._remedies else error)
+            self._reported.append(SourceError(error.problem, error.where) if remedy in self._remedies else error)
             self._remedies.add(remedy)
 
     def looked_enough(self) -> bool:
         """Return whether enough records were checked; to be called after each record."""
-        self._n_records += bool(self._told)
-        return len(self._told) >= MOST_TOLD or self._n_records >= _LOOKED_AT
+        self._n_records += bool(self._reported)
+        return len(self._reported) >= MOST_REPORTED or self._n_records >= _LOOKED_AT
 
     def as_error(self, path: Path) -> SourceError | None:
         """Return one error with all faults, including the one known beforehand."""
-        told = self._told
-        if self._known is not None and self._known.error not in told:
-            told = [self._known.error, *told]
-        if len(told) < 2:
-            return told[0] if told else None
+        reported = self._reported
+        if self._known is not None and self._known.error not in reported:
+            reported = [self._known.error, *reported]
+        if len(reported) < 2:
+            return reported[0] if reported else None
         more = {column: count - MOST_ALIKE for column, count in self._counts.items() if count > MOST_ALIKE}
-        lines = [str(one) for one in told]
+        lines = [str(one) for one in reported]
         if more:
             of = [f"{count:,} in " + (f"column '{name}'" if name else "whole lines") for name, count in more.items()]
             lines.append(f"{path}: and more like these: {', '.join(of)}")

@@ -134,9 +134,9 @@ class GenotypeSource(OfFiles, Source):
         if names is None and len(table.names) > 1:
             known = ", ".join(table.names[:10])
             raise ConfigError(f"expected the name of a phenotype, one of {known}", "source.target", "set target")
-        words, told = table.of(self._samples, names)
+        words, note = table.of(self._samples, names)
         coded = [code_phenotype(words[name], str(name), str(table.path)) for name in words.columns]
-        self.notes += [*([told] if told else []), *(note for one in coded for note in one.notes)]
+        self.notes += [*([note] if note else []), *(note for one in coded for note in one.notes)]
         self._y = coded[0].y if len(coded) == 1 else np.stack([one.y for one in coded], axis=1)
         self._target_classes = coded[0].classes if len(coded) == 1 else None
         return [str(name) for name in words.columns]
@@ -274,10 +274,10 @@ class GenotypeSource(OfFiles, Source):
     def _explain(self, counts: np.ndarray, has_missing: np.ndarray) -> None:
         """Add notes on missing values, or raise an error."""
         self.notes += [remark for one in self._sets for remark in one.remarks()]
-        n_untold = len(self._samples) - int(self._has_target.sum())
-        if n_untold:
+        n_dropped = len(self._samples) - int(self._has_target.sum())
+        if n_dropped:
             lacking = " and ".join([*self.target_names, *(["covariates"] if self.n_covariates else [])])
-            self.notes.append(f"{n_untold:,} samples without {lacking} were dropped")
+            self.notes.append(f"{n_dropped:,} samples without {lacking} were dropped")
         n_missing = int(counts[:, MISSING_CODE].sum())
         if not n_missing:
             return

@@ -162,8 +162,8 @@ class SampleTable:
             mine, theirs = " ".join(samples.iloc[0]), " ".join(self._table[self.ids].iloc[0])
             problem = f"expected the samples of the genotypes ({mine!r} is one), found others ({theirs!r} is one)"
             raise SourceError(problem, str(self.path), "use the ids of the genotypes in the table")
-        told = f"{n_unused:,} samples of {self.path.name} have no genotypes" if n_unused else ""
-        return table[names].reindex(ids).fillna("").reset_index(drop=True), told
+        note = f"{n_unused:,} samples of {self.path.name} have no genotypes" if n_unused else ""
+        return table[names].reindex(ids).fillna("").reset_index(drop=True), note
 
 
 def _joined(columns: Sequence[pd.Series]) -> pd.Series:
@@ -221,11 +221,11 @@ def read_covariates(
         if name in wanted:
             problem = f"expected covariates without the target, found {name!r} among them"
             raise ConfigError(problem, "source.covariate_names", "remove it from the covariates")
-    words, told = table.of(samples, wanted)
+    words, note = table.of(samples, wanted)
     names: list[str] = []
     columns: list[np.ndarray] = []
     found: dict[str, list[str]] = {}
-    notes = [told] if told else []
+    notes = [note] if note else []
     for name in wanted:
         of_one = words[name]
         is_missing = of_one.isin(MISSING_WORDS)

@@ -584,9 +584,9 @@ def _leaks(one: Facts, target: Facts) -> list[str]:
     by_number = one.share_of_numbers == 1.0 and len(one.distinct) > 2
     if is_class:
         base = np.bincount(goal).max() / len(rows)
-        told = told_by_order(one.numbers[rows], goal) if by_number else _told_by_levels(code, goal)
-        if told >= _LEAK and base < 0.99:
-            found.append(f"alone predicts the target in {told:.2%} of the rows: is it a copy, or known only later?")
+        share = share_by_order(one.numbers[rows], goal) if by_number else _share_by_levels(code, goal)
+        if share >= _LEAK and base < 0.99:
+            found.append(f"alone predicts the target in {share:.2%} of the rows: is it a copy, or known only later?")
     elif by_number:
         x, y = one.numbers[rows], target.numbers[rows]
         r = abs(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else 0.0
@@ -602,7 +602,7 @@ def named_like(name: str, target: str) -> bool:
     return len(stem) >= 4 and (stem in plain or (len(plain) >= 4 and plain in stem))
 
 
-def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
+def _share_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
     """Return the share of rows with their level's most frequent class; 0 if there are too many levels to judge."""
     levels, code = np.unique(code, return_inverse=True)
     if len(levels) > len(code) / 10:
@@ -612,7 +612,7 @@ def _told_by_levels(code: np.ndarray, goal: np.ndarray) -> float:
     return float(table.max(axis=1).sum()) / len(code)
 
 
-def told_by_order(x: np.ndarray, goal: np.ndarray) -> float:
+def share_by_order(x: np.ndarray, goal: np.ndarray) -> float:
     """Return the share of rows that thresholds on a number classify correctly; with two classes, a single threshold."""
     in_order = goal[np.argsort(x, kind="stable")]
     if len(np.unique(goal)) != 2:

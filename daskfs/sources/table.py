@@ -457,10 +457,10 @@ class TableSource(Source):
                 became = f"'{encoder.name}={other}'" if encoder.unseen == "other" else "zeros"
                 what = "years" if isinstance(encoder, DateEncoder) else "categories"
                 levels = listed_levels(encoder.unseen_levels, encoder.n_unseen)
-                told = (
+                problem = (
                     f"column '{encoder.name}': {encoder.n_unseen:,} rows of unseen {what} encoded as {became}: {levels}"
                 )
-                notes.append(Caution(told))
+                notes.append(Caution(problem))
                 encoder.n_unseen, encoder.unseen_levels = 0, {}
         self.notes[:] = notes
         self.missing[:] = [self._replaced(name, missing[name]) for name in self.columns if name in missing]

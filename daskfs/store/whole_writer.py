@@ -117,7 +117,7 @@ class WholeWriter(ABC):
     def _finish(self) -> None:
         """Write the rest, and give the store its name."""
 
-    def _told_source(self) -> dict[str, Any]:
+    def _source_fields(self) -> dict[str, Any]:
         """Write the encoder to a file, and return the source's description with the file's digest instead."""
         source = {key: value for key, value in self.source.items() if key != "encoder"}
         if "encoder" not in self.source:
@@ -136,7 +136,7 @@ class WholeWriter(ABC):
         self._keys = []
         return order
 
-    def _told(self) -> dict[str, Any]:
+    def _common_header(self) -> dict[str, Any]:
         """Return the header fields that dense and sparse stores have in common."""
         return {
             "dtype": self.dtype.name,
@@ -145,7 +145,7 @@ class WholeWriter(ABC):
             "target_names": self.target_names,
             "label_names": self.label_names,
             "has_weight": self.has_weight,
-            "source": self._told_source(),
+            "source": self._source_fields(),
             "encoding_digest": self.encoding_digest,
             "digest": "",
             "notes": tuple(self.notes),

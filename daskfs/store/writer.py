@@ -411,7 +411,7 @@ class StoreWriter(WholeWriter):
             tile_shape=self._layout.tile_shape,
             shard_shape=self._layout.shard_shape,
             codec=self._layout.codec,
-            **self._told(),
+            **self._common_header(),
         )
         return replace(header, digest=content_digest(header, self.feature_names))
 

@@ -1,8 +1,8 @@
 """Interfaces through which a run reports its progress and the features selected so far.
 
 `Progress` is the minimum: the start, progress and end of steps. `Watched` also receives parts of steps, work done
-before the run was resumed, the objective and the selected features. `told` converts a `Progress` to a `Watched`, so
-that other code need not distinguish them.
+before the run was resumed, the objective and the selected features. `as_watched` converts a `Progress` to a `Watched`,
+so that other code need not distinguish them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class OnlySteps:
         """Ignore."""
 
 
-def told(progress: Progress | None) -> Watched | None:
+def as_watched(progress: Progress | None) -> Watched | None:
     """Return a receiver of detailed progress; None without a receiver."""
     if progress is None or isinstance(progress, Watched):
         return progress

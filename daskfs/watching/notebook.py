@@ -37,7 +37,7 @@ class Cell(Viewer):
         self._last = state
         self._show(page_of(state, self._said))
 
-    def told(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Show a message above the bar."""
         self._said.append(text)
 

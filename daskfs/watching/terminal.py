@@ -46,7 +46,7 @@ class Lines(Viewer):
         """Write the progress."""
         self._write(state.to_line())
 
-    def told(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Write a message."""
         self._write(text)
 
@@ -75,7 +75,7 @@ class Bar(Viewer):
     def ended(self, state: State) -> None:
         """Print a line about a long step."""
         if state.step_seconds >= WORTH_A_LINE_S:
-            self.told(of_ended(state))
+            self.message(of_ended(state))
 
     def beat(self, state: State) -> None:
         """Update the line."""
@@ -88,7 +88,7 @@ class Bar(Viewer):
             self._live.start()
         self._live.update(_drawn(state), refresh=True)
 
-    def told(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a message above the bar."""
         if self._live is None:
             print(text, file=self._stream, flush=True)

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import psutil
 
 from daskfs import interrupts
-from daskfs.watching.base import Found, Progress, Watched, told
+from daskfs.watching.base import Found, Progress, Watched, as_watched
 from daskfs.watching.reads import READ
 from daskfs.watching.state import Memory, Part, State
 
@@ -61,7 +61,7 @@ class Viewer:
     def beat(self, state: State) -> None:
         """Called at intervals of `every_s`."""
 
-    def told(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Called with a message for users who are watching now."""
 
     def noted(self, text: str) -> None:
@@ -120,7 +120,7 @@ class Watch:
         self.promised: dict[str, int] = {}
         """Planned peak memory by kind of process: "client", "worker"."""
         self.dashboard: str | None = None
-        self._follower: Watched | None = told(follower)
+        self._follower: Watched | None = as_watched(follower)
         self._is_compiling, self._clock = is_compiling, clock
         self._began = clock()
         self._step: Part | None = None
@@ -215,7 +215,7 @@ class Watch:
     def tell(self, text: str) -> None:
         """Send a message to users who are watching now, but not to logs, which others may read."""
         for viewer in [*self.viewers]:
-            viewer.told(text)
+            viewer.message(text)
 
     def say(self, text: str) -> None:
         """Send a message to logs."""

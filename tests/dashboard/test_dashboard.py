@@ -23,7 +23,7 @@ class Kept(Viewer):
     def __init__(self):
         self.now, self.later = [], []
 
-    def told(self, text):
+    def message(self, text):
         self.now.append(text)
 
     def noted(self, text):

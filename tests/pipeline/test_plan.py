@@ -35,7 +35,7 @@ DATA = DataFacts(
     tile_shape=(2048, 512),
     n_train=800_000,
     is_estimate=False,
-    store_stands=False,
+    store_exists=False,
     store_nbytes=4_000_000_000,
 )
 SELECT = {
@@ -61,7 +61,7 @@ def test_each_kind_of_cluster_says_where_the_memory_goes():
     assert set(here) == set(threads) == {"client"}
     assert set(local) == {"client", "worker"}
     assert local["worker"] == BASE_WORKER_NBYTES + HELD_NBYTES["worker"] + 200 * MIB
-    stands = DATA.__class__(**{**DATA.__dict__, "store_stands": True})
+    stands = DATA.__class__(**{**DATA.__dict__, "store_exists": True})
     one = make_plan(stands, SELECT, ProcessLimits("none", 1, 4 * GIB)).promised_nbytes["client"]
     four = make_plan(stands, SELECT, ProcessLimits("threads", 4, 4 * GIB)).promised_nbytes
     assert four["client"] - one == 3 * 200 * MIB + BASE_SCHEDULER_NBYTES
@@ -81,7 +81,7 @@ def test_ingest_keeps_within_any_limit_that_the_process_itself_allows(limit):
 
 
 def test_workers_are_planned_to_ingest_where_they_have_room_for_it():
-    parts = replace(DATA, has_parts=True, store_stands=False)
+    parts = replace(DATA, has_parts=True, store_exists=False)
     for limit, is_planned in (("260MiB", False), ("1GiB", True), ("64GiB", True)):
         limits = limits_of(Cluster(kind="local", n_workers=3, memory_limit=limit, client_memory_limit="2GiB"))
         (step,) = [step for step in make_plan(parts, {}, limits).steps if step.name == "ingest"]

@@ -484,7 +484,7 @@ def test_what_is_read_at_once_is_read_once_and_leases_of_it_are_the_same_columns
     settings = AsyncSettings(
         0, None, 0.0, 0.0, True, None, how, "float32", tile=12, part=6, in_turn=False, exchanges=True, **numbers
     )
-    leases = ColumnLeases(40, 2, 1, stretches=settings.stretches)
+    leases = ColumnLeases(40, 2, 1, spans=settings.spans)
     order = list(iter(lambda: leases.take(0, 4), None))
     with ThreadPoolExecutor(1) as pool:
         ahead = _ReadAhead(matrix, settings, NO_WEIGHT, pool)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from daskfs.kernels.substitution.products import NO_WEIGHT
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.selectors.asy_os.leases import UNIT_NBYTES, ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import (
     FINAL_STATE_COPIES,
@@ -282,12 +282,12 @@ def at_work(node, worker, columns=(), coef=()):
     return told, (told.sequence + 1, push)
 
 
-@pytest.mark.parametrize("stretches", [None, Stretches(1000, 500)])
-def test_leases_take_what_is_planned_of_a_unit(stretches):
+@pytest.mark.parametrize("spans", [None, Spans(1000, 500)])
+def test_leases_take_what_is_planned_of_a_unit(spans):
     n_units = 500_000
     tracemalloc.start()
     try:
-        leases = ColumnLeases(n_units, 1, 2, stretches=stretches)
+        leases = ColumnLeases(n_units, 1, 2, spans=spans)
         for _ in range(2):
             for worker in (0, 1):
                 lease = leases.take(worker, 100)
@@ -487,7 +487,7 @@ def test_a_long_trace_is_thinned_out():
 
 
 def test_a_worker_gets_what_it_has_read_and_then_what_nobody_else_is_in():
-    leases = ColumnLeases(30, 3, 1, stretches=Stretches(tile=12, part=6))
+    leases = ColumnLeases(30, 3, 1, spans=Spans(tile=12, part=6))
     taken = [(worker, leases.take(worker, 6)) for worker in (0, 1, 0, 1)]
     assert [(lease.start, lease.stop) for _, lease in taken] == [(0, 6), (6, 12), (12, 18), (18, 24)]
     leases.give_back(1)
@@ -505,7 +505,7 @@ def test_all_columns_are_leased_once_whatever_is_read_at_once(seed):
     unit, n_features = int(rng.integers(1, 5)), int(rng.integers(1, 90))
     n_units = int(rng.integers(1, 8))
     part = unit * int(rng.integers(1, n_units + 1))
-    leases = ColumnLeases(n_features, unit, 1, stretches=Stretches(n_units * unit, part))
+    leases = ColumnLeases(n_features, unit, 1, spans=Spans(n_units * unit, part))
     seen = np.zeros(n_features, int)
     while not leases.epoch_is_over:
         worker = int(rng.integers(3))

@@ -173,7 +173,7 @@ def test_the_refit_from_what_the_path_left_behind_is_the_refit_of_the_rows(probl
     run, subsets = Run(matrix, "message"), Subsets(DataShape.of(matrix), SelectionSettings(n_subsets=3))
     passes = SubsetPasses(run, subsets)
     choices = passes.select()
-    forgotten = replace(choices, met=None)
+    forgotten = replace(choices, visited=None)
     columns = np.array(TRUE_FEATURES)
     cached, read = (fit_subsets([(Part(matrix, subsets, some), passes)], columns) for some in (choices, forgotten))
     assert cached.counts == (3, 0, 0)

@@ -9,7 +9,7 @@ import pytest
 
 from daskfs import FGM, AsyncOnlineSubstitution, Message, Mission, OnlineSubstitution, ingest
 from daskfs.errors import PlanError
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.pipeline.cost import MEASURED, SHARED
 from daskfs.selectors.mission.reading import Cuts, pieces_of
 from daskfs.selectors.mission.rounds import PassOrder
@@ -167,23 +167,23 @@ def test_mission_decodes_each_tile_once_a_pass_of_a_store_as_wide_as_a_block_of_
 def test_pieces_are_the_rows_of_blocks_in_their_order(seed):
     rng = np.random.default_rng(seed)
     order, tile, most = PassOrder(900, 70, 1, 1, seed), int(rng.integers(1, 200)), int(rng.integers(1, 400))
-    stretches = Stretches.within(tile, most)
+    spans = Spans.within(tile, most)
     blocks = [slice(a, b) for units, _ in order.rounds(1) for a, b in units[0]]
     if seed % 3 == 1:
         blocks = [np.sort(rng.choice(900, 50, replace=False)) for _ in range(5)]
     if seed % 3 == 2:
         blocks = [rng.permutation(900)[:50] for _ in range(5)]
-    pieces = [*pieces_of(blocks, Cuts(int(rng.integers(1, 90)), stretches))]
+    pieces = [*pieces_of(blocks, Cuts(int(rng.integers(1, 90)), spans))]
     numbers = [np.arange(900)[piece.rows] for piece in pieces]
     np.testing.assert_array_equal(np.concatenate(numbers), np.concatenate([np.arange(900)[one] for one in blocks]))
     ends = np.cumsum([len(one) for one in numbers])[[piece.ends_block for piece in pieces]]
     np.testing.assert_array_equal(ends, np.cumsum([len(np.arange(900)[one]) for one in blocks]))
     for piece, found in zip(pieces, numbers, strict=True):
-        stretch = np.arange(900)[piece.stretch]
-        assert len(stretch) <= stretches.part
-        np.testing.assert_array_equal(stretch[piece.within], found)
+        span = np.arange(900)[piece.span]
+        assert len(span) <= spans.part
+        np.testing.assert_array_equal(span[piece.within], found)
         if seed % 3 < 2:
-            assert len({stretches.of(int(row)) for row in stretch}) == 1
+            assert len({spans.of(int(row)) for row in span}) == 1
 
 
 @pytest.mark.parametrize("n_replicas", [1, 4])

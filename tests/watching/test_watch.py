@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from daskfs.watching.base import Found, Watched, told
+from daskfs.watching.base import Found, Watched, as_watched
 from daskfs.watching.state import State
 from daskfs.watching.terminal import Lines
 from daskfs.watching.watch import Measured, Viewer, Watch, watch_of
@@ -36,7 +36,7 @@ class Onlooker(Viewer):
     def beat(self, state):
         self.lines.append(state.to_line())
 
-    def told(self, text):
+    def message(self, text):
         self.said.append(text)
 
 
@@ -204,9 +204,9 @@ def test_who_hears_of_steps_alone_is_told_of_these_and_of_what_was_resumed():
 def test_one_watch_is_enough_for_a_run():
     watch = Watch()
     assert watch_of(watch) is watch
-    assert told(watch) is watch
+    assert as_watched(watch) is watch
     assert isinstance(watch, Watched)
-    assert told(None) is None
+    assert as_watched(None) is None
 
 
 def test_a_state_goes_through_json_and_what_is_no_state_is_refused(clock):

@@ -166,8 +166,8 @@ class ColumnBaseline(BaseSelector):
             chosen = run.load("", Selection)
             if chosen is None:
                 progress = None if run.is_part else run.progress
-                told = Run(rows, self.method, progress=progress)  # counts its passes; its time belongs to one step
-                columns = StandardColumns(told, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
+                counting = Run(rows, self.method, progress=progress)  # counts its passes; its time belongs to one step
+                columns = StandardColumns(counting, y, weight, keep=KEPT_COLUMNS in terms, at_once=at_once)
                 problem = Problem(self._loss.facts, 0.0, y, weight / columns.total_weight)
                 features, lines, notes = self._select(columns, problem, n_select)
                 table = np.array(lines, dtype=np.float64).reshape(-1, len(self.history_columns))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.selectors.shared.record import Record
 
 NOBODY = -1
@@ -52,12 +52,12 @@ class ColumnLeases:
     exchanges : bool
         Whether units go to a different worker than in the previous epoch; otherwise to the same one if it asks for
         them.
-    stretches : Stretches, optional
+    spans : Spans, optional
         Groups of whole units that are read at once; None: a lease is read at once.
     """
 
     def __init__(
-        self, n_features: int, unit: int, n_epochs: int, exchanges: bool = True, stretches: Stretches | None = None
+        self, n_features: int, unit: int, n_epochs: int, exchanges: bool = True, spans: Spans | None = None
     ) -> None:
         n_units = -(-n_features // unit)
         self.n_features, self.unit, self.n_epochs, self.exchanges = n_features, unit, n_epochs, exchanges
@@ -69,10 +69,10 @@ class ColumnLeases:
         """The worker that finished the unit last; in this epoch if it is done."""
         self.before = np.full(n_units, NOBODY, np.int32)
         """The worker that finished the unit in the previous epoch."""
-        self._stretch = np.arange(n_units) if stretches is None else stretches.numbers(np.arange(n_units) * unit)
-        self._is_cut = stretches is not None
+        self._span = np.arange(n_units) if spans is None else spans.numbers(np.arange(n_units) * unit)
+        self._is_cut = spans is not None
         self._last: dict[int, int] = {}
-        """The last stretch of each worker."""
+        """The last span of each worker."""
 
     @property
     def epoch_is_over(self) -> bool:
@@ -100,17 +100,17 @@ class ColumnLeases:
         while last < min(most, len(eligible)) and eligible[last]:
             last += 1
         self.holder[first:last] = worker
-        self._last[worker] = int(self._stretch[first])
+        self._last[worker] = int(self._span[first])
         return Lease(self.epoch, first * self.unit, min(last * self.unit, self.n_features))
 
     def _near(self, worker: int, eligible: np.ndarray) -> np.ndarray:
-        """Return the eligible units of the worker's stretch, or else of a stretch without another worker."""
-        own = np.flatnonzero(eligible & (self._stretch == self._last.get(worker, -1)))
+        """Return the eligible units of the worker's span, or else of a span without another worker."""
+        own = np.flatnonzero(eligible & (self._span == self._last.get(worker, -1)))
         if not len(own):
-            taken = [stretch for t, stretch in self._last.items() if t != worker]
-            untouched = eligible & ~np.isin(self._stretch, taken)
+            taken = [span for t, span in self._last.items() if t != worker]
+            untouched = eligible & ~np.isin(self._span, taken)
             first = np.argmax(untouched if untouched.any() else eligible)
-            own = np.flatnonzero(eligible & (self._stretch == self._stretch[first]))
+            own = np.flatnonzero(eligible & (self._span == self._span[first]))
         near = np.zeros_like(eligible)
         near[own] = True
         return near

@@ -17,7 +17,7 @@ from daskfs.cluster.actors import ActorAddress, ActorLost
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, FinalState, Share
 from daskfs.selectors.asy_os.objective import SharedObjective
@@ -85,12 +85,12 @@ class AsyncSettings:
 
     def leases(self, n_features: int) -> ColumnLeases:
         """Return the initial leases of a run."""
-        return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges, self.stretches)
+        return ColumnLeases(n_features, self.unit, self.n_epochs, self.exchanges, self.spans)
 
     @property
-    def stretches(self) -> Stretches | None:
+    def spans(self) -> Spans | None:
         """What a worker reads at once, if that is more than a unit."""
-        return None if self.in_turn or self.part <= self.unit else Stretches(self.tile, self.part)
+        return None if self.in_turn or self.part <= self.unit else Spans(self.tile, self.part)
 
 
 class PlacedNode(CentralNode):
@@ -200,7 +200,7 @@ class _ReadAhead:
 
     def __init__(self, matrix: Matrix, settings: AsyncSettings, weight: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self._matrix, self._settings, self._weight, self._pool = matrix, settings.columns, weight, pool
-        self._stretches = settings.stretches
+        self._spans = settings.spans
         self._buffers = BufferPool()
         self._reads: dict[tuple[int, int], Future[Columns]] = {}
 
@@ -219,7 +219,7 @@ class _ReadAhead:
         return self._part(leases[0]) if coming is not None and coming.done() else None
 
     def _read_with(self, lease: Lease) -> tuple[int, int]:
-        return (lease.start, lease.stop) if self._stretches is None else self._stretches.of(lease.start)
+        return (lease.start, lease.stop) if self._spans is None else self._spans.of(lease.start)
 
     def _part(self, lease: Lease) -> Columns:
         span = self._read_with(lease)

@@ -68,12 +68,12 @@ class VisitedMoments(Record):
     gram_below: np.ndarray
 
     @classmethod
-    def of(cls, all_met: Sequence[PathMoments]) -> VisitedMoments:
+    def of(cls, all_visited: Sequence[PathMoments]) -> VisitedMoments:
         """Return the moments of all subsets, stored by column."""
         names = ("features", "mean", "scale", "cross", "gram_below")
-        columns = [np.concatenate([getattr(met, name) for met in all_met]) for name in names]
-        n_features = np.array([len(met.features) for met in all_met], dtype=np.int64)
-        return cls(np.array([met.y_variance for met in all_met]), n_features, *columns)
+        columns = [np.concatenate([getattr(visited, name) for visited in all_visited]) for name in names]
+        n_features = np.array([len(visited.features) for visited in all_visited], dtype=np.int64)
+        return cls(np.array([visited.y_variance for visited in all_visited]), n_features, *columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Choices(Record):
     constant: np.ndarray
     """Shape (sum of n_constant,); `constant_value` has the same."""
     constant_value: np.ndarray
-    met: VisitedMoments | None = None
+    visited: VisitedMoments | None = None
     paths: tuple[PathTable, ...] = ()
     """The path of the first subset, if it is among these."""
 
@@ -103,7 +103,7 @@ class Choices(Record):
             sorted((*choice.ballots, *choice.with_less), key=lambda ballot: ballot.of_class) for choice in choices
         ]
         ballots = [ballot for own in of_each for ballot in own]
-        all_met = [choice.met for choice in choices if choice.met is not None]
+        all_visited = [choice.visited for choice in choices if choice.visited is not None]
         return cls(
             np.array([choice.total for choice in choices]),
             np.array([choice.y_mean for choice in choices]),
@@ -122,7 +122,7 @@ class Choices(Record):
             ),
             np.concatenate([choice.constant for choice in choices]),
             np.concatenate([choice.constant_value for choice in choices]),
-            VisitedMoments.of(all_met) if all_met else None,
+            VisitedMoments.of(all_visited) if all_visited else None,
             tuple(choice.path for choice in choices if choice.path is not None),
         )
 
@@ -195,27 +195,27 @@ class Choices(Record):
         ndarray of shape (n_subsets,), bool
             Mask of these subsets.
         """
-        met = self.met
-        if met is None:
+        visited = self.visited
+        if visited is None:
             return None, np.zeros(len(self), dtype=bool)
-        of_met, of_constant = (np.repeat(np.arange(len(self)), n) for n in (met.n_features, self.n_constant))
-        is_met, place = _places(met.features, columns)
+        of_visited, of_constant = (np.repeat(np.arange(len(self)), n) for n in (visited.n_features, self.n_constant))
+        is_visited, place = _places(visited.features, columns)
         is_constant, constant_place = _places(self.constant, columns)
-        n_found = np.bincount(of_met[is_met], minlength=len(self))
+        n_found = np.bincount(of_visited[is_visited], minlength=len(self))
         is_known = n_found + np.bincount(of_constant[is_constant], minlength=len(self)) == len(columns)
         if not is_known.any():
             return None, is_known
-        ends = np.cumsum(met.n_features)
-        within = np.arange(len(of_met)) - np.repeat(ends - met.n_features, met.n_features)
+        ends = np.cumsum(visited.n_features)
+        within = np.arange(len(of_visited)) - np.repeat(ends - visited.n_features, visited.n_features)
         shape = len(self), len(columns)
         number, (mean, scale, cross) = np.full(shape, -1), (np.zeros(shape) for _ in range(3))
-        at = of_met[is_met], place
-        number[at], mean[at] = within[is_met], met.mean[is_met]
-        scale[at], cross[at] = met.scale[is_met], met.cross[is_met]
+        at = of_visited[is_visited], place
+        number[at], mean[at] = within[is_visited], visited.mean[is_visited]
+        scale[at], cross[at] = visited.scale[is_visited], visited.cross[is_visited]
         mean[of_constant[is_constant], constant_place] = self.constant_value[is_constant]
-        n_pairs = met.n_features * (met.n_features - 1) // 2
-        gram = _correlations(number[is_known], (np.cumsum(n_pairs) - n_pairs)[is_known], met.gram_below)
-        of_subset = (self.total, self.y_mean, met.y_variance, mean, scale, cross)
+        n_pairs = visited.n_features * (visited.n_features - 1) // 2
+        gram = _correlations(number[is_known], (np.cumsum(n_pairs) - n_pairs)[is_known], visited.gram_below)
+        of_subset = (self.total, self.y_mean, visited.y_variance, mean, scale, cross)
         return NormalEquations(*(*(one[is_known] for one in of_subset), gram)), is_known
 
 

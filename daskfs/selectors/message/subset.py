@@ -228,7 +228,7 @@ class SubsetChoice(Record):
     """Number of solves along the path in which coordinate descent did not converge."""
     n_separable: int = 0
     """Number of models along the path that separate rows perfectly, so that there is no finite optimum."""
-    met: PathMoments | None = None
+    visited: PathMoments | None = None
     path: PathTable | None = None
     """Only for the first subset."""
 
@@ -297,7 +297,7 @@ def _choice_of_path(
         y_mean=np.array(location),
         n_unsolved=path.n_unsolved,
         n_separable=0 if isinstance(path, LassoPath) or settings.approx is not None else path.n_separable,
-        met=PathMoments.of(path) if settings.record.is_quadratic and not isinstance(path, GlmPath) else None,
+        visited=PathMoments.of(path) if settings.record.is_quadratic and not isinstance(path, GlmPath) else None,
         path=PathTable.of(path, penalty - least) if is_first else None,
     )
 

@@ -10,7 +10,7 @@ from daskfs.errors import DataError
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.names import Names
 from daskfs.matrix.passing import Passing
-from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, ToldNames
+from daskfs.sources.sparse.base import BlockNames, NamedIds, SparseBlock, SparseSource
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
 """Rows and entries of a source that are read at once."""
@@ -97,7 +97,7 @@ class PassingEntries(Passing):
         ]
         return np.concatenate(parts)
 
-    def told(self, rows: slice) -> Iterator[ToldNames]:
+    def names_in(self, rows: slice) -> Iterator[BlockNames]:
         """Yield the names in the blocks of these rows, unless ids encode the names."""
         found = [] if self._source.ids_say_names else self._overlapping(rows)
         return (block.names.of_rows(first, last) for block, first, last in found if block.names is not None)
@@ -170,7 +170,7 @@ def behind(blocks: Iterator[SparseBlock], n_rows: int) -> Iterator[SparseBlock]:
 class _NamesOfRows:
     """The names in a block of which some rows were left out."""
 
-    def __init__(self, names: ToldNames, rows: np.ndarray) -> None:
+    def __init__(self, names: BlockNames, rows: np.ndarray) -> None:
         self._names, self._rows = names, rows
 
     @property
@@ -192,7 +192,7 @@ class _NamesOfRows:
         """Return the names of wanted ids, and possibly others."""
         return self._names.among(wanted)
 
-    def of_rows(self, first: int, stop: int) -> ToldNames:
+    def of_rows(self, first: int, stop: int) -> BlockNames:
         """Return the names of some of the remaining rows, and of the rows between them."""
         if first == stop:
             return self._names.of_rows(0, 0)

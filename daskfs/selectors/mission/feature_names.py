@@ -11,7 +11,7 @@ from daskfs.errors import Caution
 from daskfs.kernels.sketch.names import enter, pick_out
 from daskfs.kernels.sketch.rows import EMPTY
 from daskfs.matrix.passing import Passing
-from daskfs.sources.sparse.base import ToldNames
+from daskfs.sources.sparse.base import BlockNames
 
 MOST_SHOWN, MOST_COLLISIONS = 3, 1000
 """Number of collisions that are reported by name, and that are remembered."""
@@ -45,43 +45,43 @@ class FeatureNames:
 
     def note_rows(self, rows: Passing, piece: slice, find_active: Callable[[], np.ndarray]) -> None:
         """Store the names of features that are active after these rows, if the rows have them."""
-        found = list(rows.told(piece))
+        found = list(rows.names_in(piece))
         if not found:
             return
         active = find_active()
-        for told in found:
-            self.note(told, active)
+        for names in found:
+            self.note(names, active)
         first = -(-piece.start // COMPARED_EVERY) * COMPARED_EVERY
         if first < piece.stop:
-            for told in rows.told(slice(first, min(first + COMPARED_ROWS, piece.stop))):
-                self.compare(told, active)
+            for names in rows.names_in(slice(first, min(first + COMPARED_ROWS, piece.stop))):
+                self.compare(names, active)
 
-    def note(self, told: ToldNames, active: np.ndarray) -> None:
+    def note(self, names: BlockNames, active: np.ndarray) -> None:
         """Store the missing names of active features from a block, and drop names that are no longer needed.
 
         Parameters
         ----------
-        told : ToldNames
+        names : BlockNames
         active : ndarray of shape (n_active,), uint64
         """
         nameless = np.array([j for j in active.tolist() if j not in self.names], np.uint64)
         if len(nameless):
-            self.compare(told, nameless)
+            self.compare(names, nameless)
         if len(self.names) > 2 * len(active) + FEWEST:
             self._keep(set(active.tolist()))
 
-    def compare(self, told: ToldNames, active: np.ndarray) -> None:
+    def compare(self, names: BlockNames, active: np.ndarray) -> None:
         """Compare the names of active features with those of a block; store missing ones."""
-        told = told.among(active)
+        names = names.among(active)
         n_slots = 1 << max(4, (4 * len(active)).bit_length())
         keys, digest_of = np.full(n_slots, EMPTY, np.uint64), np.zeros(n_slots, np.uint64)
         known = [self._digests.get(j, 0) for j in active.tolist()]
         enter(np.ascontiguousarray(active), np.array(known, np.uint64), keys, digest_of)
-        found, digests = np.empty(len(told.ids), np.int64), np.empty(len(told.ids), np.uint64)
-        n_found = pick_out(told.ids, told.text, told.offsets, keys, digest_of, found, digests)
+        found, digests = np.empty(len(names.ids), np.int64), np.empty(len(names.ids), np.uint64)
+        n_found = pick_out(names.ids, names.text, names.offsets, keys, digest_of, found, digests)
         for k, digest in zip(found[:n_found].tolist(), digests[:n_found].tolist(), strict=True):
-            text = told.text[told.offsets[k] : told.offsets[k + 1]].tobytes()
-            self._take(int(told.ids[k]), text.decode("utf-8", "backslashreplace"), digest)
+            text = names.text[names.offsets[k] : names.offsets[k + 1]].tobytes()
+            self._take(int(names.ids[k]), text.decode("utf-8", "backslashreplace"), digest)
 
     def _take(self, j: int, name: str, digest: int) -> None:
         if j not in self.names:

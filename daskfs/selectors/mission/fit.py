@@ -206,7 +206,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
         half_life=settings.half_life(n_rows),
         piece_rows=cuts.piece_rows,
         scaling=survey.scaling,
-        stretches=cuts.stretches,
+        spans=cuts.spans,
     )
     model = MissionModel(shape.model, intercept)
     model.hold()

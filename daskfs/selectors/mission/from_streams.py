@@ -231,8 +231,8 @@ class LearnsFromStreams(KeepsModels):
                     self._stream, self._names_of_features, self._stream_labels = fit, names, labels
                     if checkpoint is not None:
                         self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
-        if (told := rows.names_of(state.keys)) is not None:
-            names.note(told, state.keys)
+        if (block_names := rows.names_of(state.keys)) is not None:
+            names.note(block_names, state.keys)
         learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])

@@ -11,7 +11,7 @@ import numpy as np
 from daskfs.errors import ConfigError
 from daskfs.losses import find_loss, loss_of_two
 from daskfs.matrix.names import Names
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.parameters import n_to_select
 from daskfs.selectors.inputs import columns_of
 from daskfs.selectors.mission.entries import MOST_IDS
@@ -228,18 +228,18 @@ class MissionShape:
 
     def cuts(self, memory_limit: int | None) -> Cuts:
         """Return how many rows are decoded at once (whole tiles if possible), and how many are entries at once."""
-        room, decoded, stretches = PIECE_NBYTES, 0, None
+        room, decoded, spans = PIECE_NBYTES, 0, None
         left = None if memory_limit is None else memory_limit - self._training(Cuts(0)).nbytes
         if self.tile_rows:
             row_nbytes = self.data.n_features * self.data.itemsize
             decoded = DECODED_NBYTES if left is None else min(DECODED_NBYTES, left - N_PIECES * self.rows_nbytes(1))
             most = max(1, min(decoded // row_nbytes, max(self.tile_rows, PIECE_NBYTES // row_nbytes)))
-            stretches = Stretches.within(self.tile_rows, most)
-            decoded = stretches.part * row_nbytes
+            spans = Spans.within(self.tile_rows, most)
+            decoded = spans.part * row_nbytes
         if left is not None:
             room = min(room, (left - decoded) // N_PIECES)
-        most = self.settings.block_rows if stretches is None else min(self.settings.block_rows, stretches.part)
-        return Cuts(most_within(self.rows_nbytes, room, most), stretches)
+        most = self.settings.block_rows if spans is None else min(self.settings.block_rows, spans.part)
+        return Cuts(most_within(self.rows_nbytes, room, most), spans)
 
     def task(self, cuts: Cuts) -> Budget:
         """Return the peak memory of one task, which learns from rows or takes part in the refit."""
@@ -248,7 +248,7 @@ class MissionShape:
     @property
     def least(self) -> Budget:
         """Peak memory of a task that reads row by row."""
-        return self.task(Cuts(1, Stretches.within(self.tile_rows, 1) if self.tile_rows else None))
+        return self.task(Cuts(1, Spans.within(self.tile_rows, 1) if self.tile_rows else None))
 
     def _training(self, cuts: Cuts) -> Budget:
         """Return the memory of a task that learns from rows cut in this way."""
@@ -257,8 +257,8 @@ class MissionShape:
         budget = Budget().add("models", N_MODELS * self.model.nbytes).add("means and scales of columns", scaling)
         budget.add("blocks of a sparse store", N_PIECES * self.data.block_nbytes)
         budget.add("models that are averaged", (n_replicas + N_AVERAGED) * self.model.nbytes if n_replicas > 1 else 0)
-        if cuts.stretches is not None:
-            decoded = min(cuts.stretches.part, self.data.n_samples) * self.data.n_features * self.data.itemsize
+        if cuts.spans is not None:
+            decoded = min(cuts.spans.part, self.data.n_samples) * self.data.n_features * self.data.itemsize
             budget.add("rows decoded at once", decoded)
         return budget.add("pieces of rows", N_PIECES * self.rows_nbytes(cuts.piece_rows))
 
@@ -331,14 +331,14 @@ def _work(shape: MissionShape, n_passes: int, memory_limit: int | None) -> Work:
     data, model, settings = shape.data, shape.model, shape.settings
     grid, n, cuts = data.grid, data.n_samples, shape.cuts(memory_limit)
     looked_at = min(n_surveyed(data.n_features, shape.is_sparse), n)
-    if cuts.stretches is None:
+    if cuts.spans is None:
         n_tiles = n_passes * grid.rows(n, cuts.piece_rows, settings.block_rows)
         n_surveyed_tiles, are_kept = grid.rows(looked_at, cuts.piece_rows), looked_at <= cuts.piece_rows
     else:
         order = settings.order(n)
-        n_tiles = sum(grid.stretches(cuts.stretches, *order.bounds(number)) for number in range(n_passes))
-        n_surveyed_tiles = grid.stretches(cuts.stretches, np.array([0]), np.array([looked_at]))
-        are_kept = cuts.stretches.of(0)[1] >= looked_at
+        n_tiles = sum(grid.spans(cuts.spans, *order.bounds(number)) for number in range(n_passes))
+        n_surveyed_tiles = grid.spans(cuts.spans, np.array([0]), np.array([looked_at]))
+        are_kept = cuts.spans.of(0)[1] >= looked_at
     n_surveys = 2 if settings.standardize and not shape.is_sparse and not are_kept else 1
     n_tiles += n_surveyed_tiles * (n_surveys + (shape.refit == "sgd"))
     density = (shape.nnz_per_row or (data.n_entries or 0) / max(1, n)) if shape.is_sparse else data.n_features

@@ -1,4 +1,4 @@
-"""Rows on their way to a model: tiles are decoded once, in stretches, and pieces of these become entries.
+"""Rows on their way to a model: tiles are decoded once, in spans, and pieces of these become entries.
 
 Workers import this file, so it is light.
 """
@@ -17,7 +17,7 @@ from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.buffers import BufferPool
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 from daskfs.selectors.shared.record import Record
 
 
@@ -35,7 +35,7 @@ class Cuts(NamedTuple):
 
     piece_rows: int
     """Rows of a piece, which are entries at one time."""
-    stretches: Stretches | None = None
+    spans: Spans | None = None
     """Rows that are decoded at once; None: a piece."""
 
 
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
     """Rows that are entries at one time."""
 
     rows: Rows
-    stretch: Rows
+    span: Rows
     """The rows that are decoded together with them."""
     within: slice
     """Their position there."""
@@ -51,21 +51,21 @@ class Piece(NamedTuple):
 
 
 def pieces_of(blocks: Sequence[Rows], cuts: Cuts) -> Iterator[Piece]:
-    """Yield the pieces of blocks of rows in order. No piece crosses the end of a block, but stretches do."""
+    """Yield the pieces of blocks of rows in order. No piece crosses the end of a block, but spans do."""
     for rows, ends in _runs(blocks):
         length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        decoded = [(0, length)] if cuts.stretches is None else cuts.stretches.cut(rows)
+        decoded = [(0, length)] if cuts.spans is None else cuts.spans.cut(rows)
         for first, last in decoded:
             inner = ends[bisect_left(ends, first + 1) : bisect_left(ends, last)]
             for start, stop in pairwise([first, *inner, last]):
                 for at in range(start, stop, cuts.piece_rows):
                     to = min(at + cuts.piece_rows, stop)
                     ends_block = to == stop and ends[bisect_left(ends, stop)] == stop
-                    if cuts.stretches is None:
+                    if cuts.spans is None:
                         yield Piece(_taken(rows, at, to), _taken(rows, at, to), slice(0, to - at), ends_block)
                     else:
-                        stretch = _taken(rows, first, last)
-                        yield Piece(_taken(rows, at, to), stretch, slice(at - first, to - first), ends_block)
+                        span = _taken(rows, first, last)
+                        yield Piece(_taken(rows, at, to), span, slice(at - first, to - first), ends_block)
 
 
 def _runs(blocks: Sequence[Rows]) -> Iterator[tuple[Rows, list[int]]]:
@@ -93,7 +93,7 @@ def _taken(rows: Rows, start: int, stop: int) -> Rows:
 
 
 class RowReader:
-    """Reads pieces of rows; the last decoded stretch is kept until a piece of another one is requested.
+    """Reads pieces of rows; the last decoded span is kept until a piece of another one is requested.
 
     Parameters
     ----------
@@ -102,15 +102,15 @@ class RowReader:
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix, self._buffers = matrix, BufferPool()
-        self._stretch: Rows | None = None
+        self._span: Rows | None = None
         self._decoded = np.empty((0, 0))
 
     def dense(self, piece: Piece) -> np.ndarray:
         """Return a piece of a dense matrix, in floating point."""
-        if not _are_same(self._stretch, piece.stretch):
-            self._stretch, self._decoded = None, np.empty((0, 0))  # otherwise its buffer counts as in use
-            self._decoded = self._read(piece.stretch)
-            self._stretch = piece.stretch
+        if not _are_same(self._span, piece.span):
+            self._span, self._decoded = None, np.empty((0, 0))  # otherwise its buffer counts as in use
+            self._decoded = self._read(piece.span)
+            self._span = piece.span
         return _as_floats(self._decoded[piece.within])
 
     def _read(self, rows: Rows) -> np.ndarray:

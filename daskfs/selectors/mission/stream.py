@@ -100,8 +100,8 @@ class Learner:
         if self.n_seen and self.n_seen * 2 != report:
             self._report()
         learnt = self.so_far()
-        if self.names is not None and (told := rows.names_of(learnt.state.keys)) is not None:
-            self.names.note(told, learnt.state.keys)
+        if self.names is not None and (block_names := rows.names_of(learnt.state.keys)) is not None:
+            self.names.note(block_names, learnt.state.keys)
         return learnt
 
     def so_far(self) -> MissionFit:

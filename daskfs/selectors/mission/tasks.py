@@ -17,8 +17,8 @@ from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import PackedRows, Rows, SparseRows, unpacked
+from daskfs.matrix.spans import Spans
 from daskfs.matrix.streaming import prefetched
-from daskfs.matrix.stretches import Stretches
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
 from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
 from daskfs.selectors.shared.record import Record
@@ -68,13 +68,13 @@ class SgdSettings:
     piece_rows: int
     """Rows that are entries at one time; does not affect the result."""
     scaling: Scaling | None = None
-    stretches: Stretches | None = None
+    spans: Spans | None = None
     """Rows that are decoded at once, if there are tiles; does not affect the result either."""
 
     @property
     def cuts(self) -> Cuts:
         """How rows are cut."""
-        return Cuts(self.piece_rows, self.stretches)
+        return Cuts(self.piece_rows, self.spans)
 
     def rule(self, n_replicas: int) -> StepRule:
         """Return the step sizes for the kernels, for one of `n_replicas` models that are averaged afterwards.

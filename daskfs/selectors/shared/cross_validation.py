@@ -288,7 +288,7 @@ class Found(NamedTuple):
         return int(self.curve.sizes[self.place])
 
     @property
-    def told(self) -> dict[str, Any]:
+    def result_arguments(self) -> dict[str, Any]:
         """The arguments for a result: a note on the choice, and the curve."""
         note, history = self.curve.note(self.place, self.search.rule), self.curve.columns(self.place)
         return {"notes": [note + self.search._whose], "history": history}

@@ -62,7 +62,7 @@ from daskfs.matrix.blocks import Rows
 from daskfs.matrix.names import Names
 from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.selectors.shared.record import Record, nbytes_of
-from daskfs.watching.base import Found, Progress, Watched, told
+from daskfs.watching.base import Found, Progress, Watched, as_watched
 
 NAMES_REPORTED, NAMES_READ = 20, 10_000
 """How many names of selected features are reported during a fit, and up to how many columns names are read for that."""
@@ -116,7 +116,7 @@ class Run:
     ) -> None:
         self.matrix = self.whole = matrix
         self.name, self.workers = name, workers or Here()
-        self.progress, self.checkpoint, self.task_limit = told(progress), checkpoint, task_limit
+        self.progress, self.checkpoint, self.task_limit = as_watched(progress), checkpoint, task_limit
         self.seconds: dict[str, float] = {}
         self.nbytes: dict[str, int] = {}
         self._by: Literal["rows", "columns"] = "rows"
@@ -308,10 +308,10 @@ class Run:
     def timed(self, step: str) -> Iterator[None]:
         """Count time and result bytes of everything inside as those of this step."""
         is_outermost, started = not self._timed, time.perf_counter()
-        is_told = step in self._reported[-1:]
+        is_reported = step in self._reported[-1:]
         self._timed.append(step)
         try:
-            with nullcontext() if is_told else self._part(step, 0):
+            with nullcontext() if is_reported else self._part(step, 0):
                 yield
         finally:
             self._timed.pop()

@@ -106,8 +106,8 @@ def signs_of(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
            [-1., -1.,  1.],
            [-1.,  1., -1.]])
     """
-    told = classes[1:] if len(classes) == 2 else classes
-    return np.where(y == told[:, None], 1.0, -1.0)
+    positive = classes[1:] if len(classes) == 2 else classes
+    return np.where(y == positive[:, None], 1.0, -1.0)
 
 
 def null_intercepts(shares: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from daskfs.losses import find_loss
 from daskfs.matrix.buffers import DEFAULT_BLOCK_NBYTES
-from daskfs.matrix.stretches import Stretches
+from daskfs.matrix.spans import Spans
 
 MOST_CUTS = 1 << 20  # of blocks in pieces, up to which it is counted exactly which of them end where a tile does
 REFIT_VALUES = 1 << 20  # values of the selected columns per block of rows of the refit
@@ -128,19 +128,19 @@ class Grid:
         scaled = [None if one is None else max(1, round(one * spread)) for one in (n_rows, width, block)]
         return n_tiles_touched(scaled[0] or 1, scaled[1] or 1, self.tile_rows, scaled[2])
 
-    def stretches(self, stretches: Stretches, starts: np.ndarray, stops: np.ndarray) -> int:
-        """Return how many rows of tiles are decoded if stretches are read at once.
+    def spans(self, spans: Spans, starts: np.ndarray, stops: np.ndarray) -> int:
+        """Return how many rows of tiles are decoded if spans are read at once.
 
-        >>> Grid(100, 1, 10).stretches(Stretches.within(10, 4), np.array([0, 15]), np.array([15, 25]))
+        >>> Grid(100, 1, 10).spans(Spans.within(10, 4), np.array([0, 15]), np.array([15, 25]))
         9
         """
         spread = (self.n_stored or self.n_samples) / max(1, self.n_samples)
         first, last = (np.floor(one * spread).astype(np.int64) for one in (starts, stops - 1))
         tile = self.tile_rows
-        if stretches.part >= tile:
+        if spans.part >= tile:
             return int((last // tile - first // tile + 1).sum())
-        per_tile = -(-tile // stretches.part)
-        of_first, of_last = (one // tile * per_tile + one % tile // stretches.part for one in (first, last))
+        per_tile = -(-tile // spans.part)
+        of_first, of_last = (one // tile * per_tile + one % tile // spans.part for one in (first, last))
         return int((of_last - of_first + 1).sum())
 
     def columns(self, width: int) -> int:

@@ -19,7 +19,7 @@ GUESSED_ENTRIES = 100
 """Assumed number of entries per row, if the source gives none."""
 
 
-class ToldNames(Protocol):
+class BlockNames(Protocol):
     """Names passed on by a block, as in `NamedIds`, possibly created on demand."""
 
     @property
@@ -37,7 +37,7 @@ class ToldNames(Protocol):
     def among(self, wanted: np.ndarray) -> NamedIds:
         """Return at least the names of the wanted ids, each id once."""
 
-    def of_rows(self, first: int, stop: int) -> ToldNames:
+    def of_rows(self, first: int, stop: int) -> BlockNames:
         """Return at least the names that occur in some rows of the block."""
 
 
@@ -89,7 +89,7 @@ class NamesOnDemand(ABC):
         """Return at least the names of the wanted ids, each id once."""
 
     @abstractmethod
-    def of_rows(self, first: int, stop: int) -> ToldNames:
+    def of_rows(self, first: int, stop: int) -> BlockNames:
         """Return at least the names that occur in some rows of the block."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class SparseBlock:
         Sample weights, float64.
     labels : dict of str to ndarray of shape (n_rows,)
         Tags, query ids and split columns, as text.
-    names : ToldNames, or None
+    names : BlockNames, or None
         Names of features in this block; includes all that no earlier block had.
     """
 
@@ -147,7 +147,7 @@ class SparseBlock:
     y: np.ndarray | None = None
     weight: np.ndarray | None = None
     labels: dict[str, np.ndarray] = field(default_factory=dict)
-    names: ToldNames | None = None
+    names: BlockNames | None = None
 
     @property
     def n_rows(self) -> int:

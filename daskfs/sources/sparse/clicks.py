@@ -116,7 +116,7 @@ class ClicksFormat(NamedLineFormat[clicks.Room]):
             room.features[:n_entries],
             None if np.all(data == 1.0) else data,
             room.y[:n_rows],
-            names=self.told(room, counts),
+            names=self.names_of(room, counts),
         )
 
     def fault(self, why: int, found: str, where: str) -> DaskfsError:

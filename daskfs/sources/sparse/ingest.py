@@ -107,12 +107,12 @@ class SparseIngest:
                 interrupts.check()
                 self.progress.advance(0 if k == 0 else found[k]["n_rows"])
             writer.source = found.pop(0)["source"]
-            told = [found[k] for k in sorted(found)]
-            written = [WrittenPart(writer.files, one) for one in told]
+            results = [found[k] for k in sorted(found)]
+            written = [WrittenPart(writer.files, one) for one in results]
             blocks = [_block_of(part) for part in written]
             for block in blocks:
                 constants.update_target(block)
-            rows.conclude([one["facts"] for one in told], sum(part.n_rows for part in written))
+            rows.conclude([one["facts"] for one in results], sum(part.n_rows for part in written))
             self._conclude(writer, constants)
             writer.take_written(written, blocks)
 

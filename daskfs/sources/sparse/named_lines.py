@@ -65,7 +65,7 @@ class NamedLineFormat(LineFormat[RoomT]):
         enter_all(room.ids, counts[-2], room.slots)
         return room
 
-    def told(self, room: NamedRoom, counts: tuple[int, ...]) -> NamedIds | None:
+    def names_of(self, room: NamedRoom, counts: tuple[int, ...]) -> NamedIds | None:
         """Return the names in a block."""
         n_names, n_text = counts[-2:]
         if not self.tells_names:

@@ -115,7 +115,7 @@ class NgramCounter:
         return Counted(offsets, features, data, all_ids, names)
 
 
-def told(counted: list[Counted]) -> NamedIds:
+def distinct_names(counted: list[Counted]) -> NamedIds:
     """Return the names of features, without duplicates."""
     ids = np.concatenate([ids for each in counted for ids in each.ids])
     sizes = [len(text) for each in counted for text, _ in each.names]

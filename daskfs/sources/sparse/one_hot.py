@@ -185,13 +185,13 @@ def _named(ids: np.ndarray, text: np.ndarray, offsets: np.ndarray, prefix: np.nd
     return NamedIds(ids, *_copied(text, offsets[:-1], offsets[1:], prefix))
 
 
-def _together(told: Sequence[NamedIds]) -> NamedIds:
+def _together(blocks: Sequence[NamedIds]) -> NamedIds:
     """Return the names of several sets, each id once."""
-    ids, text = np.concatenate([names.ids for names in told]), np.concatenate([names.text for names in told])
-    firsts = np.cumsum([0, *(len(names.text) for names in told)])
+    ids, text = np.concatenate([names.ids for names in blocks]), np.concatenate([names.text for names in blocks])
+    firsts = np.cumsum([0, *(len(names.text) for names in blocks)])
     starts, stops = (
         np.concatenate(
-            [names.offsets[k : len(names.ids) + k] + first for names, first in zip(told, firsts, strict=False)]
+            [names.offsets[k : len(names.ids) + k] + first for names, first in zip(blocks, firsts, strict=False)]
         )
         for k in (0, 1)
     )
@@ -215,7 +215,7 @@ class OneHotBlock:
         self._ids = np.empty((length, layout.width), np.uint64)
         self._data = np.empty((length, layout.width), np.float32)
         self._beside = Beside(length, table, table.encoders)
-        self._told: list[NamedIds] = []
+        self._names: list[NamedIds] = []
 
     @property
     def stop(self) -> int:
@@ -228,7 +228,7 @@ class OneHotBlock:
         for name, features in self._layout.columns.items():
             behind = first + features.width
             names = features.write(table[name], self._ids[rows, first:behind], self._data[rows, first:behind])
-            self._told.append(names)
+            self._names.append(names)
             first = behind
         self._beside.write(rows, table)
         self.n_rows = rows.stop
@@ -242,7 +242,7 @@ class OneHotBlock:
         features, data = features[: indptr[-1]], data[: indptr[-1]]
         are_ones = bool(np.all(data == 1.0))
         y, weight, labels = self._beside.of(self.n_rows)
-        names = _together(self._told)
+        names = _together(self._names)
         return SparseBlock(self.start, indptr, features, None if are_ones else data, y, weight, labels, names)
 
 

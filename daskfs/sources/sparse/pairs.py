@@ -9,7 +9,7 @@ import numpy as np
 
 from daskfs.errors import ConfigError, DataError, did_you_mean
 from daskfs.kernels.text import hashes, pairs
-from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock, SparseSource, ToldNames
+from daskfs.sources.sparse.base import BlockNames, NamedIds, NamesOnDemand, SparseBlock, SparseSource
 from daskfs.sources.sparse.over import OverSource
 
 MOST_OF_A_ROW = 2**24
@@ -152,7 +152,7 @@ class PairsSource(OverSource[SparseSource]):
     def __init__(self, source: SparseSource, interactions: Interactions) -> None:
         super().__init__(source)
         self._spaces, self._asked = _understood(interactions)
-        self._met = np.zeros(len(self._spaces), bool)
+        self._seen = np.zeros(len(self._spaces), bool)
         if self._spaces and source.namespace_mark is None:
             problem = f"the features of a {source.kind} source have no namespaces"
             raise ConfigError(problem, "source.interactions", "interactions: all")
@@ -160,7 +160,7 @@ class PairsSource(OverSource[SparseSource]):
     def __copy__(self) -> PairsSource:
         """Return a copy with its own notes."""
         other = super().__copy__()
-        other._met = self._met.copy()
+        other._seen = self._seen.copy()
         return other
 
     def check(self) -> None:
@@ -175,9 +175,9 @@ class PairsSource(OverSource[SparseSource]):
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
         """Notes of the source, and namespaces that did not occur."""
-        absent = [repr(space) for space, is_met in zip(self._spaces, self._met, strict=True) if not is_met]
+        absent = [repr(space) for space, is_seen in zip(self._spaces, self._seen, strict=True) if not is_seen]
         missed = f"no feature of namespace {', '.join(absent)} occurred, so there are no pairs of it"
-        return [*self.source.notes, missed] if absent and self._met.any() else self.source.notes
+        return [*self.source.notes, missed] if absent and self._seen.any() else self.source.notes
 
     @property
     def _interactions(self) -> Any:
@@ -209,12 +209,12 @@ class PairsSource(OverSource[SparseSource]):
 
     def part_facts(self) -> tuple[Any, np.ndarray]:
         """Return what the source has learnt from reading a part, and which namespaces occurred."""
-        return super().part_facts(), self._met
+        return super().part_facts(), self._seen
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Combine the facts from all parts."""
         super().conclude([fact for fact, _ in facts], n_samples)
-        self._met = np.any([self._met, *(met for _, met in facts)], axis=0)
+        self._seen = np.any([self._seen, *(seen for _, seen in facts)], axis=0)
 
     # rows
 
@@ -227,13 +227,14 @@ class PairsSource(OverSource[SparseSource]):
         return self._paired(self.source.sparse_part_blocks(part, block_rows, block_nnz), block_nnz)
 
     def _paired(self, blocks: Iterator[SparseBlock], block_nnz: int) -> Iterator[SparseBlock]:
-        told: ToldNames | None = None
+        block_names: BlockNames | None = None
         for block in blocks:
-            told = block.names or told  # a source gives the names of each block, or those of all columns once
-            yield from self._blocks_of(block, told, block_nnz)
+            # A source gives the names of each block, or those of all columns once.
+            block_names = block.names or block_names
+            yield from self._blocks_of(block, block_names, block_nnz)
 
-    def _blocks_of(self, block: SparseBlock, told: ToldNames | None, block_nnz: int) -> Iterator[SparseBlock]:
-        names = told.among(block.features) if told is not None else NO_NAMES
+    def _blocks_of(self, block: SparseBlock, block_names: BlockNames | None, block_nnz: int) -> Iterator[SparseBlock]:
+        names = block_names.among(block.features) if block_names is not None else NO_NAMES
         features, n_groups = block.features, max(1, len(self._spaces))
         data = np.ones(len(features), np.float32) if block.data is None else block.data.astype(np.float32, copy=False)
         places, counts = np.full(len(features), -1, np.int64), np.empty(block.n_rows, np.int64)
@@ -286,7 +287,7 @@ class PairsSource(OverSource[SparseSource]):
         joined, offsets = np.frombuffer(b"".join(starts), np.uint8), np.cumsum([0, *map(len, starts)])
         pairs.group_names(names.text, names.offsets, joined, offsets, ord(mark), of_names)
         groups = np.where(places < 0, -1, of_names[places])
-        self._met |= np.bincount(groups[groups >= 0], minlength=len(self._spaces)) > 0
+        self._seen |= np.bincount(groups[groups >= 0], minlength=len(self._spaces)) > 0
         return groups
 
 

@@ -22,7 +22,7 @@ from daskfs.sources.files import OfFiles, PathLike, text_ratio
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.documents import Document, Documents, Layout
-from daskfs.sources.sparse.ngrams import Counted, NgramCounter, Weighting, told
+from daskfs.sources.sparse.ngrams import Counted, NgramCounter, Weighting, distinct_names
 
 MOST_CLASSES = 10_000
 _HEAD_ROWS, _HEAD_NBYTES = 128, 2**18
@@ -248,7 +248,7 @@ class TextSource(OfFiles, SparseSource):
             np.concatenate([rows.features[span] for rows, span in entries]),
             None if np.all(data == 1.0) else data,
             np.array([number for _, y, a, b in held for number in y[a:b]]) if self.target_names else None,
-            names=told([rows for rows, *_ in held]) if self._tell_names else None,
+            names=distinct_names([rows for rows, *_ in held]) if self._tell_names else None,
         )
 
     # targets

@@ -75,7 +75,7 @@ class KeptSteps:
     def found(self, step: str) -> Any:
         """Return the result of a step; None if it is not finished, or its files are not intact."""
         result = self._read(f"{step}.json")
-        if result is None or any(_sum_of(self.folder / name) != told for name, told in result["files"].items()):
+        if result is None or any(_sum_of(self.folder / name) != recorded for name, recorded in result["files"].items()):
             return None
         return result
 

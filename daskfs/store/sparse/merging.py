@@ -111,7 +111,7 @@ class Collisions:
         self.kept, self._least = kept, least
 
     @property
-    def told(self) -> tuple[str | None, int]:
+    def arguments(self) -> tuple[str | None, int]:
         """Arguments for a copy."""
         return self.kept, self._least
 

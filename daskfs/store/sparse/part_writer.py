@@ -70,7 +70,7 @@ class PartWriter:
         return {
             "stretches": [list(sorted_run) for sorted_run in self._sorted_runs],
             "names": [list(run) for run in names],
-            "collisions": self._names.collisions.told,
+            "collisions": self._names.collisions.arguments,
             "n_rows": self._n_rows,
             "prefix": self._prefix,
             "vectors": [name for name in self._vectors if not name.startswith("label ")],
@@ -88,7 +88,7 @@ class WrittenPart:
     Parameters
     ----------
     files : SortedRunFiles
-    told : dict
+    facts : dict
         Result of `PartWriter.finish`.
 
     Attributes
@@ -99,21 +99,21 @@ class WrittenPart:
     n_rows : int
     """
 
-    def __init__(self, files: SortedRunFiles, told: dict[str, Any]) -> None:
-        self._files, self._told = files, told
-        self.sorted_runs = [SortedRun(*fields) for fields in told["stretches"]]
-        self.names = [NameRun(*fields) for fields in told["names"]]
-        self.collisions = Collisions(*told["collisions"])
-        self.n_rows: int = told["n_rows"]
+    def __init__(self, files: SortedRunFiles, facts: dict[str, Any]) -> None:
+        self._files, self._facts = files, facts
+        self.sorted_runs = [SortedRun(*fields) for fields in facts["stretches"]]
+        self.names = [NameRun(*fields) for fields in facts["names"]]
+        self.collisions = Collisions(*facts["collisions"])
+        self.n_rows: int = facts["n_rows"]
 
     def vector(self, name: str) -> np.ndarray | None:
         """Return "y" or "weight" of the rows; None if they have none."""
-        return np.load(self._path(f"{name}.npy")) if name in self._told["vectors"] else None
+        return np.load(self._path(f"{name}.npy")) if name in self._facts["vectors"] else None
 
     @property
     def labels(self) -> dict[str, np.ndarray]:
         """Labels of the rows."""
-        return {name: self._texts(f"label{k}") for k, name in enumerate(self._told["labels"])}
+        return {name: self._texts(f"label{k}") for k, name in enumerate(self._facts["labels"])}
 
     def _texts(self, name: str) -> np.ndarray:
         ends = np.fromfile(self._path(f"{name}.ends"), np.int64).tolist()
@@ -122,7 +122,7 @@ class WrittenPart:
         return np.array([text[start:stop].decode() for start, stop in bounds], np.dtypes.StringDType())
 
     def _path(self, name: str) -> Any:
-        return self._files.folder / f"{self._told['prefix']}{name}"
+        return self._files.folder / f"{self._facts['prefix']}{name}"
 
 
 def lengths_of(files: SortedRunFiles, sorted_run: SortedRun) -> np.ndarray:

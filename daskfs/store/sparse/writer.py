@@ -272,9 +272,9 @@ class SparseStoreWriter(WholeWriter):
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
         shared = (sorted_runs, int(bounds[-1]), bounds, self._prefix)
-        for k, told in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
+        for k, written in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
             interrupts.check()
-            groups[k] = GroupFiles(told["path"], told["runs"], told["entries"])
+            groups[k] = GroupFiles(written["path"], written["runs"], written["entries"])
             self.progress.advance(items[k].rows[1] - items[k].rows[0])
         self.progress.finish()
         return [groups[k] for k in sorted(groups)]
@@ -376,7 +376,7 @@ class SparseStoreWriter(WholeWriter):
             names_nbytes=names[1],
             first_number=self._first_number,
             **sizes,
-            **self._told(),
+            **self._common_header(),
         )
         return replace(header, digest=content_digest(header))
 

@@ -12,12 +12,12 @@ from daskfs.matrix.blocks import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class Spans:
     """Ranges of rows (columns) that are read at once: tiles, equal parts of a tile, or several tiles.
 
     Examples
     --------
-    >>> Stretches(tile=12, part=8).of(11), Stretches(tile=12, part=8).of(12)
+    >>> Spans(tile=12, part=8).of(11), Spans(tile=12, part=8).of(12)
     ((8, 12), (12, 20))
     """
 
@@ -32,8 +32,8 @@ class Stretches:
 
         Examples
         --------
-        >>> Stretches.within(64, 1000), Stretches.within(64, 63)
-        (Stretches(tile=960, part=960), Stretches(tile=64, part=32))
+        >>> Spans.within(64, 1000), Spans.within(64, 63)
+        (Spans(tile=960, part=960), Spans(tile=64, part=32))
         """
         if most >= tile:
             return cls(most - most % tile, most - most % tile)
@@ -55,9 +55,9 @@ class Stretches:
 
         Examples
         --------
-        >>> list(Stretches(tile=12, part=8).cut(slice(5, 21)))
+        >>> list(Spans(tile=12, part=8).cut(slice(5, 21)))
         [(0, 3), (3, 7), (7, 15), (15, 16)]
-        >>> list(Stretches(tile=12, part=12).cut(np.array([1, 5, 13, 40, 41])))
+        >>> list(Spans(tile=12, part=12).cut(np.array([1, 5, 13, 40, 41])))
         [(0, 2), (2, 3), (3, 5)]
         """
         if isinstance(rows, slice):
