@@ -95,7 +95,7 @@ def test_another_stopping_reason_is_found(data):
     X, y = data
     selector = FGM(3, loss="squared").fit(X, y)
     answer = answer_of(selector)
-    assert answer["stopped"] == "3 features were asked for"
+    assert answer["stopped"] == "the requested number of features is reached"
     assert_same_answer(selector, answer)
     with pytest.raises(AssertionError, match="stopped"):
         assert_same_answer(selector, answer | {"stopped": "the optimum over all columns is reached"})

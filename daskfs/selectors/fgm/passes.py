@@ -222,10 +222,9 @@ class Passes:
     def _is_done(self) -> bool:
         """Return whether a stopping rule applies, and set the reason."""
         stopping, objective = self.stopping, self.problem.objective
-        n_selected = self._n_counted
-        if stopping.n_wanted is not None and n_selected >= stopping.n_wanted:
+        if stopping.n_wanted is not None and self._n_counted >= stopping.n_wanted:
             counted = "features" if stopping.counts_columns else self.candidates.kind
-            self.reason = f"{n_selected} {counted} were asked for"
+            self.reason = f"the requested number of {counted} is reached"
             return True
         if not self.history:
             return False
@@ -233,15 +232,15 @@ class Passes:
             losses = [line.held_out_loss for line in self.history]
             since = len(losses) - 1 - int(np.argmin(losses))
             if since >= stopping.patience:
-                self.reason = f"the loss of the rows held out has not fallen for {since} passes"
+                self.reason = f"the loss on held-out rows has not decreased for {since} passes"
                 return True
         elif stopping.n_wanted is None:
             before = self.history[-2].objective if len(self.history) > 1 else self.null_objective
             if before - objective <= stopping.tol * self.null_objective:
-                self.reason = f"the last pass lowered the objective by less than {stopping.tol:g} of its first value"
+                self.reason = f"the last pass lowered the objective by less than tol = {stopping.tol:g} of its initial value"
                 return True
         if len(self.history) >= self.sizes.n_passes:
-            self.reason = f"{self.sizes.n_passes} passes were made"
+            self.reason = f"the maximum of {self.sizes.n_passes} passes is reached"
             return True
         return False
 
