@@ -433,8 +433,11 @@ def read(path: Path = RECORDS) -> list[Record]:
 
 def provenance() -> Record:
     """Return commit, date, machine and versions."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "--short=12", "HEAD") + ("-changed" if git("status", "--porcelain", "daskfs") else "")
     versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba", "dask", "zarr")}
     return {
         "commit": commit, "date": datetime.now(UTC).strftime("%Y-%m-%d"),
