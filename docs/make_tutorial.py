@@ -1,11 +1,12 @@
-"""Writes docs/tutorial.md: commands are run as they stand, in an empty folder, and what they print is put below them.
+"""Run the commands of docs/tutorial.md in an empty folder, and put their output into the page.
 
-python docs/make_tutorial.py                    # the messy table alone; other transcripts stay as they are
-DASKFS_DATA=... python docs/make_tutorial.py    # those of real tables, too
+python docs/make_tutorial.py                    # the simulated table only; other transcripts stay as they are
+DASKFS_DATA=... python docs/make_tutorial.py    # those of the real tables, too
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
@@ -22,7 +23,7 @@ WIDTH = 110
 
 
 class Session(NamedTuple):
-    """Commands in a folder of their own, and the words around them."""
+    """Commands that run in a new folder, with their data."""
 
     name: str
     data: str | None
@@ -36,10 +37,10 @@ SESSIONS = {
             "messy",
             None,
             (
-                "daskfs init sales.csv --target Umsatz",
+                "daskfs init sales.csv --target revenue",
                 "daskfs plan sales.yaml",
                 "daskfs run sales.yaml",
-                "daskfs select sales.csv --target Umsatz --method fgm --n-features 6",
+                "daskfs select sales.csv --target revenue --method fgm --n-features 6",
                 "daskfs report runs/sales runs/sales-fgm --output compared.html",
             ),
         ),
@@ -67,47 +68,42 @@ SESSIONS = {
 
 
 def messy_table(path: Path, n_rows: int = 6_000) -> None:
-    """Write a table as people send it: exported by a spreadsheet of another country, seen by nobody since."""
+    """Write a table as spreadsheets export it."""
     rng = np.random.default_rng(19)
     visits = rng.gamma(2.0, 300.0, n_rows)
     discount = rng.uniform(0, 40, n_rows)
     area = rng.normal(250.0, 60.0, n_rows)
     temperature = rng.normal(11.0, 8.0, n_rows)
     day = np.datetime64("2023-01-01") + rng.integers(0, 730, n_rows)
-    weekday = (day.astype("datetime64[D]").view("int64") - 4) % 7  # 0 is a Monday... of 1970-01-05
+    weekday = (day.astype("datetime64[D]").view("int64") - 4) % 7  # 1970-01-05 was a Monday
     town = rng.choice(900, n_rows, p=(weights := 1 / np.arange(1, 901)) / weights.sum())
     town[:900] = rng.permutation(900)  # each at least once
-    kind = rng.choice(["Markt", "Filiale", "Kiosk"], n_rows, p=[0.2, 0.5, 0.3])
+    kind = rng.choice(["market", "branch", "kiosk"], n_rows, p=[0.2, 0.5, 0.3])
     revenue = (
-        120 + 1.8 * visits - 14.0 * discount + 2.5 * area + 260 * (kind == "Markt") + 190 * (weekday == 5)
+        400 + 1.8 * visits - 14.0 * discount + 2.5 * area + 260 * (kind == "market") + 190 * (weekday == 5)
         + 140 * (town < 3) + rng.normal(0, 60.0, n_rows)
     )  # fmt: skip
     words = np.array(
-        ["Lieferung", "spät", "Regal", "leer", "Kunde", "zufrieden", "Ware", "Kasse", "defekt", "gut", "bestellt"]
+        ["delivery", "late", "shelf", "empty", "customer", "happy", "goods", "till", "broken", "good", "ordered"]
     )
-
-    def comma(values: np.ndarray, digits: int) -> list[str]:
-        return [f"{value:.{digits}f}".replace(".", ",") for value in values]
-
     columns = {
-        "Nr": [str(100_001 + i) for i in range(n_rows)],
-        "Datum": [f"{str(d)[8:10]}.{str(d)[5:7]}.{str(d)[:4]}" for d in day],
-        "Ort": [f"Ort {number:03d}" for number in town],
-        "Art": kind.tolist(),
-        "Besuche": comma(visits, 1),
-        "Rabatt": [f"{value} %" for value in comma(discount, 1)],
-        "Fläche": comma(area, 1),
-        "Fläche (Kopie)": comma(area, 1),
-        "Temperatur": comma(temperature, 1),
-        "Bemerkung": [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(n_rows)],
-        "Umsatz": comma(revenue, 2),
+        "number": [str(100_001 + i) for i in range(n_rows)],
+        "date": [f"{d:%m/%d/%Y}" for d in day.tolist()],
+        "town": [f"town {number:03d}" for number in town],
+        "kind": kind.tolist(),
+        "visits": [f"{value:,.1f}" for value in visits],
+        "discount": [f"{value:.1f}%" for value in discount],
+        "area": [f"{value:.1f}" for value in area],
+        "temperature": [f"{value:.1f}" for value in temperature],
+        "remark": [" ".join(rng.choice(words, rng.integers(2, 9))) for _ in range(n_rows)],
+        "revenue": [f"${value:,.2f}" for value in revenue],
     }
-    for name in ("Besuche", "Rabatt", "Fläche", "Temperatur", "Art"):
+    for name in ("visits", "discount", "area", "temperature", "kind"):
         for i in np.flatnonzero(rng.uniform(size=n_rows) < 0.05):
             columns[name][i] = ""
-    columns["Fläche (Kopie)"] = list(columns["Fläche"])
-    lines = [";".join(columns), *(";".join(row) for row in zip(*columns.values(), strict=True))]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    columns["area (copy)"] = columns["area"]
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
 
 
 def prepare(session: Session, folder: Path) -> None:
@@ -120,7 +116,7 @@ def prepare(session: Session, folder: Path) -> None:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of daskfs, what it prints and what it says in one text."""
+    """Run a command of daskfs; standard output and errors are one text."""
     words = [sys.executable, "-m", *shlex.split(command)]
     return subprocess.run(
         words, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=580
@@ -128,7 +124,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def transcript(session: Session) -> str:
-    """Return the commands of a session, each with what it printed."""
+    """Return the commands of a session, each with its output."""
     text = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -142,13 +138,13 @@ def transcript(session: Session) -> str:
 
 
 def _shown(text: str, folder: Path) -> str:
-    """Return what a command printed as the page has it: without the folder, long lines cut."""
+    """Return output as the page shows it: without the folder, long lines cut."""
     text = text.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", "")
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..." for line in text.splitlines())
 
 
 def with_transcripts(page: str, transcripts: dict[str, str]) -> str:
-    """Return the page with these transcripts in the place of its own."""
+    """Return the page with its transcripts replaced."""
     for name, text in transcripts.items():
         pattern = re.compile(rf"(<!-- transcript: {name} -->\n\n```text\n).*?(\n```)", re.DOTALL)
         page, n_places = pattern.subn(lambda match, text=text: match[1] + text + match[2], page)
@@ -158,7 +154,7 @@ def with_transcripts(page: str, transcripts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Run all sessions whose data is there, and write the page."""
+    """Run all sessions whose data exists, and write the page."""
     chosen = [one for one in SESSIONS.values() if one.data is None or "DASKFS_DATA" in os.environ]
     if sys.argv[1:]:
         chosen = [one for one in chosen if one.name in sys.argv[1:]]

@@ -1,4 +1,4 @@
-"""The tutorial: its commands run as they stand, and end in what it shows."""
+"""The tutorial's commands run, and end in what the page shows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_its_commands_end_in_a_report(name, tmp_path):
     assert list(tmp_path.glob("runs/*/report.html"))
 
 
-def test_the_messy_table_yields_what_it_was_made_of():
-    """The planted terms; then what is missing, where a market may be."""
+def test_the_simulated_table_yields_the_terms_that_it_was_made_of():
+    """The terms of the formula come first; then missing kinds, a fifth of which are markets."""
     run_of_message = shown("messy").partition("$ daskfs run")[2].partition("$ daskfs")[0]
-    names = re.findall(r"^ +\d+ +\d+ +(\S.*?) +-?[\d.]+ +[\d.]+$", run_of_message, re.MULTILINE)
-    towns = {f"Ort=Ort {number:03d}" for number in range(3)}
-    assert set(names[:8]) == {"Besuche", "Rabatt", "Fläche", "Art=Markt", "Datum.weekday=5", *towns}
-    assert names[8:] == ["Art=missing"]
+    names = re.findall(r"^ +\d+ +\d+ +(\S.*?)(?: +-?[\d.]+){5}$", run_of_message, re.MULTILINE)
+    towns = {f"town=town {number:03d}" for number in range(3)}
+    assert set(names[:8]) == {"visits", "discount", "area", "kind=market", "date.weekday=5", *towns}
+    assert names[8:] == ["kind=missing"]
