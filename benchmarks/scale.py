@@ -158,7 +158,7 @@ def least_of(run: Callable[[], Any]) -> tuple[float, Any]:
 
 def tasks_of_runs(folder: Path) -> Iterator[tuple[str, Callable[[], Record]]]:
     """Yield a key of each run, and a function that measures it."""
-    for name, job in JOBS.items():
+    for name, job in sorted(JOBS.items(), key=lambda item: item[1].loss == "logistic"):  # the page needs squared losses
         fitted, larger = job.shapes or ((SPARSE, LARGER_SPARSE) if job.is_sparse else (DENSE, LARGER))
         todo = [("fit", shape, one) for shape in fitted for one in job.settings]
         todo += [("larger", shape, job.settings[-1]) for shape in larger]
@@ -332,7 +332,7 @@ def measured_workers(folder: Path) -> Record:
                 selector.fit_matrix(store, workers=workers)
                 seconds.append(float(selector.result_.history["seconds"].max()))
     least = {q: min(seconds[1:]) for q, seconds in found.items()}
-    return {"kind": "asy-os", "what": "workers", **REAL, "seconds": least, "load": os.getloadavg()[0]}
+    return {"kind": "asy-os", "what": "workers", **REAL, "seconds": least}
 
 
 DESIGNS = "independent", "correlated 0.7"
@@ -389,35 +389,31 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-PAIRED_ENTRIES, PAIRED_PASSES = 29, 7
+PAIRS, PAIRED_ENTRIES, PAIRED_PASSES = "FGM, 10^14 products, 29 entries a row, 7 passes", 29, 7
 """14 million columns have 10^14 products of two. A row has 29 entries, and 7 passes are made."""
 
 
-def plans() -> Iterator[Record]:
-    """Yield what plans count for data that do not exist."""
+def planned(name: str) -> Record:
+    """Return what a plan counts for data that do not exist."""
+    nothing: Record = {"by_tasks": None, "in_client": {}, "n_at_once": None, "client": None, "worker": None}
+    if name == "ingest":
+        counts: Record = {"method": "ingest", "read_nbytes": 4.0 * ROWS * COLUMNS, "n_passes": 1, "n_tasks": 64_000}
+        return {"kind": "plan", "name": name, **nothing, **counts}
+    if name == PAIRS:
+        # A row of 29 entries has 29 / PER_ROW as many pairs per entry as the rows that the constants were fitted to.
+        pairs = PAIRED_PASSES * ROWS * PAIRED_ENTRIES * PAIRED_ENTRIES / PER_ROW
+        counts = {"method": "fgm", "read_nbytes": 6.0 * pairs, "n_passes": PAIRED_PASSES, "n_tasks": 0}
+        return {"kind": "plan", "name": name, **nothing, **counts, "by_tasks": {"entries paired": pairs}}
+    method, settings, facts = ASKED[name]
+    plan = load(METHODS[method])(**settings).plan(ROWS, COLUMNS, "float32", None, n_threads=1000, **facts)
     limits = ProcessLimits("address", 1000, 0, 0)
-    bases = limits.base_of_client(ROWS), limits.base_of_worker()
-    n_bytes = 4.0 * ROWS * COLUMNS
-    yield {
-        "kind": "plan", "name": "ingest", "method": "ingest", "read_nbytes": n_bytes, "n_passes": 1, "n_tasks": 64_000,
-        "by_tasks": None, "in_client": {}, "n_at_once": None, "client": None, "worker": None,
-    }  # fmt: skip
-    for name, (method, settings, facts) in ASKED.items():
-        plan = load(METHODS[method])(**settings).plan(ROWS, COLUMNS, "float32", None, n_threads=1000, **facts)
-        client, worker = bases[0] + plan.client, bases[1] + plan.task
-        yield {
-            "kind": "plan", "name": name, "method": method, "read_nbytes": float(plan.read_nbytes),
-            "n_passes": plan.n_passes, "n_tasks": int(plan.n_tasks), "by_tasks": dict(plan.work.by_tasks),
-            "in_client": dict(plan.work.in_client),
-            "n_at_once": plan.work.n_at_once if np.isfinite(plan.work.n_at_once) else None,
-            "client": [client.nbytes, *client.largest], "worker": [worker.nbytes, *worker.largest],
-        }  # fmt: skip
-    # A row of 29 entries has 29 / PER_ROW as many pairs for each entry as the rows that the constants were fitted to.
-    pairs = PAIRED_PASSES * ROWS * PAIRED_ENTRIES * PAIRED_ENTRIES / PER_ROW
-    yield {
-        "kind": "plan", "name": "FGM, 10^14 products, 29 entries a row, 7 passes", "method": "fgm",
-        "read_nbytes": 6.0 * pairs, "n_passes": PAIRED_PASSES, "n_tasks": 0, "by_tasks": {"entries paired": pairs},
-        "in_client": {}, "n_at_once": None, "client": None, "worker": None,
+    client, worker = limits.base_of_client(ROWS) + plan.client, limits.base_of_worker() + plan.task
+    return {
+        "kind": "plan", "name": name, "method": method, "read_nbytes": float(plan.read_nbytes),
+        "n_passes": plan.n_passes, "n_tasks": int(plan.n_tasks), "by_tasks": dict(plan.work.by_tasks),
+        "in_client": dict(plan.work.in_client),
+        "n_at_once": plan.work.n_at_once if np.isfinite(plan.work.n_at_once) else None,
+        "client": [client.nbytes, *client.largest], "worker": [worker.nbytes, *worker.largest],
     }  # fmt: skip
 
 
@@ -456,25 +452,33 @@ def _model_name() -> str:
 
 
 def measure(path: Path, folder: Path, seconds: float) -> bool:
-    """Measure what is missing for so long, and append it; return whether everything is measured."""
+    """Measure what is missing for so long, and fit the constants; return whether everything is measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     known, until = {one["key"] for one in read(path)}, time.monotonic() + seconds
     tasks: list[tuple[str, Callable[[], Record]]] = [("cluster", measured_cluster), ("messages", measured_messages)]
     tasks += [("columns", measured_columns), ("workers", partial(measured_workers, folder))]
     tasks += [(f"{name}; {k}", partial(measured_simulation, name, k)) for name in DESIGNS for k in range(N_SEEDS)]
+    tasks += [(f"plan; {name}", partial(planned, name)) for name in ("ingest", *ASKED, PAIRS)]
     tasks += [*tasks_of_runs(folder)]
-    tasks += [(f"plan; {one['name']}", lambda one=one: one) for one in plans()]
-    tasks += [("constants", lambda: measured_constants(read(path)))]
+    is_whole = True
     for key, task in tasks:
         if key in known:
             continue
         if time.monotonic() > until:
-            return False
-        record = {"key": key, **task(), **{f"measured_{k}" if k == "load" else k: v for k, v in provenance().items()}}
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-    return True
+            is_whole = False
+            break
+        append(path, {"key": key, **task(), **provenance()})
+    others = [one for one in read(path) if one["kind"] != "constants"]
+    path.write_text("".join(json.dumps(one) + "\n" for one in others), encoding="utf-8")
+    append(path, {"key": "constants", **measured_constants(others), **provenance()})
+    return is_whole
+
+
+def append(path: Path, record: Record) -> None:
+    """Append a record to a file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def write_machine(records: Sequence[Record], path: Path) -> None:
