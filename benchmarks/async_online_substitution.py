@@ -1,9 +1,8 @@
-"""Asy-OS on a cluster of processes: time to error by workers, killed workers and nodes, a model of many workers.
+"""Asy-OS on a cluster of processes: time to error by workers, killed workers and nodes, messages.
 
     python benchmarks/async_online_substitution.py speed --n-samples 1000 10000 100000 --repeats 3
     python benchmarks/async_online_substitution.py faults --kills 20
     python benchmarks/async_online_substitution.py calls
-    python benchmarks/async_online_substitution.py model
     python benchmarks/async_online_substitution.py faults --kills 1 --n-features 1500 --n-informative 20    (small)
 
 speed: figure 3 of Yang, Fujimaki, Kusumura and Liu (2016). n x 8,192 (2,048 at n = 100,000), 64 true features, float32,
@@ -18,11 +17,8 @@ faults: in each run one process is killed with SIGKILL, at a place in the run th
 one that the central node lives in. Every run must end, u_C must be X_S w_S, recall must be that of undisturbed runs.
 
 calls: the round trip of n numbers that are answered with as many, by n and type: what a call would save that sent u_C
-and its changes in single precision.
-
-model: measured here, the round trip of a message and a worker's seconds for each column; computed from them, the time
-of two epochs with 1 to 64 workers on as many cores and n = 10^4 to 10^7. A model, not a measurement. Round trips are
-the least of many, here and in calls: on a machine that others use, the others pay for the rest.
+and its changes in single precision. Round trips are the least of many: on a machine that others use, the others pay for
+the rest. `benchmarks.scale` simulates many workers with them.
 """
 
 from __future__ import annotations
@@ -319,73 +315,10 @@ def calls(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def model(arguments: argparse.Namespace) -> int:
-    """Measure messages and columns, and compute what many workers would take."""
-    s, p = arguments.n_informative, arguments.n_features or 65_536
-    with echo() as trip:
-        trips = {}
-        for n_samples in (10_000, 100_000, 1_000_000):
-            trips[n_samples] = trip(n_samples, 100)
-            print(f"round trip, measured: n = {n_samples:,}: {1e3 * trips[n_samples]:.2f} ms")
-    sizes, seconds = np.array(list(trips)), np.array(list(trips.values()))
-    per_number, fixed = np.polyfit(sizes, seconds, 1, w=1.0 / seconds)
-    costs = column_costs(s)
-    print(
-        f"model: a round trip takes {1e3 * max(fixed, 0):.2f} ms + {1e9 * per_number:.1f} ns n; a column, with k held,"
-    )
-    print(f"       takes n (k {1e9 * costs[0]:.3f} + {1e9 * costs[1]:.3f}) ns; s = {s}, p = {p:,}, two epochs")
-    print(
-        f"{'n':>12}" + "".join(f"{f'q={q}':>12}" for q in (1, 2, 4, 8, 16, 32, 64)) + "   (s; * the node is the limit)"
-    )
-    for n_samples in (10**4, 10**5, 10**6, 10**7):
-        line = f"{n_samples:>12,}"
-        for q in (1, 2, 4, 8, 16, 32, 64):
-            whole, is_node = modelled(n_samples, p, s, q, costs, max(fixed, 0.0), per_number)
-            line += f"{whole:>11.4g}{'*' if is_node else ' '}"
-        print(line)
-    return 0
-
-
-def column_costs(s: int) -> tuple[float, float]:
-    """Return seconds per row of a column for each column held, and beside: of blocks against members, measured."""
-    from daskfs.kernels.substitution.products import NO_WEIGHT, cross_products, row_products
-
-    rng = np.random.default_rng(0)
-    n_samples, width = 20_000, 64
-    block = rng.standard_normal((width, n_samples)).astype(np.float32)
-    seconds = []
-    for k in (8, s):
-        members = rng.standard_normal((k, n_samples)).astype(np.float32)
-        pull = rng.standard_normal(n_samples)
-        cross_products(block, members)
-        row_products(block, pull, NO_WEIGHT)
-        started = time.process_time()
-        for _ in range(5):
-            cross_products(block, members)
-            row_products(block, pull, NO_WEIGHT)
-        seconds.append((time.process_time() - started) / (5 * width * n_samples))
-    slope = (seconds[1] - seconds[0]) / (s - 8)
-    return slope, max(seconds[0] - 8 * slope, 0.0)
-
-
-def modelled(
-    n_samples: int, p: int, s: int, q: int, costs: tuple[float, float], fixed: float, per_number: float
-) -> tuple[float, bool]:
-    """Return the seconds of two epochs, and whether the central node is the limit."""
-    k = s if q == 1 else 1.5 * s / q
-    column = n_samples * (k * costs[0] + costs[1])
-    trip = fixed + per_number * n_samples
-    width = min(max(10.0 * trip / column, 1.0), max(1.0, p / (20 * q)))
-    blocks = 2 * p / width
-    of_workers = blocks / q * (width * column + trip)
-    of_node = blocks * (0.5 * trip + 5e-9 * n_samples)  # it receives, sums and compares, and answers, one at a time
-    return max(of_workers, of_node), of_node > of_workers
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run one of the parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("speed", "faults", "calls", "model"))
+    parser.add_argument("what", choices=("speed", "faults", "calls"))
     parser.add_argument("--n-samples", nargs="+", type=int)
     parser.add_argument("--n-features", type=int)
     parser.add_argument("--n-informative", type=int, default=64)
@@ -397,7 +330,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--scratch", help="folder for stores")
     arguments = parser.parse_args(argv)
     arguments.n_samples = arguments.n_samples or {"speed": [1000, 10_000, 100_000]}.get(arguments.what, [1200])
-    return {"speed": speed, "faults": faults, "calls": calls, "model": model}[arguments.what](arguments)
+    return {"speed": speed, "faults": faults, "calls": calls}[arguments.what](arguments)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     python benchmarks/cluster_cost.py --tasks    the scheduler with 2 to 200 workers that do nothing
 
 `--tasks` counts CPU seconds of the scheduler with the client, the workers being in a process of their own. What these
-say is part of the cost model: `benchmarks/cost_model.py`.
+say is part of the cost model: `benchmarks.scale`.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def plan(
     price: Annotated[float | None, typer.Option(help="With --on: price per core-hour.", min=0)] = None,
     latency: Annotated[float, typer.Option(help="With --on: latency of the object store in seconds.", min=0)] = 0.0,
     machine: Annotated[
-        Path | None, typer.Option(help="With --on: rates of one core, measured by benchmarks/cost_model.py.")
+        Path | None, typer.Option(help="With --on: rates of one core, measured by benchmarks/scale.py.")
     ] = None,
 ) -> None:
     """Print the memory and passes that a pipeline needs, without reading data.

@@ -7,8 +7,8 @@ method, of reading and of the refit. On c cores a step takes
     + Σ count in the client * seconds + passes * round trip,    k = min(c, tasks of a pass)
 
 The first two terms are divided among the cores; one process, the scheduler (with the client), handles all tasks.
-``benchmarks/cost_model.py --into FILE`` writes the constants of a machine. It fits them to runs, and checks them on
-runs that are three times larger. `MEASURED` is the bundled file, for one core of the machine that it describes.
+``python -m benchmarks.scale`` measures the constants of a machine; docs/scale.md checks them on runs that are three
+times larger. `MEASURED` is the bundled file, for one core of the machine that it describes.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Machine:
         Raises
         ------
         ConfigError
-            The file is missing, or was not written by ``benchmarks/cost_model.py --into FILE``.
+            The file is missing, or was not written by ``python -m benchmarks.scale machine FILE``.
         """
-        remedy = f"write one with python benchmarks/cost_model.py --into {path}"
+        remedy = f"write one with python -m benchmarks.scale measure, then machine {path}"
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
@@ -100,7 +100,7 @@ class Machine:
 
 
 MEASURED = Machine.read(Path(__file__).with_name("machine.json"))
-"""The bundled constants: see `benchmarks/README.md`."""
+"""The bundled constants of the machine in `description`."""
 
 
 @dataclass(frozen=True)

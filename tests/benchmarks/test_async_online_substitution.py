@@ -40,8 +40,3 @@ def test_calls_are_measured_in_both_precisions(tmp_path):
         "100,000",
         "1,000,000",
     ]
-
-
-def test_many_workers_are_modelled(tmp_path):
-    said = run(tmp_path, "model", "--n-informative", "32")
-    assert said.splitlines()[-1].split()[0] == "10,000,000"

@@ -89,7 +89,7 @@ def test_a_file_that_is_no_machine_is_refused_with_the_remedy(tmp_path, text, wh
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(ConfigError, match=what) as found:
         Machine.read(tmp_path / "m.json")
-    assert "benchmarks/cost_model.py --into" in str(found.value)
+    assert "python -m benchmarks.scale" in str(found.value)
 
 
 @pytest.mark.parametrize("text", ["100", "0x4", "axb", "4x-1"])

@@ -237,7 +237,7 @@ class Passes:
         elif stopping.n_wanted is None:
             before = self.history[-2].objective if len(self.history) > 1 else self.null_objective
             if before - objective <= stopping.tol * self.null_objective:
-                self.reason = f"the last pass lowered the objective by less than tol = {stopping.tol:g} of its initial value"
+                self.reason = f"the last pass lowered the objective by less than {stopping.tol:g} of its initial value"
                 return True
         if len(self.history) >= self.sizes.n_passes:
             self.reason = f"the maximum of {self.sizes.n_passes} passes is reached"
