@@ -184,7 +184,7 @@ def measured_run(folder: Path, name: str, role: str, shape: tuple[int, int], set
 
     if name not in IS_WARM:
         smallest = min(job.shapes[0] if job.shapes else SPARSE if job.is_sparse else DENSE, key=np.prod)
-        load(METHODS[job.method])(**settings, loss=job.loss).fit(
+        load(METHODS[job.method])(**job.settings[0], loss=job.loss).fit(
             made_store(folder, smallest, job.loss, job.is_sparse)
         )  # compiles
         IS_WARM.add(name)
