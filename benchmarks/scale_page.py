@@ -89,17 +89,17 @@ FAILURES = """
 ## When the model fails
 
 * **It extrapolates far.** The largest measured run has 10⁷ to 10⁸ values; the predictions are for 10¹⁵. The intervals
-contain the error at three times the size. They cannot contain an effect that appears only at a larger size.
+  contain the error at three times the size. They cannot contain an effect that appears only at a larger size.
 * **Fits stop earlier than planned.** Plans assume the maximum number of passes. A fit that converges earlier takes
-less time.
+  less time.
 * **Steps that depend on the data** are not counted: Newton steps, steps of FGM's inner problems, groups with
-unforeseen columns.
+  unforeseen columns.
 * **Caches.** Vectors over the rows exceed the processor's caches above some 10⁵ rows, and random access to them
-becomes slower. Runs of both kinds were fitted, so the constants are averages.
+  becomes slower. Runs of both kinds were fitted, so the constants are averages.
 * **The cluster's own costs** are left out: starting jobs, waiting in a queue, stragglers, lost workers, a shared file
-system or network that is slower than the cores. Measure one step on a few nodes and compare it with the forecast.
+  system or network that is slower than the cores. Measure one step on a few nodes and compare it with the forecast.
 * **Other processes were running** while these runs were measured (see the load above). CPU seconds of the same run
-then vary by up to a third.
+  then vary by up to a third.
 * **Memory is a separate limit.** Some of these runs need a client with more memory than machines have.
 """
 
@@ -156,6 +156,12 @@ def _percent(errors: Sequence[float]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
+def _named(run: Record) -> str:
+    """Return a run in words."""
+    settings = ", ".join(f"`{name}={value!r}`" for name, value in run["settings"].items())
+    return f"{run['job']}, {run['shape'][0]:,} × {run['shape'][1]:,}, {settings}"
+
+
 def _errors(runs: Sequence[Record], constants: Record) -> str:
     work_s, rows = constants["of_role_fit"], []
     for job in dict.fromkeys(run["job"] for run in runs):
@@ -170,6 +176,8 @@ def _errors(runs: Sequence[Record], constants: Record) -> str:
     ratios = np.array(_ratios(runs, constants))
     within = [int((np.abs(1 / ratios - 1) <= limit).sum()) for limit in (0.2, 0.5)]
     head = ["method", "runs", "error, fitted", "error, 3 × larger", "the same, as planned"]
+    larger = [run for run in runs if run["role"] != "fit"]
+    worst = max(larger, key=lambda run: abs(math.log(run["seconds"] / _predicted(run["counts"], work_s))))
     points = [(_predicted(run["counts"], work_s), run["seconds"], run["role"] != "fit") for run in runs]
     return f"""## The error on held-out sizes
 
@@ -179,7 +187,7 @@ the maximum number of passes; the other columns have the passes that were made.
 {_table(head, rows)}
 
 Of {len(ratios)} larger runs, {within[0]} are predicted within 20 % and {within[1]} within 50 %. The worst is
-{_percent([max(1 / ratios - 1, key=abs)])}.
+{_percent([_predicted(worst["counts"], work_s) / worst["seconds"] - 1.0])}: {_named(worst)}.
 
 {_scatter(points)}"""
 
@@ -266,7 +274,8 @@ The bottleneck by number of workers, and the operations that take most of the co
 
 "Too few tasks" means that a pass has fewer parts than there are cores; more cores do not help. The scheduler with the
 client handles about {at_most:,.0f} tasks per second ({1e3 * cluster["task_s"]:.1f} ms each, measured with 50 workers
-that do nothing). Narrow tiles (32,768 × 32) help methods that read columns, because a block of columns then decodes
+that do nothing). Operations that always occur together in the runs cannot be separated; then their shares are as the
+fit divides them. Narrow tiles (32,768 × 32) help methods that read columns, because a block of columns then decodes
 few values that it does not need."""
 
 
