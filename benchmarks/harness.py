@@ -421,7 +421,8 @@ def in_short(record: Record) -> str:
 def read(folder: Path = RECORDS) -> list[Record]:
     """Return all records, in the order in which they were made."""
     lines = (line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines())
-    return sorted((json.loads(line) for line in lines), key=lambda record: (record["run"], record["date"]))
+    records = [record for record in map(json.loads, lines) if "job" in record]  # those of papers are others
+    return sorted(records, key=lambda record: (record["run"], record["date"]))
 
 
 def keep(records: Iterable[Record], job: str, folder: Path = RECORDS) -> None:

@@ -143,7 +143,7 @@ def by_skglm_groups(data: Grouped) -> np.ndarray:
     from skglm.utils.data import grp_converter
 
     n_groups = data.X.shape[1] // SIZE
-    ptr, indices = grp_converter(SIZE, data.X.shape[1])
+    indices, ptr = grp_converter(SIZE, data.X.shape[1])
     scores = np.linalg.norm((data.X.T @ data.y).reshape(n_groups, SIZE), axis=1)
     penalty = scores.max() / (2.0 * len(data.y))
     for _ in range(40):
@@ -163,15 +163,18 @@ def by_adelie_groups(data: Grouped) -> np.ndarray:
     """adelie's path of the group elastic net, up to enough groups."""
     import adelie
 
-    groups = np.arange(0, data.X.shape[1], SIZE)
     state = adelie.grpnet(
         data.X,
-        adelie.glm.binomial(y=(data.y > 0).astype(float)),
-        groups=groups,
-        max_active_size=data.n_wanted + 1,
-        max_screen_size=data.X.shape[1],
-        progress_bar=False,
+        adelie.glm.binomial(y=(data.y + 1) / 2),
+        groups=np.arange(0, data.X.shape[1], SIZE),
+        lmda_path_size=60,
+        min_ratio=0.2,
+        early_exit=False,
+        intercept=False,
         n_threads=1,
+        progress_bar=False,
+        tol=1e-4,
+        exit_cond=lambda state: np.diff(state.betas.indptr).max(initial=0) >= SIZE * data.n_wanted,
     )
     for beta in state.betas:
         sizes = np.linalg.norm(np.ravel(beta.toarray()).reshape(-1, SIZE), axis=1)
