@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from benchmarks import harness
@@ -52,10 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_jobs(options: argparse.Namespace) -> int:
     """Measure jobs; 1 if a contender of ours failed."""
-    n_failed = 0
+    n_failed, say = 0, partial(print, flush=True)
     for name in options.names or JOBS:
         records = []
-        for record in harness.measure(JOBS[name], options.scale, options.repeats, options.only):
+        for record in harness.measure(JOBS[name], options.scale, options.repeats, options.only, say):
             records.append(record)
             n_failed += record["ours"] and record["status"] == "failed"
         if options.scale != "smoke" and not options.only and records:

@@ -1,17 +1,16 @@
 """Make what the benchmarks measure against and what the extra `bench` cannot hold.
 
-    python benchmarks/peers.py FOLDER [--mission CHECKOUT]
+    python -m benchmarks.environments FOLDER [--mission CHECKOUT]
 
 FOLDER gets three things, each of which stays if it is there:
 
-- `numpy1`, an environment with adelie, python-glmnet and celer, the first two of which want NumPy before 2: for
-  ``--peers-python FOLDER/numpy1/bin/python`` of message_kernels.py and message_sparse.py. python-glmnet is compiled,
-  which takes a Fortran compiler.
-- `anndata`, an environment with anndata, which wants pandas before 3: for ``--anndata-python
-  FOLDER/anndata/bin/python`` of ingest_genotypes.py, and for DASKFS_ANNDATA_PYTHON of the tests.
+- `numpy1`, an environment with adelie and python-glmnet, which want NumPy before 2: set DASKFS_PEERS_PYTHON to
+  FOLDER/numpy1/bin/python. python-glmnet is compiled, which takes a Fortran compiler.
+- `anndata`, an environment with anndata, which wants pandas before 3: set DASKFS_ANNDATA_PYTHON to
+  FOLDER/anndata/bin/python for tests of cells.
 - `mission`, the program of MISSION's authors, compiled twice with all optimisations for this machine: with their 16,383
-  active features and with 2,000; for ``--original FOLDER/mission`` of mission_speed.py. It takes git and g++. CHECKOUT
-  is a clone of theirs, where there is no way to fetch one.
+  active features and with 2,000. Set DASKFS_MISSION to FOLDER/mission. It takes git and g++. CHECKOUT is a clone of
+  theirs, where there is no way to fetch one.
 
 What cannot be made is named, and the rest is made all the same.
 """
@@ -37,7 +36,7 @@ def make_numpy1(folder: Path) -> None:
     """Make an environment with the peers that want an older NumPy."""
     venv.create(folder, with_pip=True)
     install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--prefer-binary"]
-    subprocess.run([*install, "numpy<2", "adelie", "celer", "scikit-learn"], check=True)
+    subprocess.run([*install, "numpy<2", "adelie", "scikit-learn", "psutil"], check=True)
     subprocess.run([*install, "numpy<2", "setuptools", "wheel"], check=True)
     subprocess.run([*install, "numpy<2", "python-glmnet"], check=True)
 

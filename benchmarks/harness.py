@@ -48,7 +48,7 @@ LIBRARIES = (
 SHORT_S, MAX_CALLS = 0.1, 20
 SAMPLING_S = 0.1
 """Between two looks at the memory of all processes."""
-Case = Mapping[str, Any]
+Case = dict[str, Any]
 """Keyword arguments of a job's `data`."""
 Record = dict[str, Any]
 
@@ -136,7 +136,11 @@ class Job:
 
 
 def measure(
-    job: Job, scale: str, repeats: int | None = None, only: str = "", say: Callable[[str], None] = print
+    job: Job,
+    scale: str,
+    repeats: int | None = None,
+    only: str = "",
+    say: Callable[[str], None] = print,
 ) -> Iterator[Record]:
     """Yield a record per case, repeat and contender, as soon as each is known."""
     if scale not in job.scales:

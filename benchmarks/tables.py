@@ -18,7 +18,7 @@ from benchmarks.jobs.quality import auto_evidence, which_selector
 
 PAGE = ROOT / "docs" / "measurements.md"
 SECTIONED = (ROOT / "README.md", ROOT / "docs" / "which_selector.md")
-SECTION = re.compile(r"(<!-- made by python -m benchmarks tables: (\w+) -->\n\n?)(.*?)(\n\n?<!-- end -->)", re.DOTALL)
+SECTION = re.compile(r"(<!-- made by python -m benchmarks tables: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
 WORSE = 1.25
 """A ratio to a rival that grew by more than this is flagged."""
 
@@ -151,6 +151,7 @@ def standing(job: Job, run: Sequence[Record]) -> SimpleNamespace | None:
             found = {key: median_of(record[key] for record in good) for key in ("cpu_s", "wall_s", "peak_nbytes")}
             top = median_of(on_top(record) for record in good)
             found["top_mib"] = None if top is None else top / 2**20
+            found["peak_mib"] = None if found["peak_nbytes"] is None else found["peak_nbytes"] / 2**20
             for key in good[0]["quality"]:
                 found[key.replace(" ", "_")] = median_of(record["quality"].get(key) for record in good)
             medians[name] = SimpleNamespace(name=name, **found)
@@ -184,9 +185,11 @@ def evidence(records: Sequence[Record]) -> str:
         scales = [scale for scale in SCALES if (name, scale) in found]
         if job.evidence is None or not scales:
             continue
-        fields = standing(job, found[name, scales[-1]][-1])
+        run = found[name, scales[-1]][-1]
+        fields = standing(job, run)
         if fields is not None:
-            lines.append("- " + job.evidence.format(**vars(fields)))
+            older = " (Measured by an earlier version.)" if "transcribed" in run[0] else ""
+            lines.append("- " + job.evidence.format(**vars(fields)) + older)
     return "\n".join(line for line in (*lines, auto_evidence(records)) if line)
 
 
@@ -198,7 +201,7 @@ def sections(records: Sequence[Record]) -> dict[str, str]:
 def filled(text: str, records: Sequence[Record]) -> str:
     """Return a page with its marked sections made anew."""
     made = sections(records)
-    return SECTION.sub(lambda match: match[1] + made[match[2]] + match[4], text)
+    return SECTION.sub(lambda match: f"{match[1]}\n\n{made[match[2]]}\n\n{match[3]}", text)
 
 
 def write(records: Sequence[Record]) -> None:

@@ -136,6 +136,11 @@ JOBS = [
             "of process is sampled from outside and told by the process itself; promised is what `daskfs plan` "
             "says."
         ),
+        evidence=(
+            "`daskfs run` of MESSAGE over {ours.data_GB:.2g} GB with two workers of {case.memory_limit} takes "
+            "{ours.wall_s:.0f} s from the source to the report. Workers peak at {ours.worker_MiB:.0f} MiB, "
+            "{ours.worker_promised_MiB:.0f} MiB are promised."
+        ),
         cold=True,
         repeats=1,
         timeout_s=7200.0,

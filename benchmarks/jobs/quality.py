@@ -353,6 +353,9 @@ def which_selector(records: Iterable[Record]) -> str:
         ]
         for kind, names in KINDS.items():
             sets = [one for one in names if all((one, method, asked) in known for method in COMPARED)]
+            sets = [
+                one for one in sets if known[one, "trees", asked].columns == int(asked)
+            ]  # others have fewer columns
             if sets:
                 mean = {m: fmean(known[one, m, asked].refit[0] for one in sets) for m in COMPARED}
                 best = max(mean[method] for method in COMPARED[:4])

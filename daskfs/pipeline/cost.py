@@ -100,7 +100,7 @@ class Machine:
 
 
 MEASURED = Machine.read(Path(__file__).with_name("machine.json"))
-"""The bundled constants: see `benchmarks/README.md`."""
+"""The bundled constants, fitted by `benchmarks/cost_model.py`."""
 
 
 @dataclass(frozen=True)
