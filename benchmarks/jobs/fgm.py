@@ -250,10 +250,11 @@ JOBS = [
         },
         judge_groups,
         {
-            "smoke": [{"n_samples": 400, "n_features": 400, "n_true": 3}],
+            "smoke": [{"n_samples": 1000, "n_features": 400, "n_true": 3}],
             "small": [{"n_samples": 2048, "n_features": 10_000, "n_true": 30}],
             "full": [{"n_samples": 4096, "n_features": 40_000, "n_true": 100}],
         },
         about="Normal columns in groups of ten; y is the sign of a sum over the true groups.",
+        timeout_s=300.0,
     ),
 ]
