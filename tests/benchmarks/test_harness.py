@@ -79,7 +79,7 @@ def test_what_is_measured_and_judged(answered):
     assert record["status"] == "ok"
     assert record["quality"] == {"off by": 0.0}
     assert record["n_calls"] == 1
-    assert 0.19 < record["cpu_s"] < 1.0
+    assert record["cpu_s"] >= 0.2
     assert record["peak_nbytes"] >= record["base_nbytes"] > 0
     assert record["versions"]["python"]
     json.dumps(record)
@@ -89,7 +89,7 @@ def test_short_calls_are_repeated_and_preparing_is_not_measured(answered):
     prepared = Contender(sum, prepare=lambda data: (burn(0.2), data)[1])
     record = answered(job({"sum": prepared}), "sum")
     assert record["n_calls"] == harness.MAX_CALLS
-    assert record["cpu_s"] < 0.01
+    assert record["cpu_s"] < 0.2
 
 
 def test_the_warm_up_has_its_own_data(answered):
