@@ -1,5 +1,5 @@
 // MISSION's authors' program over rows in memory: CPU seconds of its `process`, without its parser and its queue.
-// Compiled by benchmarks/peers.py beside their sources; called with a file that benchmarks/mission_speed.py writes:
+// Compiled by benchmarks/environments.py beside their sources; called with a file that benchmarks/jobs/mission.py writes:
 // the number of rows and of entries (int64), then indptr (int64), indices (int32), values (float32), labels (int32).
 
 #define main original_main

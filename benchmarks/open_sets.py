@@ -1,4 +1,4 @@
-"""The open data sets as matrices of numbers with folds to test on: what `quality.py` judges every method by.
+"""The open data sets as matrices of numbers with folds to test on: what the job `gauntlet` judges every method by.
 
 Tables become columns of numbers: missing values the median, categories of at least five rows dummies, time stamps
 hour, weekday and month as dummies; texts become tf-idf of words in at least three texts, DNA windows their letter at

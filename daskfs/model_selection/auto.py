@@ -29,7 +29,7 @@ is given, the method in this table is used:
     classes   others; several classes                                fgm
 
 Each line is the best of our methods with 30 features, or within .005 of the best, by the means of
-`benchmarks/which_selector.py` on 38 public data sets (docs/which_selector.md). MESSAGE is not included, because it
+`python -m benchmarks run gauntlet` on 38 public data sets (docs/which_selector.md). MESSAGE is not included, because it
 keeps fewer features than predict best; it is meant for inference. The choice depends only on the data if all methods
 stay within the memory limit; a note names methods that were left out.
 """

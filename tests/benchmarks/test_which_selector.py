@@ -1,4 +1,4 @@
-"""The table of docs/which_selector.md is that of benchmarks/quality.md, and by it `Auto` chooses and gives reasons."""
+"""`Auto` chooses by the records of the job `gauntlet`, and gives them as reasons."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks.harness import read
+from benchmarks.jobs import quality
 from daskfs.model_selection.auto import choose
 
 OF_KIND = {  # shape, classes and sparsity that stand for a kind of the table
@@ -19,27 +21,15 @@ OF_KIND = {  # shape, classes and sparsity that stand for a kind of the table
 }
 
 
-@pytest.fixture
-def which_selector(load):
-    return load("which_selector")
-
-
-def test_the_table_of_selectors_is_made_of_the_measurements(which_selector):
-    assert which_selector.whole() in which_selector.PAGE.read_text(encoding="utf-8")
-
-
-def test_every_kind_of_the_table_is_asked_for(which_selector):
-    assert OF_KIND.keys() == which_selector.KINDS.keys()
+def test_every_kind_of_the_table_is_asked_for():
+    assert OF_KIND.keys() == quality.KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
-def test_what_is_chosen_is_within_005_of_the_best_of_ours_by_the_measurements_and_so_is_the_reason(
-    which_selector, kind
-):
-    known = which_selector.cells()
-    methods = (*which_selector.METHODS, *which_selector.PEERS)
-    sets = [one for one in which_selector.KINDS[kind] if all((one, method, "30") in known for method in methods)]
-    mean = {m: np.mean([known[one, m, "30"][1] for one in sets]) for m in which_selector.METHODS}
+def test_what_is_chosen_is_within_005_of_the_best_of_ours_by_the_measurements_and_so_is_the_reason(kind):
+    known = quality.cells(read())
+    sets = [one for one in quality.KINDS[kind] if all((one, method, "30") in known for method in quality.COMPARED)]
+    mean = {m: np.mean([known[one, m, "30"].refit[0] for one in sets]) for m in quality.COMPARED[:4]}
     found = choose(*OF_KIND[kind])
     assert mean[found.method] > max(mean.values()) - 0.005
     told = [float(number) for number in re.findall(r" (\.\d\d)", found.why)]

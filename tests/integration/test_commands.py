@@ -119,7 +119,7 @@ def test_every_pipeline_of_the_papers_runs_as_it_stands(pipeline, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-SPLITS = [  # of flights_houston one is enough; benchmarks/real_data.py takes more
+SPLITS = [  # of flights_houston one is enough
     *[(name, seed) for name in ("household_power", "household_power_minute", "adult") for seed in (0, 4)],
     ("flights_houston", 0),
 ]

@@ -14,7 +14,7 @@ freedom), which needs no model but more subsets.
 
 They do not account for the selection. A feature near the threshold of the votes is selected when its coefficient
 happens to be large; for a feature far above the threshold, which any sample would select, the interval is valid.
-`benchmarks/inference.py` measures the coverage.
+`python -m benchmarks run intervals` measures the coverage.
 """
 
 from __future__ import annotations

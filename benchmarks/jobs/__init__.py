@@ -1,0 +1,9 @@
+"""All jobs, by their names. A topic is a module with a list `JOBS`; it imports daskfs and peers inside functions."""
+
+from __future__ import annotations
+
+from benchmarks.harness import Job
+from benchmarks.jobs import cluster, confidence, fgm, ingest, memory, message, mission, online_substitution, quality
+
+TOPICS = (message, online_substitution, fgm, mission, ingest, memory, cluster, confidence, quality)
+JOBS: dict[str, Job] = {job.name: job for topic in TOPICS for job in topic.JOBS}

@@ -1,0 +1,260 @@
+"""MESSAGE: the paths of its subsets against the Lasso paths of others, and whole fits from a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import data as planted
+from benchmarks.harness import Contender, Job, NotApplicable
+from benchmarks.peers import PEERS_PYTHON, of_coef
+
+
+@dataclass
+class PathTask:
+    """A Lasso path to be followed, by ours from X as it is, by peers over standardised columns and a given grid."""
+
+    X: np.ndarray
+    y: np.ndarray
+    support: np.ndarray
+    is_class: bool
+    lambdas: np.ndarray
+    Z: Any = None
+
+
+def path_task(folder: Path, seed: int, n_samples: int, n_features: int, loss: str, grid: str) -> PathTask:
+    """Draw the data, and find the grid."""
+    drawn = planted.compound(n_samples, n_features, seed, loss == "logistic", rho=0.3 if n_features < 100 else 0.0)
+    task = PathTask(drawn.X, drawn.y, drawn.support, drawn.is_class, np.empty(0))
+    lambdas = followed(task, task.X).lambdas
+    if grid == "100 penalties":
+        ratio = 1e-2 if n_samples < n_features else 1e-4
+        lambdas = lambdas[0] * ratio ** np.linspace(0.0, 1.0, 100)
+    task.lambdas = lambdas
+    return task
+
+
+def followed(task: PathTask, X: np.ndarray) -> Any:
+    """Follow the path as MESSAGE does in a subset: to the stop of its criterion, refits and Gram blocks included."""
+    from daskfs.interrupts import guard
+    from daskfs.kernels.glm.path import glm_path
+    from daskfs.kernels.lasso.criteria import feature_penalty
+    from daskfs.kernels.lasso.path import lasso_path
+
+    options: dict[str, Any] = {"penalty": feature_penalty("ebic", *X.shape), "patience": 10}
+    weight = np.ones(len(X))
+    with guard():
+        if task.is_class:
+            return glm_path(X, task.y, weight, loss="logistic", **options)
+        return lasso_path(X, task.y, weight, solver="descent", **options)
+
+
+def ours(task: PathTask) -> Any:
+    """Return the selected columns of the path over float64."""
+    return np.asarray(followed(task, task.X).selected())
+
+
+def ours_single(task: PathTask) -> Any:
+    """Return those of float32, as stores hold it."""
+    return np.asarray(followed(task, task.X.astype(np.float32, copy=False)).selected())
+
+
+def single(task: PathTask) -> PathTask:
+    """Return the task in float32."""
+    task.X = task.X.astype(np.float32)
+    return task
+
+
+def standardised(task: PathTask) -> PathTask:
+    """Return the task with standardised columns in Fortran order, which peers are given before the clock starts."""
+    task.Z = np.asfortranarray((task.X - task.X.mean(axis=0)) / task.X.std(axis=0))
+    return task
+
+
+def by_sklearn(task: PathTask, gram: bool = False) -> Any:
+    """Coordinate descent on residuals or, with few columns, on their Gram matrix."""
+    from sklearn.linear_model import lasso_path
+
+    if task.is_class:
+        raise NotApplicable("no path of logistic regression but by saga, a thousand times slower")
+    if gram and task.Z.shape[1] > 1000:
+        raise NotApplicable("a Gram matrix of all columns does not pay")
+    options: dict[str, Any] = {"precompute": True} if gram else {"precompute": False, "check_input": False}
+    return of_coef(lasso_path(task.Z, task.y - task.y.mean(), alphas=task.lambdas, **options)[1][:, -1])[0]
+
+
+def by_celer(task: PathTask) -> Any:
+    """Working sets with dual extrapolation."""
+    from celer import celer_path
+
+    refuse_long(task)
+    target = task.y if task.is_class else task.y - task.y.mean()
+    kind, alphas = ("logreg", task.lambdas * len(target)) if task.is_class else ("lasso", task.lambdas)
+    return of_coef(celer_path(task.Z, target, kind, alphas=alphas)[1][:, -1])[0]
+
+
+def by_skglm(task: PathTask) -> Any:
+    """Working sets with Anderson acceleration."""
+    from skglm import Lasso
+
+    if task.is_class:
+        raise NotApplicable("no path of its logistic model")
+    refuse_long(task)
+    path = Lasso(alpha=1.0, fit_intercept=False).path(task.Z, task.y - task.y.mean(), task.lambdas)
+    return of_coef(path[1][:, -1])[0]
+
+
+def refuse_long(task: PathTask) -> None:
+    """Leave out what takes minutes."""
+    if len(task.lambdas) == 100 and task.Z.size > 1_000_000:
+        raise NotApplicable("takes minutes")
+
+
+def by_adelie(task: PathTask) -> Any:
+    """The elastic net's fastest solver, of glmnet's authors."""
+    import adelie
+
+    model = adelie.glm.binomial(y=(task.y > 0).astype(float)) if task.is_class else adelie.glm.gaussian(y=task.y)
+    options = {"lmda_path": task.lambdas, "early_exit": False, "progress_bar": False, "n_threads": 1}
+    return of_coef(adelie.grpnet(task.Z, model, intercept=True, **options).betas[-1].toarray())[0]
+
+
+def by_glmnet(task: PathTask) -> Any:
+    """The Fortran program."""
+    import glmnet
+
+    model = (glmnet.LogitNet if task.is_class else glmnet.ElasticNet)(n_splits=0, standardize=False)
+    return of_coef(model.set_params(lambda_path=task.lambdas).fit(task.Z, task.y).coef_path_[..., -1])[0]
+
+
+def judge_path(task: PathTask, columns: np.ndarray) -> dict[str, float]:
+    """Say which true columns are in the model, and how many columns it has."""
+    found = len(np.intersect1d(columns, task.support)) / len(task.support)
+    return {"recall": found, "columns": len(columns)}
+
+
+def path_cases(*shapes: tuple[int, int, str]) -> list[dict[str, Any]]:
+    """Return both questions about each shape."""
+    return [
+        {"n_samples": n, "n_features": p, "loss": loss, "grid": grid}
+        for n, p, loss in shapes
+        for grid in ("our stop", "100 penalties")
+    ]
+
+
+@dataclass
+class Household:
+    """A store of a household's power, and rows to test on."""
+
+    path: Path
+    X_test: np.ndarray
+    y_test: np.ndarray
+    noise: float = 1.0
+
+
+def household(folder: Path, seed: int, n_samples: int) -> Household:
+    """Write the store."""
+    import daskfs
+
+    X, y = planted.household(n_samples + 20_000, seed)
+    daskfs.ingest(X[:n_samples], folder / "power.zarr", y=y[:n_samples])
+    return Household(folder / "power.zarr", X[n_samples:], y[n_samples:])
+
+
+def fitted(data: Household, **options: Any) -> tuple[np.ndarray, float]:
+    """Return coefficients and intercept of MESSAGE from the store."""
+    import daskfs
+
+    model = daskfs.Message(**options).fit(daskfs.open_store(data.path))
+    return model.coef_, float(model.intercept_)
+
+
+def read_once(data: Household) -> tuple[np.ndarray, float] | None:
+    """Read all blocks, and do nothing with them."""
+    import daskfs
+
+    store = daskfs.open_store(data.path)
+    for start in range(0, store.shape[0], 65_536):
+        store.read(slice(start, min(start + 65_536, store.shape[0])))
+    return None
+
+
+def lasso_cv(data: Household) -> tuple[np.ndarray, float]:
+    """Read the store into memory and fit scikit-learn's LassoCV to standardised columns, as its users do."""
+    from sklearn.linear_model import LassoCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    import daskfs
+
+    store = daskfs.open_store(data.path)
+    X, y = store.read(slice(None)).astype(np.float64), np.ravel(store.read_target(slice(None)))
+    scaler, model = make_pipeline(StandardScaler(), LassoCV(cv=5)).fit(X, y).named_steps.values()
+    coef = model.coef_ / scaler.scale_
+    return coef, float(model.intercept_ - scaler.mean_ @ coef)
+
+
+def judge_household(data: Household, answer: tuple[np.ndarray, float] | None) -> dict[str, float]:
+    """Say the test error beyond the noise's variance, 1, and how many columns there are."""
+    if answer is None:
+        return {}
+    coef, intercept = answer
+    error = float(np.mean((data.X_test @ coef + intercept - data.y_test) ** 2))
+    return {"test MSE": error, "columns": int(np.count_nonzero(coef))}
+
+
+JOBS = [
+    Job(
+        "message_paths",
+        "MESSAGE: the path in a subset",
+        path_task,
+        {"daskfs": Contender(ours), "daskfs float32": Contender(ours_single, prepare=single)},
+        {
+            "sklearn": Contender(by_sklearn, (), standardised),
+            "sklearn, Gram": Contender(lambda task: by_sklearn(task, gram=True), (), standardised),
+            "celer": Contender(by_celer, ("celer",), standardised),
+            "skglm": Contender(by_skglm, ("skglm",), standardised),
+            "adelie": Contender(by_adelie, ("adelie",), standardised, PEERS_PYTHON),
+            "glmnet": Contender(by_glmnet, ("glmnet",), standardised, PEERS_PYTHON),
+        },
+        judge_path,
+        {
+            "smoke": path_cases((200, 120, "squared"), (200, 120, "logistic"))[::2],
+            "small": path_cases((400, 1000, "squared"), (400, 1000, "logistic"), (10_000, 27, "logistic")),
+            "full": path_cases(
+                *((400, 1000, "squared"), (10_000, 1000, "squared"), (2000, 10_000, "squared")),
+                *((400, 1000, "logistic"), (10_000, 1000, "logistic"), (10_000, 27, "logistic")),
+            ),
+        },
+        about=(
+            "The compound design of MESSAGE's paper, 4.1. Ours is measured whole: standardisation, the "
+            "criterion, the refit of every model, the Gram block. Peers follow the path alone, over columns "
+            "standardised beforehand: `our stop` is the grid down to the penalty where our criterion stops, "
+            "which they could not know; 100 penalties is what their users run. Tolerances are the default ones."
+        ),
+        rival="adelie",
+        repeats=5,
+        evidence=(
+            "[`Message`](docs/selectors/message.md) follows the path of {case.n_samples:,} × {case.n_features} "
+            "rows with the {case.loss} loss, chooses and refits in {ours.wall_s:.3f} s; adelie's path of "
+            "{case.grid} takes {times:.1f} times as much CPU time."
+        ),
+    ),
+    Job(
+        "message_store",
+        "MESSAGE: a fit from a store",
+        household,
+        {"Message": Contender(fitted), "one read of the store": Contender(read_once)},
+        {"sklearn LassoCV, in memory": Contender(lasso_cv)},
+        judge_household,
+        {"smoke": [{"n_samples": 2000}], "small": [{"n_samples": 200_000}], "full": [{"n_samples": 2_075_259}]},
+        about=(
+            "Rows of a household's power, 74 columns with dummies of the time, noise of variance 1; 20,000 rows "
+            "to test on."
+        ),
+        rival="sklearn LassoCV, in memory",
+    ),
+]

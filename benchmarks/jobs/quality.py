@@ -1,0 +1,400 @@
+"""What selected features are worth on open data sets: every selector beside its peers, and `Auto` beside the best."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.harness import Contender, Job, NotApplicable, Record
+
+SELECTORS = {
+    "auto": "Auto",
+    "message": "Message",
+    "prediction": "Message",
+    "online_substitution": "OnlineSubstitution",
+    "fgm": "FGM",
+    "mission": "Mission",
+}
+OWN_NUMBER = ("auto", "prediction", "LassoCV", "l1-cv", "enet-cv")
+"""Methods that find the number of features themselves."""
+PEERS = ("l1", "LassoCV", "l1-cv", "enet-cv", "OMP", "f-test", "trees", "forest", "boosting")
+SIZES = (10, 30, 100)
+MAX_DENSE_NBYTES = 700 << 20
+N_BISECTIONS = 12
+Fold = tuple[np.ndarray, float | None]
+"""The selected columns, and the score of the model's own predictions (None if it only ranks)."""
+
+
+def measure_of(task: str, y: np.ndarray, prediction: np.ndarray) -> float:
+    """Return R², the area under the ROC curve (two classes), or accuracy (several)."""
+    from sklearn.metrics import roc_auc_score
+
+    if task == "regression":
+        return float(1.0 - np.mean((y - prediction) ** 2) / np.var(y))
+    if task == "binary":
+        return float(roc_auc_score(y, prediction)) if np.isfinite(prediction).all() else 0.5
+    return float(np.mean(prediction == y))
+
+
+def predictions(model: Any, X: Any, task: str) -> np.ndarray:
+    """Return what `measure_of` judges."""
+    return np.ravel(model.decision_function(X) if task == "binary" else model.predict(X))
+
+
+def open_set(folder: Path, seed: int, set: str) -> Any:
+    """Load a set of `benchmarks.open_sets`, or scikit-learn's breast cancer, which needs no files."""
+    from benchmarks import open_sets
+
+    if set == "breast cancer":
+        from sklearn.datasets import load_breast_cancer
+
+        X, y = load_breast_cancer(return_X_y=True)
+        return open_sets.OpenSet(set, X.astype(np.float32), y, "binary")
+    return open_sets.open_set(set)
+
+
+def selected(method: str, size: int | str, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
+    """Select and predict with a selector of daskfs as a user makes it: default values but for the number and loss."""
+    import daskfs
+
+    made = getattr(daskfs, SELECTORS[method])
+    options: dict[str, Any] = {"goal": "prediction"} if method in OWN_NUMBER else {}
+    if method == "message" and size != "cv":
+        options["max_features"] = size
+    elif method not in ("message", *OWN_NUMBER):
+        options["n_features_to_select"] = size
+    if inspect.signature(made).parameters["loss"].default != "auto":
+        options["loss"] = {"regression": "squared", "binary": "logistic", "classes": "multinomial"}[data.task]
+    if method != "fgm":
+        options["random_state"] = 0
+    model = made(**options)
+    if (method, size) == ("message", "cv"):
+        model = daskfs.SelectionCV(model, random_state=0)
+    model.fit(data.X[train], data.y[train])
+    own = measure_of(data.task, data.y[test], predictions(model, data.X[test], data.task))
+    return np.flatnonzero(model.support_), own
+
+
+def ranked(method: str, size: int, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
+    """Rank by the importances of trees; each split is among √p columns, boosting sees half of the rows."""
+    from sklearn import ensemble
+
+    name, options = {
+        "trees": ("ExtraTrees", {"n_estimators": 100}),
+        "forest": ("RandomForest", {"n_estimators": 200}),
+        "boosting": ("GradientBoosting", {"n_estimators": 100, "subsample": 0.5}),
+    }[method]
+    made = getattr(ensemble, name + ("Regressor" if data.task == "regression" else "Classifier"))
+    model = made(max_features="sqrt", random_state=0, **options).fit(data.X[train], data.y[train])
+    return np.argsort(-model.feature_importances_, kind="stable")[:size], None
+
+
+def by_peer(method: str, size: int, data: Any, train: np.ndarray, test: np.ndarray) -> Fold:
+    """Select and predict with scikit-learn, over standardised columns, or sparse ones divided by their largest."""
+    import scipy.sparse
+    from sklearn import linear_model
+    from sklearn.feature_selection import f_classif, f_regression
+    from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+    is_number = data.task == "regression"
+    scaler = (MaxAbsScaler() if scipy.sparse.issparse(data.X) else StandardScaler()).fit(data.X[train])
+    X, X_test, y = scaler.transform(data.X[train]), scaler.transform(data.X[test]), data.y[train]
+    if method == "f-test":
+        statistic = (f_regression if is_number else f_classif)(X, y)[0]
+        return np.argsort(-np.nan_to_num(statistic), kind="stable")[:size], None
+    if method == "l1":
+        return l1(size, data.task, X, y, X_test, data.y[test])
+    if method == "l1-cv":
+        if is_number:
+            raise NotApplicable("for classes")
+        options: dict[str, Any] = {"Cs": 10, "cv": 5, "l1_ratios": [1.0], "solver": "liblinear", "random_state": 0}
+        options |= {"scoring": "neg_log_loss", "use_legacy_attributes": False}
+        return linear(linear_model.LogisticRegressionCV(**options), data.task, X, y, X_test, data.y[test])
+    if data.task == "classes" or X.shape[0] * X.shape[1] * 8 > MAX_DENSE_NBYTES:
+        raise NotApplicable("several classes" if data.task == "classes" else "too large as dense columns")
+    dense, dense_test = (part.toarray() if scipy.sparse.issparse(part) else part for part in (X, X_test))
+    model = {
+        "LassoCV": lambda: linear_model.LassoCV(cv=5),
+        "enet-cv": lambda: linear_model.ElasticNetCV(l1_ratio=[0.2, 0.5, 0.9], cv=5),
+        "OMP": lambda: linear_model.OrthogonalMatchingPursuit(n_nonzero_coefs=min(size, len(y) - 1)),
+    }[method]()
+    model.fit(dense.astype(float), y if is_number else 2.0 * y - 1.0)
+    own = measure_of(data.task, data.y[test], model.predict(dense_test.astype(float)))
+    return np.flatnonzero(model.coef_), own
+
+
+def linear(one: Any, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> Fold:
+    """Fit a linear classifier, of several classes one against the rest."""
+    from sklearn.multiclass import OneVsRestClassifier
+
+    model = (OneVsRestClassifier(one) if task == "classes" else one).fit(X, y)
+    coef = np.vstack([part.coef_ for part in model.estimators_]) if task == "classes" else model.coef_
+    own = measure_of(task, y_test, predictions(model, X_test, task))
+    return np.flatnonzero(np.any(coef != 0.0, axis=0)), own
+
+
+def l1(size: int, task: str, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> Fold:
+    """Return the l1 model with the most features that are not more than asked for."""
+    from sklearn.linear_model import LogisticRegression, lars_path
+
+    if task == "regression":
+        mean = y.mean()
+        coefs = lars_path(np.asarray(X, dtype=float), y - mean, method="lasso", max_iter=4 * size)[2]
+        coef = coefs[:, np.flatnonzero(np.count_nonzero(coefs, axis=0) <= size).max()]
+        return np.flatnonzero(coef), measure_of(task, y_test, X_test @ coef + mean)
+    low, high = 1e-4, 1e2
+    best: Fold = np.zeros(0, dtype=int), None
+    for _ in range(N_BISECTIONS):
+        C = float(np.sqrt(low * high))
+        one = LogisticRegression(l1_ratio=1.0, solver="liblinear", C=C, random_state=0, max_iter=100)
+        found = linear(one, task, X, y, X_test, y_test)
+        if len(found[0]) > size:
+            high = C
+            continue
+        low = C
+        best = found if best[1] is None or len(found[0]) >= len(best[0]) else best
+        if len(found[0]) == size:
+            break
+    return best
+
+
+def over_folds(fold: Callable[[Any, np.ndarray, np.ndarray], Fold], size: int | str, data: Any) -> list[Fold]:
+    """Select and predict in each fold."""
+    if isinstance(size, int) and size > max(min(SIZES), data.X.shape[1] - 1):
+        raise NotApplicable("has fewer columns")
+    return [fold(data, train, test) for train, test in data.folds()]
+
+
+def contender(method: str, size: int | str) -> Contender:
+    """Return a method asked for a number of features."""
+    kind: Any = selected if method in SELECTORS else ranked if method in ("trees", "forest", "boosting") else by_peer
+    asked = min(SIZES) if size == "own" and method not in SELECTORS else size
+    fold = lambda data, train, test: kind(method, size if asked == "own" else asked, data, train, test)  # noqa: E731
+    return Contender(partial(over_folds, fold, size))
+
+
+def refit(data: Any, columns: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """Return what columns are worth to one model for all: ridge or logistic regression on standardised columns."""
+    import scipy.sparse
+    from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    y, y_test = data.y[train], data.y[test]
+    if not len(columns):
+        most = np.bincount(y.astype(int)).argmax() if data.task == "classes" else 0
+        return {"regression": 0.0, "binary": 0.5, "classes": float(np.mean(y_test == most))}[data.task]
+    picked = data.X[:, columns]
+    picked = picked.toarray() if scipy.sparse.issparse(picked) else picked
+    options: dict[str, Any] = {"cv": 3, "scoring": "neg_log_loss", "use_legacy_attributes": False}
+    model = RidgeCV(np.logspace(-2, 4, 13))
+    if data.task != "regression":
+        model = LogisticRegressionCV(Cs=[1e-3, 1e-2, 1e-1, 1.0, 10.0], **options)
+    pipeline = make_pipeline(StandardScaler(), model).fit(picked[train].astype(float), y)
+    return measure_of(data.task, y_test, predictions(pipeline, picked[test].astype(float), data.task))
+
+
+def judge(data: Any, answer: list[Fold]) -> dict[str, float]:
+    """Return means over the folds and their standard errors, and the stability of the selection (Nogueira's index)."""
+    from daskfs.model_selection.stability_index import stability_index
+
+    folds = list(data.folds())
+    refits = np.array([refit(data, fold[0], *rows) for fold, rows in zip(answer, folds, strict=True)])
+    found = {"columns": fmean(len(columns) for columns, _ in answer), "folds": len(folds)}
+    owns = np.array([own for _, own in answer if own is not None])
+    for name, values in (("own", owns), ("refit", refits)):
+        if len(values):
+            found[name], found[f"{name} SE"] = values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+    found["stability"] = float(stability_index([columns for columns, _ in answer], data.X.shape[1]).value)
+    return found
+
+
+class Cell(NamedTuple):
+    """A method on a set: means and their standard errors."""
+
+    columns: float
+    own: tuple[float, float] | None
+    refit: tuple[float, float]
+    cpu_s: float
+
+    def judged(self, how: str) -> tuple[float, float]:
+        """Return the score by its own predictions where it has any, or as "refit" says, refitted."""
+        return self.own if how == "own" and self.own is not None else self.refit
+
+
+Cells = Mapping[tuple[str, str, str], Cell]
+"""By set, method and number of features asked for."""
+
+
+def cells(records: Iterable[Record]) -> Cells:
+    """Return the gauntlet's records, the newest of each cell."""
+    found = {}
+    for record in records:
+        if record["job"] == "gauntlet" and record["status"] == "ok":
+            method, _, asked = record["contender"].rpartition(" ")
+            q = record["quality"]
+            own = (q["own"], q["own SE"] or 0.0) if "own" in q else None
+            cell = Cell(q["columns"], own, (q["refit"], q["refit SE"] or 0.0), record["cpu_s"] / q["folds"])
+            found[record["case"]["set"], method, asked] = cell
+    return found
+
+
+class Standing(NamedTuple):
+    """How one of ours stands on a set, beside the best of all peers and all their numbers of features."""
+
+    name: str
+    ours: Cell
+    peer: str
+    best: tuple[float, float]
+    gap: float
+    """In standard errors of the best peer."""
+    rank: int
+    """Among the peers, each at its best number."""
+
+
+def standings(known: Cells, method: str, asked: str, how: str) -> list[Standing]:
+    """Return how a method stands on each set on which it was measured, the worst first."""
+    found = []
+    for name in dict.fromkeys(key[0] for key in known):
+        if (name, method, asked) not in known:
+            continue
+        ours, by_peer = known[name, method, asked], dict[str, tuple[tuple[float, float], str]]()
+        for (of, peer, _), cell in known.items():
+            if of == name and peer in PEERS:
+                one = cell.judged(how), f"{peer} ({cell.columns:.0f})"
+                by_peer[peer] = max(by_peer.get(peer, one), one)
+        if by_peer:
+            mean, (best, peer) = ours.judged(how)[0], max(by_peer.values())
+            rank = 1 + sum(one[0] > mean for one, _ in by_peer.values())
+            found.append(Standing(name, ours, peer, best, (mean - best[0]) / max(best[1], 5e-4), rank))
+    return sorted(found, key=lambda one: one.gap)
+
+
+def is_held(one: Standing) -> bool:
+    """Whether ours is within a standard error of the best peer; means have three digits."""
+    return one.gap >= -1.0 - 0.2 * 5e-4 / max(one.best[1], 5e-4)
+
+
+def totals(found: Sequence[Standing]) -> tuple[int, int, int, float]:
+    """Return the number of sets, of those held, of those best, and the mean rank."""
+    first = sum(one.rank == 1 for one in found)
+    return len(found), sum(map(is_held, found)), first, fmean(one.rank for one in found)
+
+
+def table(records: Sequence[Record]) -> str:
+    """Return how all of ours stand, and `Auto` set by set."""
+    known = cells(records)
+    lines = ["| method | asked for | judged by | sets | within 1 SE of the best peer | best | mean rank |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for method in SELECTORS:
+        for asked in ("own", "cv", *map(str, SIZES)):
+            for how in ("own", "refit"):
+                found = standings(known, method, asked, how)
+                if found:
+                    n, held, first, rank = totals(found)
+                    lines.append(f"| {method} | {asked} | {how} | {n} | {held} | {first} | {rank:.2f} |")
+    lines += [
+        "",
+        "| set | `Auto` | features | best peer (its features) | its score | gap in SE | rank | CPU s per fold |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for one in standings(known, "auto", "own", "own"):
+        mean, error = one.ours.judged("own")
+        gap = f"{one.gap:+.1f}{'' if is_held(one) else ' **lost**'}"
+        lines.append(
+            f"| {one.name} | {mean:.3f} ± {error:.3f} | {one.ours.columns:.0f} | {one.peer} | {one.best[0]:.3f} ± "
+            f"{one.best[1]:.3f} | {gap} | {one.rank} | {one.ours.cpu_s:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def auto_evidence(records: Sequence[Record]) -> str:
+    """Return README's line about `Auto`."""
+    found = standings(cells(records), "auto", "own", "own")
+    if not found:
+        return ""
+    n, held, first, _ = totals(found)
+    return (
+        '- [`Auto`](docs/which_selector.md) with `goal="prediction"` is within one standard error of the best of '
+        f"{len(PEERS)} peers on {held} of {n} open sets, and best on {first}."
+    )
+
+
+KINDS = {
+    "few rows, thousands of columns; numbers to predict": ("riboflavin", "mice", "maize"),
+    "few rows, thousands of columns; classes": (
+        *("golub", "alon", "singh", "gravier", "arcene", "epsilon", "khan", "breast tcga"),
+    ),
+    "many rows, some ten columns; numbers to predict": ("power hourly", "power minute"),
+    "many rows of numbers; classes": (
+        *("madelon", "gisette-like", "mnist 3v8", "mnist 4v9", "higgs", "higgs h2o", "magic", "skin"),
+    ),
+    "categories as dummies": ("adult", "a9a", "w8a", "flights", "criteo", "splice", "promoters", "kddcup99"),
+    "texts": ("basehock", "pcmac", "relathe", "rcv1", "20news pc v mac", "aclimdb", "rtpolarity", "smsspam", "news20"),
+}
+"""Of data, with their sets."""
+COMPARED = ("message", "online_substitution", "fgm", "mission", "l1", "trees")
+
+
+def which_selector(records: Iterable[Record]) -> str:
+    """Return the tables of docs/which_selector.md: mean scores of a refit by kind of data, for 10 and 30 features."""
+    known, text = cells(records), list[str]()
+    for asked in ("10", "30"):
+        heads = " | ".join(f"`{method}`" for method in COMPARED[:4])
+        text += [
+            f"| {asked} features: data | sets | {heads} | the Lasso | trees |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for kind, names in KINDS.items():
+            sets = [one for one in names if all((one, method, asked) in known for method in COMPARED)]
+            sets = [
+                one for one in sets if known[one, "trees", asked].columns == int(asked)
+            ]  # others have fewer columns
+            if sets:
+                mean = {m: fmean(known[one, m, asked].refit[0] for one in sets) for m in COMPARED}
+                best = max(mean[method] for method in COMPARED[:4])
+                shown = [f"**{mean[m]:.3f}**" if mean[m] > best - 0.005 else f"{mean[m]:.3f}" for m in COMPARED[:4]]
+                shown[0] += f" ({fmean(known[one, 'message', asked].columns for one in sets):.0f})"
+                lines = f"| {kind} | {len(sets)} | {' | '.join(shown)} | {mean['l1']:.3f} | {mean['trees']:.3f} |"
+                text.append(lines)
+        text.append("")
+    return "\n".join(text).rstrip()
+
+
+def contenders(methods: Iterable[str]) -> dict[str, Contender]:
+    """Return methods at each number of features."""
+    asked = {m: ("own",) if m in OWN_NUMBER else (*SIZES, "cv") if m in SELECTORS else SIZES for m in methods}
+    return {f"{m} {size}": contender(m, size) for m, sizes in asked.items() for size in sizes}
+
+
+SETS = tuple(name for names in KINDS.values() for name in names)
+JOBS = [
+    Job(
+        "gauntlet",
+        "What selected features are worth",
+        open_set,
+        contenders(SELECTORS),
+        contenders(PEERS),
+        judge,
+        {
+            "smoke": [{"set": "breast cancer"}],
+            "small": [{"set": name} for name in ("riboflavin", "golub", "madelon")],
+            "full": [{"set": name} for name in SETS],
+        },
+        about=(
+            "Open data sets (`DASKFS_DATA`), with 10, 30 or 100 features, a number by cross-validation, or the "
+            "method's own. Folds: five of fewer than 1,000 rows, else three draws of at most 3,000 rows. Scores: "
+            "R², area under the ROC curve, or accuracy of several classes. `own` judges a method by its own "
+            "predictions if it has any, and by the refit if it only ranks; `refit` judges all by one ridge or "
+            "logistic refit of the selected columns. The best peer of a set is known in hindsight."
+        ),
+        table=table,
+        repeats=1,
+    )
+]
