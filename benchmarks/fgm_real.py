@@ -9,7 +9,7 @@ the rest with unigrams), 25,000 reviews of aclImdb with 1.5 million uni- and big
 all as tf-idf; expression data (golub, singh), arcene and the sample of epsilon (five folds); five data sets made after
 gisette's recipe, half of whose columns are probes (tested on the last 1,000 rows); w8a (tested on a fifth). Dense
 columns are standardised with the training rows; sparse ones stay as they are for l1, and for FGM both ways (`normalize`
-True and False; the default lies between, `fgm_sensitivity.py --normalize`).
+True and False; the default lies between, docs/decisions/0059).
 
 l1: scikit-learn's liblinear to its own tolerance of 0.01, squared hinge (l1-SVM) and logistic (l1-LR); C is bisected to
 the wanted number of features, as nearly as a dozen fits get it. Refit of all methods: a ridge fit of the selected,

@@ -29,6 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import scipy.sparse
+from open_sets import ADULT, KNOWN_BEFORE_A_FLIGHT, dummies, loader
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 N_GROUPS, N_TRUE, N_ROWS = 200, 10, 3000
@@ -88,9 +91,48 @@ def planted(n_seeds: int) -> None:
                 print(f"{design}, {loss}, {share:.2f}: " + "; ".join(cells), flush=True)
 
 
+def by_schema(table: pd.DataFrame, names: list[str]) -> tuple[Any, np.ndarray]:
+    """Return the numbers of a table and the dummies of its categories, and the table's column of each."""
+    parts = [dummies(table[[name]], [name] if name in names else []) for name in table.columns]
+    dense = [part.toarray() if scipy.sparse.issparse(part) else part for part in parts]
+    widths = [part.shape[1] for part in dense]
+    X, labels = np.concatenate(dense, axis=1), np.repeat(np.arange(len(widths)), widths)
+    return np.ascontiguousarray(X[:, X.std(axis=0) > 0], np.float32), labels[X.std(axis=0) > 0]
+
+
+def table_of(name: str, rows: int = 12_000) -> tuple[pd.DataFrame, np.ndarray, list[str]]:
+    """Return a sample of a table, its target and which of its columns are categories."""
+    table, y, _ = loader().load(name)
+    y = np.asarray(y)
+    rng = np.random.default_rng(0)
+    if name == "flights_houston":
+        kept = np.flatnonzero(np.isfinite(y))
+        kept = np.sort(rng.permutation(kept)[:rows])
+        chosen = table.iloc[kept].reset_index(drop=True)
+        chosen = chosen[[*KNOWN_BEFORE_A_FLIGHT]].assign(hour=chosen["DepTime"] // 100)
+        return chosen, (y[kept] > 15).astype(int), [column for column in chosen.columns if column != "Distance"]
+    if name == "kddcup99":
+        distinct = np.flatnonzero(~table.duplicated().to_numpy())
+        kept = np.sort(rng.permutation(distinct)[:rows])
+        table = table.iloc[kept].reset_index(drop=True)
+        table.columns = [str(column) for column in table.columns]
+        return table, (y[kept] == "normal.") if y.dtype.kind in "UO" else y[kept], ["1", "2", "3"]
+    kept = np.sort(rng.permutation(len(y))[:rows])
+    chosen = table.iloc[kept].reset_index(drop=True)
+    if name == "adult":
+        return chosen, y[kept], ADULT
+    when = pd.to_datetime(
+        chosen["datetime"] if "datetime" in chosen else chosen["Date"] + " " + chosen["Time"], dayfirst="Date" in chosen
+    )
+    chosen = chosen.drop(
+        columns=["Global_active_power", "Global_intensity", "datetime", "Date", "Time"], errors="ignore"
+    )
+    chosen = chosen.assign(hour=when.dt.hour, weekday=when.dt.dayofweek, month=when.dt.month)
+    return chosen, np.asarray(y[kept], float), ["hour", "weekday", "month"]
+
+
 def schema(names: list[str]) -> None:
     """Print what is selected of tables, and how it predicts."""
-    from fgm_group_sensitivity import by_schema, table_of
     from sklearn.metrics import roc_auc_score
 
     from daskfs import Message

@@ -1,15 +1,29 @@
-"""The data of the online substitution benchmarks, and a table of results that an interrupted run goes on from."""
+"""Data and methods of the online substitution benchmarks, and a table from which an interrupted run goes on."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs.baselines import (
+    AlphaInvesting,
+    Grafting,
+    LassoCut,
+    OnlineL0,
+    OnlineL1,
+    OrthogonalMatchingPursuit,
+    ProjGD,
+)
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.sources.synthetic import SyntheticSource
+
+EPOCHS = (1, 2, 3, 4, 5)
+SCANS = 3
+"""Of every online method, ours and the rivals alike: the default of ours."""
 
 
 class Case(NamedTuple):
@@ -100,3 +114,42 @@ class Table:
         """Return the mean of a column over the rows with these values, and their number."""
         found = [float(row[value]) for row in self.rows if all(row[name] == str(wish) for name, wish in wanted.items())]
         return (float(np.mean(found)) if found else float("nan")), len(found)
+
+
+class Penalty:
+    """The one with which the batch method of a data set kept enough features; fitted when first asked for."""
+
+    def __init__(self, case: Case, options: dict[str, Any]) -> None:
+        self.case, self.options, self.value = case, options, 0.0
+
+    def get(self) -> float:
+        """Return it."""
+        if not self.value:
+            self.value = LassoCut(**self.options).fit_matrix(self.case.train).penalty_
+        return self.value
+
+
+def online_substitution(**options: Any) -> Any:
+    """Return the selector under test."""
+    from daskfs import OnlineSubstitution
+
+    return OnlineSubstitution(**options)
+
+
+def makers(s: int, loss: str, penalty: Penalty | None) -> dict[str, Callable[[], Any]]:
+    """Return the methods of the left panels, each with `SCANS` scans of the features where it is online."""
+    options: dict[str, Any] = {"n_features_to_select": s, "loss": loss}
+    online = options | {"n_epochs": SCANS}
+    return {
+        "os exchange": lambda: online_substitution(**online),
+        "os": lambda: online_substitution(rule="os", **online),
+        "os paper": lambda: online_substitution(rule="paper", **online),
+        "omp": lambda: OrthogonalMatchingPursuit(**options),
+        "proj-gd": lambda: ProjGD(**options),
+        "proj-gd half": lambda: ProjGD(step="half", **options),
+        "l1 batch": lambda: LassoCut(**options),
+        "grafting": lambda: Grafting(penalty=penalty.get(), **online),
+        "l1 descent": lambda: OnlineL1(penalty=penalty.get(), **online),
+        "l0 descent": lambda: OnlineL0(**online),
+        "alpha-investing": lambda: AlphaInvesting(**online),
+    }

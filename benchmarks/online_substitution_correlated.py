@@ -17,8 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from online_substitution_cases import Table, draw, recall_and_error
-from online_substitution_figures import makers
+from online_substitution_cases import Table, draw, makers, recall_and_error
 
 from daskfs.sources.synthetic_designs import STRUCTURES
 

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from online_substitution_cases import Table
-from online_substitution_figures import EPOCHS, Penalty, makers, online_substitution
+from online_substitution_cases import EPOCHS, Penalty, Table, makers, online_substitution
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -32,12 +30,6 @@ def test_every_density_gives_the_selection_of_the_dense_copy(load, capsys):
     load("fgm_linear").compare_densities(300, 0)
     lines = capsys.readouterr().out.splitlines()[3:]
     assert [line.split("|")[2].strip() for line in lines] == ["True"] * 5
-
-
-def test_the_tables_of_sensitivity_are_printed(load, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fgm_sensitivity.py", "--size", "400x300", "--n-informative", "20"])
-    assert load("fgm_sensitivity").main() == 0
-    assert "inner_tol" in capsys.readouterr().out
 
 
 def test_an_l1_path_is_asked_by_the_number_of_features(load):

@@ -1,4 +1,4 @@
-"""The benchmarks of the paper's figures and of outliers, small."""
+"""The benchmarks of MESSAGE, small."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ import pandas as pd
 import pytest
 
 pytestmark = pytest.mark.nightly
-
-
-def test_the_figures_are_drawn(load, tmp_path, capsys):
-    small = ["--cases", "1", "--correlations", "0", "--sizes", "2000", "--n-features", "100", "--replicates", "2"]
-    assert load("message_figures").main([*small, "--n-bootstraps", "4", "--output", str(tmp_path)]) == 0
-    assert "case 1, correlation 0: figure 1, 2 data sets" in capsys.readouterr().out
-    assert (tmp_path / "figure_1.png").stat().st_size > 10_000
-    results = pd.read_csv(tmp_path / "figures.csv").set_index(["method", "seed"])
-    assert len(results) == 2 * 12
-    assert results.loc["message", "found"].all()
-    assert (results.loc["averaging, ebic", "mse"] > results.loc["message", "mse"]).all()
-    assert (results.loc["message", "mse"] < 1.5 * results.loc["oracle", "mse"]).all()
 
 
 @pytest.mark.filterwarnings("ignore::daskfs.errors.SelectionWarning")

@@ -19,7 +19,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("mission_speed.py", ["--small", "--rounds", "1"], "times as fast as the paper's, with heap"),
         ("mission_quality.py", ["--small"], "Memory against quality"),
         ("mission_merge.py", ["--small"], "recall"),
-        ("mission_paper.py", ["--only", "table_1", "--trials", "2"], "n = 200, k = 7"),
         ("mission_dna.py", ["--small"], "| MISSION, 2,000 |"),
     ],
 )
