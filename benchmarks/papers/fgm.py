@@ -635,8 +635,8 @@ def of_size(figure: int, title: str, scales: dict[str, dict[str, Any]], more: st
     return Figure(
         *(f"fgm-{figure}", "FGM", f"Figure {figure}", title),
         "Test accuracy, relevant features recovered, effect of a refit, and training time, by the number of selected "
-        "features. FGM is more accurate than the l1 methods and recovers more, without the bias that a refit removes from "
-        "l1. " + more,
+        "features. FGM is more accurate than the l1 methods and recovers more, without the bias that a refit removes. "
+        + more,
         SYNTHETIC + "The statements are tested from a third of the numbers of features on. SGD-SLR has one number of "
         "features. Time of l1 and SGD-SLR is the mean of one fit in the search for the penalty.",
         scales,
@@ -684,7 +684,7 @@ FIGURES = [
     of_size(
         3, "the larger synthetic set",
         three(
-            {"seeds": 1, "n": 1024, "p": 4096, "k": 60, "counts": [15, 30, 45, 60]},
+            {"seeds": 1, "n": 512, "p": 2048, "k": 40, "counts": [10, 20, 30, 40]},
             {"seeds": 1, "n": 4096, "p": 16_384, "k": 200, "counts": [40, 80, 120, 160]},
             {"seeds": 3, "n": 8192, "p": 65_536, "k": 300, "counts": [50, 100, 150, 200, 250]},
             with_mkl=False,

@@ -196,13 +196,13 @@ def measure(figure: Figure, scale: str, n_seeds: int | None = None) -> list[Row]
     del size["seeds"]
     records = []
     for seed in seeds:
-        started = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
             warnings.simplefilter("ignore")
             rows = figure.run(seed, **size)
         place = {"figure": figure.name, "scale": scale, "seed": seed, "size": size}
-        seconds = round(time.perf_counter() - started, 2)
-        records.append({**place, **provenance(), "seconds": seconds, "rows": [_rounded(row) for row in rows]})
+        took = {"wall_s": round(time.perf_counter() - wall, 2), "cpu_s": round(time.process_time() - cpu, 2)}
+        records.append({**place, **provenance(), **took, "rows": [_rounded(row) for row in rows]})
     kept = [one for one in read_records() if (one["figure"], one["scale"]) != (figure.name, scale)]
     RECORDS.parent.mkdir(exist_ok=True)
     kept = sorted([*kept, *records], key=lambda one: (one["figure"], SCALES.index(one["scale"]), one["seed"]))

@@ -121,14 +121,19 @@ def _overview(figures: Sequence[Figure], shown: dict[str, list[Row]], checks: di
             lines.append(f"| {name} | {place} | {n_agree} | {n_differ} |")
     n_checks = sum(map(len, checks.values()))
     n_agree = sum(check.agrees for found in checks.values() for check in found)
-    seconds = sum(one["seconds"] for found in shown.values() for one in found)
-    lines.append(f"\nOf {n_checks} statements {n_agree} agree. The figures shown took {seconds / 60:.0f} minutes.\n")
+    minutes = {
+        kind: sum(one[f"{kind}_s"] for found in shown.values() for one in found) / 60 for kind in ("cpu", "wall")
+    }
+    lines.append(
+        f"\nOf {n_checks} statements {n_agree} agree. The figures shown took {minutes['cpu']:.0f} minutes of one core "
+        f"({minutes['wall']:.0f} minutes passed on a machine that others used, too).\n"
+    )
     differing = [
-        f"- {figure.paper}, {figure.label}: {check.statement} ({check.found})"
+        f"- {figure.paper}, {figure.label}: {check.statement}"
         for figure in figures for check in checks.get(figure.name, []) if not check.agrees
     ]  # fmt: skip
     if differing:
-        lines += ["What differs:\n", *differing, ""]
+        lines += ["What differs (the values are in the sections below):\n", *differing, ""]
     return "\n".join(lines)
 
 
