@@ -33,7 +33,10 @@ Row = dict[str, Any]
 
 
 class Panel(NamedTuple):
-    """One plot of a figure: the means of `y` by `x`, a line for each value of the column `by`."""
+    """One plot of a figure: the means of `y` by `x`, a line for each value of the column `by`.
+
+    The page has the numbers of the first panel of a figure, and of those with `is_tabled`.
+    """
 
     title: str
     x: str
@@ -42,7 +45,7 @@ class Panel(NamedTuple):
     by: str = "method"
     log_x: bool = False
     log_y: bool = False
-    is_tabled: bool = True
+    is_tabled: bool = False
 
 
 class Check(NamedTuple):
@@ -76,10 +79,10 @@ class Results:
 
     def of(self, **where: Any) -> pd.DataFrame:
         """Return the rows with these values."""
-        found = self.rows
+        kept = np.ones(len(self.rows), dtype=bool)
         for name, value in where.items():
-            found = found[found[name] == value]
-        return found
+            kept &= (self.rows[name] == value).to_numpy()
+        return self.rows[kept]
 
     def mean(self, value: str, **where: Any) -> float:
         """Return the mean of a column over the rows with these values."""

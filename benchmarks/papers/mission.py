@@ -470,7 +470,7 @@ def beside(paper: dict[str, float], what: str) -> Callable[[Results], tuple[list
 FEWER = {"n_species": 5, "coverage": 0.1, "letters": 8, "bits": 14}
 MORE = {"n_species": 15, "coverage": 0.2, "letters": 12, "bits": 17}
 FULL = {"n_species": 15, "coverage": 1.0, "letters": 12, "bits": 19}
-COUNTS = [100, 300, 1000, 3000, 10_000]
+COUNTS, SETS = [100, 300, 1000, 3000, 10_000], ("RCV1", "clicks", "DNA")
 DNA = (
     "Fragments of 200 letters of 15 public genomes with 12-mers (scale smoke: 5 genomes, 8-mers); the paper drew "
     "from 15 or 193 genomes of another collection. The rate of all methods but MISSION in daskfs is 0.5 / 190, as a "
@@ -536,7 +536,7 @@ FIGURES = [
             "paper": {"seeds": 3, "counts": {"RCV1": COUNTS, "clicks": COUNTS, "DNA": [10_000, 340_000]}, **FULL},
         },
         by_k,
-        tuple(Panel(f"accuracy, {x}", "k", "accuracy", {"data": x}, log_x=True) for x in ("RCV1", "clicks", "DNA")),
+        tuple(Panel(f"accuracy, {x}", "k", "accuracy", {"data": x}, "method", True, False, True) for x in SETS),
         by_k_agrees, needs_data=True,
     ),
     Figure(
@@ -564,7 +564,7 @@ FIGURES = [
             "paper": {"seeds": 1, "k": 340_000, **FULL, "n_epochs": 5},
         },
         by_epoch,
-        (Panel("test accuracy", "epochs", "accuracy"), Panel("CPU seconds", "epochs", "cpu_s", is_tabled=False)),
+        (Panel("test accuracy", "epochs", "accuracy"), Panel("CPU seconds", "epochs", "cpu_s")),
         by_epoch_agrees, needs_data=True,
     ),
     Figure(

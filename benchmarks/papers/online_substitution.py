@@ -373,7 +373,7 @@ FIGURES = [
         "No figure. The paper omits the check that the objective falls in practice, and Theorem 2 assumes small "
         "steps.",
         "the design of Figure 1, with independent columns, columns with a common factor (correlation 0.5) and an "
-        "autoregression (0.9); workers in synchronous rounds, wide blocks, four scans.",
+        "autoregression (0.9); the default rule, workers in synchronous rounds, wide blocks, four scans.",
         {
             "smoke": {"seeds": 2, "p": 600, "s": 25, "workers": 10, "width": 15},
             "small": {"seeds": 3, "p": 3000, "s": 100, "workers": 10, "width": 15},

@@ -167,8 +167,9 @@ def _section(figure: Figure, found: Sequence[Row], results: Results, checks: Seq
     if figure.beside:
         lines.append("\n" + _markdown(*figure.beside(results)))
     for panel in figure.panels:
-        if panel.is_tabled and lines_of(panel, results):
-            lines.append(f"\n{panel.title}:\n\n" + _markdown(*panel_table(panel, results)))
+        curves = lines_of(panel, results) if panel is figure.panels[0] or panel.is_tabled else {}
+        if curves:
+            lines.append(f"\n{panel.title}:\n\n" + _markdown(*panel_table(curves)))
     return "\n".join(lines) + "\n"
 
 
@@ -192,9 +193,8 @@ def lines_of(panel: Panel, results: Results) -> dict[str, pd.Series]:
     return {str(name): results.curve(panel.y, panel.x, **{**panel.where, panel.by: name}) for name in names}
 
 
-def panel_table(panel: Panel, results: Results) -> tuple[list[str], list[list[str]]]:
-    """Return a table of the curves of a panel, at most seven points of each."""
-    curves = lines_of(panel, results)
+def panel_table(curves: dict[str, pd.Series]) -> tuple[list[str], list[list[str]]]:
+    """Return a table of some curves, at most seven points of each."""
     points = list(dict.fromkeys(x for curve in curves.values() for x in curve.index))
     if not isinstance(points[0], str):
         points = sorted(points)
@@ -205,8 +205,8 @@ def panel_table(panel: Panel, results: Results) -> tuple[list[str], list[list[st
 
 def picture(figure: Figure, results: Results) -> str:
     """Return the panels of a figure as an SVG, with one legend."""
-    panels = [panel for panel in figure.panels if lines_of(panel, results)]
-    curves = [lines_of(panel, results) for panel in panels]
+    drawn = [(panel, lines_of(panel, results)) for panel in figure.panels]
+    panels, curves = zip(*((panel, found) for panel, found in drawn if found), strict=True)
     names = list(dict.fromkeys(name for found in curves for name in found))
     style = {name: (COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)]) for k, name in enumerate(names)}
     n_columns = min(3, len(curves))
