@@ -136,7 +136,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
     (8,192 columns), and 16 % at 100,000. Below 10⁵ rows `daskfs.OnlineSubstitution` is faster on one machine
     (``benchmarks/async_online_substitution.py speed``). On correlated columns, several workers know less about each
     other's features than a single worker does: recall is then some hundredths lower than with the sequential selector
-    with the same number of epochs (``benchmarks/async_online_substitution_figures.py stability``).
+    with the same number of epochs (``python -m benchmarks.papers --only os-check``).
 
     Examples
     --------

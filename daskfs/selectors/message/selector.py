@@ -17,8 +17,8 @@ in Neural Information Processing Systems 27 (2014). For other losses the devianc
 replaces n_i log(RSS_M / n_i), and maximum likelihood replaces least squares.
 
 The paper's own recipe is ``Message(subset_size=400, criterion="bic", gic_rss="lasso", patience=30, second_look=False,
-average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average. ``benchmarks/message_figures.py`` shows
-it in the row "literal", beside the paper's figures 1 to 6.
+average="mean")``: glmnet's shrunk fit, BIC, a strict majority, a plain average. ``docs/papers.md`` has
+its results beside the paper's figures 1 to 8.
 
 Differs from the paper
 ----------------------
