@@ -14,10 +14,14 @@ from benchmarks.jobs import JOBS
 def main(arguments: list[str] | None = None) -> int:
     """Run a subcommand."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["papers"]:  # its own options; imports plots
-        from benchmarks.papers.__main__ import main as papers  # type: ignore[import-not-found]
+    if given[:1] == ["papers"]:  # these two have options of their own
+        from benchmarks.papers.__main__ import main as papers
 
-        return int(papers(given[1:]) or 0)
+        return papers(given[1:])
+    if given[:1] == ["scale"]:
+        from benchmarks.scale import main as scale
+
+        return scale(given[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure daskfs beside other libraries.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="name all jobs and their contenders")
@@ -30,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("tables", help="write docs/measurements.md and the marked sections of other pages")
     commands.add_parser("trend", help="name jobs whose ratio to a rival became worse; exit code 1 if there are any")
     commands.add_parser("papers", help="figures and tables of the papers beside ours")
+    commands.add_parser("scale", help="fit the cost model and write docs/scale.md")
     options = parser.parse_args(given)
     if options.command == "list":
         for name, job in JOBS.items():

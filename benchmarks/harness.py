@@ -430,7 +430,7 @@ def in_short(record: Record) -> str:
 def read(folder: Path = RECORDS) -> list[Record]:
     """Return all records, in the order in which they were made."""
     lines = (line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines())
-    records = [record for record in map(json.loads, lines) if "job" in record]  # those of papers are others
+    records = [record for record in map(json.loads, lines) if "run" in record]  # those of papers and scale differ
     return sorted(records, key=lambda record: (record["run"], record["date"]))
 
 
