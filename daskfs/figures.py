@@ -476,7 +476,7 @@ def _name_points(axes: Any, x: np.ndarray, y: np.ndarray, names: Sequence[str]) 
     axes.set_ylim(None, 1.15 * top)
     taken: list[tuple[float, float]] = []
     for across, up, name in zip((x - left) / (right - left), y / top, names, strict=True):
-        if len(taken) < MOST_NAMED and all(abs(across - a) > 0.16 or abs(up - b) > 0.07 for a, b in taken):
+        if len(taken) < MOST_NAMED and all(abs(across - a) > 0.2 or abs(up - b) > 0.07 for a, b in taken):
             taken.append((across, up))
             where = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right" if across > 0.8 else "left"}
             axes.annotate(_plain(short(name, 16)), (left + across * (right - left), up * top), fontsize=7, **where)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 TASK_COLUMNS, BLOCK_NBYTES = 64, 8 * 2**20
 """Variants of one task, and memory of the rows that it reads together."""
 ANNOTATED_TOGETHER = 1 << 17
-MOST_LOCI, POINTS_OF_LOCUS, POINTS = 10, 200, 1500
+MOST_LOCI, POINTS_OF_LOCUS, POINTS = 10, 150, 1000
 """Number of loci that are drawn, of points of each, and of points of the Manhattan plot."""
 CELLS = 400, 60
 """Cells of the Manhattan plot along and up; of each only the highest point is kept."""
