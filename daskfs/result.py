@@ -709,8 +709,8 @@ class SelectionResult:
         return card(title, facts, table_of([str(name) for name in shown.columns], rows, numbers), more)
 
 
-KINDS = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes", "manhattan")
-KINDS += tuple(f"locus_{number}" for number in range(1, 11))
+KINDS: tuple[str, ...] = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes")
+KINDS += ("manhattan", *(f"locus_{number}" for number in range(1, 11)))
 """Kinds of plots."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

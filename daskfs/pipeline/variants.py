@@ -284,7 +284,7 @@ def examine_variants(
     columns = np.concatenate([np.empty(0, np.int64), *(part.columns for part in parts)])
     tested = pd.DataFrame({} if null is None else null.statistics(score, variance), index=columns)
     more: dict[str, Any] = {f"marginal_{name}": tested[name].reindex(chosen).to_numpy() for name in tested}
-    loci = []
+    loci: list[LocusRecord] = []
     if window_bp is not None:
         pairs = pd.concat([_pairs(part, one["r2"]) for part, one in zip(parts, found, strict=True)] or [_pairs()])
         away = np.abs(places.key(pairs["selected"].to_numpy()) - places.key(pairs["variant"].to_numpy()))

@@ -230,7 +230,14 @@ def test_the_score_of_plink2_is_ours(run):
     plink2(folder, "--bfile", "new", *words, "--out", "theirs")
     theirs = pd.read_csv(folder / "theirs.sscore", sep="\t")["SCORE1_SUM"].to_numpy()
     model = daskfs.load(folder / "run")
-    apply(model, folder / "new.bed", folder / "ours.csv", options={"covariates": folder / "new.cov"}, features=True, force=True)
+    apply(
+        model,
+        folder / "new.bed",
+        folder / "ours.csv",
+        options={"covariates": folder / "new.cov"},
+        features=True,
+        force=True,
+    )
     ours = pd.read_csv(folder / "ours.csv")
     others = pd.read_csv(folder / "run" / "score_covariates.txt", sep="\t").set_index("NAME")["BETA"]
     genetic = (ours["prediction"] - others["(intercept)"] - others["age"] * ours["age"]).to_numpy()
