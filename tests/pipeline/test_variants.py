@@ -135,7 +135,7 @@ def test_clumps_do_not_depend_on_the_tasks(tmp_path, monkeypatch, columns):
     selector, result, matrix = fitted(tmp_path, "height")
     once = result.clumps
     monkeypatch.setattr("daskfs.pipeline.variants.TASK_COLUMNS", columns)
-    monkeypatch.setattr("daskfs.pipeline.variants.BLOCK_NBYTES", 2_000)
+    monkeypatch.setattr("daskfs.pipeline.windows.BLOCK_NBYTES", 2_000)
     again = examine_variants(selector, matrix, window_bp=WINDOW, min_r2=R2).clumps
     pd.testing.assert_frame_equal(again, once, rtol=1e-9)
 
