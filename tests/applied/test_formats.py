@@ -308,6 +308,24 @@ def test_variants_that_are_absent_or_have_other_alleles_are_named_and_count_as_t
         model.predict(folder / "new.bed")
 
 
+def test_swapped_alleles_that_may_be_of_the_other_strand_are_told_with_the_remedy(tmp_path):
+    X, y = data()
+    source = plink(tmp_path, "train", X, y)
+    palindrome = lambda c, name, m, p, a1, a2: (c, name, m, p, *(("A", "T") if name == "rs1" else (a1, a2)))  # noqa: E731
+    rewritten(tmp_path / "train.bed", palindrome)
+    run_of(tmp_path, source, SELECT)
+    assert "rs1" in daskfs.load(tmp_path / "run").features
+    write_plink(tmp_path / "new.bed", 2 - X)
+    rewritten(tmp_path / "new.bed", lambda *line: (*palindrome(*line)[:4], *palindrome(*line)[:3:-1]))
+    found, told = applied(tmp_path, tmp_path / "new.bed", "--features")
+    words = " ".join(told.split())
+    assert "1 of 3 variants have alleles that are swapped or from the other strand (ambiguous)" in words
+    assert "the mean of the run is used: rs1; if both data sets are of the same strand" in words
+    assert "plink2 --alt1-allele force RUN/score.txt 2 1 1 --make-bed" in words
+    assert "2 of 3 variants have their alleles swapped" in words
+    assert_close(found["rs1"].to_numpy(), np.full(N, X[:, 1].mean(), np.float32))
+
+
 def ingested(bed, X, change):
     """The store of genotypes whose variants were changed, and the rows of X in it."""
     write_plink(bed, X)
