@@ -472,7 +472,7 @@ def manhattan(found: ManhattanRecord) -> Figure:
 
 def _name_points(axes: Any, x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> None:
     """Write names beside points, but for those that would cover another name."""
-    (left, right), top = axes.get_xlim(), max(y, default=1.0)
+    (left, right), top = axes.get_xlim(), max(y, default=0.0) or 1.0
     axes.set_ylim(None, 1.15 * top)
     taken: list[tuple[float, float]] = []
     for across, up, name in zip((x - left) / (right - left), y / top, names, strict=True):

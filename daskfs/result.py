@@ -572,7 +572,7 @@ class SelectionResult:
         """
         if isinstance(n_features, str):
             raise ConfigError(f"expected a number, found {n_features!r}", "n_features", f"plot(kind={n_features!r})")
-        if kind not in (None, *KINDS):
+        if kind is not None and kind not in KINDS:
             raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}{did_you_mean(kind, KINDS)}", "kind")
         found = self.figures(n_features)
         if not found or (kind is not None and kind not in found):

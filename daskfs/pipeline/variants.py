@@ -172,7 +172,8 @@ def examine_variants(
 
         * ``marginal_coef``, ``marginal_std_error``, ``marginal_p_value``: the effect of a variant without the other
           variants, after the columns of ``always_include``. Linear regression with Student's t; for two classes the
-          score test of logistic regression, with its one-step estimate. Absent with several classes or targets;
+          score test of logistic regression, with its one-step estimate. Absent with several classes or targets, and if
+          the covariates separate the classes;
         * ``n_in_clump``: number of other variants in its clump.
 
         ``clumps`` lists these: ``selected``, ``variant``, ``chromosome``, ``position``, ``r2``, ``marginal_p_value``. A
@@ -305,9 +306,11 @@ def _manhattan(result: SelectionResult, places: Places, tested: pd.DataFrame) ->
     columns, value = columns[np.isfinite(value)], value[np.isfinite(value)]
     if not len(columns):
         return None
-    ends = [int(places.position[places.code == k].max()) for k in range(len(places.chromosomes))]
+    ends = [int(places.position[places.code == k].max(initial=0)) for k in range(len(places.chromosomes))]
     along = places.position[columns] + np.concatenate([[0], np.cumsum(ends)])[places.code[columns]]
-    cell = along * (CELLS[0] - 1) // max(1, sum(ends)) * CELLS[1] + (value / value.max() * (CELLS[1] - 1)).astype(int)
+    cell = along * (CELLS[0] - 1) // max(1, sum(ends)) * CELLS[1] + (
+        value / max(value.max(), TOL) * (CELLS[1] - 1)
+    ).astype(int)
     highest = np.lexsort((-value, cell))
     kept = highest[np.diff(cell[highest], prepend=-1) != 0]
     kept = kept[np.argsort(-value[kept], kind="stable")][:POINTS]

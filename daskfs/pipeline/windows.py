@@ -36,7 +36,8 @@ class Null(NamedTuple):
         if self.n_free is None:
             return {"coef": coef, "std_error": error, "p_value": 2.0 * ndtr(-np.abs(coef / error))}
         error *= np.sqrt(np.maximum(self.residual @ self.residual - score * coef, 0.0) / self.n_free)
-        return {"coef": coef, "std_error": error, "p_value": 2.0 * stdtr(self.n_free, -np.abs(coef / error))}
+        with np.errstate(divide="ignore", invalid="ignore"):  # a model that explains everything has no error
+            return {"coef": coef, "std_error": error, "p_value": 2.0 * stdtr(self.n_free, -np.abs(coef / error))}
 
 
 class Part(NamedTuple):

@@ -22,7 +22,7 @@ from daskfs.sources.plink import PlinkSource
 from tests.genotype_files import write_phenotypes, write_plink
 from tests.refusals import refused
 
-N, P, WINDOW, R2 = 300, 60, 5_000, 0.3
+N, P, WINDOW, R2 = 300, 60, 4_000, 0.3  # some pairs are just so far apart
 needs_plink2 = pytest.mark.skipif(shutil.which("plink2") is None, reason="needs plink2 (Debian package plink2)")
 
 
@@ -167,6 +167,32 @@ def test_pictures_have_the_selected_variants_and_stay_small(tmp_path):
     page = render_report("wide", {"fit": selector.result_})
     assert len(page) < 1_000_000
     assert f'<svg role="img" aria-label="{manhattan(record).text}' in page
+
+
+def test_places_that_are_unknown_and_targets_without_tests_are_no_errors(tmp_path):
+    cohort(tmp_path)
+    for chromosome, position in (("0", "5"), ("3", "-1"), ("3", "0")):
+        bim = tmp_path / "chr2.bim"
+        lines = [line.split("\t") for line in bim.read_text().splitlines()]
+        bim.write_text("".join("\t".join([chromosome, *line[1:3], position, *line[4:]]) + "\n" for line in lines))
+        _, result, _ = fitted(tmp_path, "height")
+        record, table = result.evidence.manhattan, result.table.set_index("name")
+        assert record.chromosomes == (["10"] if chromosome == "0" else ["3", "10"])
+        assert table.loc["rs12", "marginal_p_value"] < 1e-6
+        assert (table.loc["rs12", "n_in_clump"] > 0) == (position == "0")
+        assert ("rs12" in {one.name for one in result.evidence.loci}) == (position == "0")
+        manhattan(record).svg  # noqa: B018
+    matrix = genotypes(tmp_path, "height")
+    selector = OnlineSubstitution(1, always_include=["age"]).fit(matrix)
+    result = examine_variants(selector, matrix)
+    assert (len(result.clumps), result.evidence.manhattan, result.evidence.loci) == (0, None, [])
+    matrix._y = np.digitize(matrix.read_target(), np.quantile(matrix.read_target(), [0.3, 0.6])).astype(float)
+    selector = OnlineSubstitution(4, loss="logistic").fit(matrix)
+    result = examine_variants(selector, matrix, window_bp=WINDOW, min_r2=R2)
+    assert "marginal_coef" not in result.table
+    assert result.evidence.manhattan is None
+    assert len(result.clumps) > 0
+    assert not (result.save(tmp_path / "classes") / "score.txt").exists()
 
 
 def test_features_without_positions_and_options_out_of_range_are_refused(tmp_path):
