@@ -22,6 +22,7 @@ _PLACE_OF = {
     "open_cluster": "daskfs.cluster.open:open_cluster",
     "load": "daskfs.applied.model:load",
     "examine": "daskfs.pipeline.examining:examine",
+    "examine_variants": "daskfs.pipeline.variants:examine_variants",
     "SelectionResult": "daskfs.result:SelectionResult",
     "DaskfsError": "daskfs.errors:DaskfsError",
 }
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from daskfs.model_selection.split_inference import SplitInference as SplitInference
     from daskfs.model_selection.stability import StabilitySelection as StabilitySelection
     from daskfs.pipeline.examining import examine as examine
+    from daskfs.pipeline.variants import examine_variants as examine_variants
     from daskfs.result import SelectionResult as SelectionResult
     from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution as AsyncOnlineSubstitution
     from daskfs.selectors.fgm.selector import FGM as FGM

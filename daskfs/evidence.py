@@ -79,6 +79,40 @@ class NearMiss:
 
 
 @dataclass(frozen=True)
+class ManhattanRecord:
+    """Variants along the genome; of neighbours with similar values only the highest is kept."""
+
+    measure: str
+    """What the values are: the kind of the method's scores, or -log10 of marginal p-values."""
+    n_variants: int
+    """Number of variants with a value, of which the points are some."""
+    chromosomes: list[str]
+    ends: list[int]
+    """Last position on each chromosome."""
+    chromosome: list[int]
+    """Index of the chromosome of each point."""
+    position: list[int]
+    value: list[float]
+    names: list[str]
+    """Name of each point that is selected; empty for others."""
+
+
+@dataclass(frozen=True)
+class LocusRecord:
+    """The variants around a selected one, and their r2 with it; if there are very many, some of them."""
+
+    name: str
+    chromosome: str
+    position: int
+    positions: list[int]
+    r2: list[float]
+    n_variants: int
+    """Number of other variants in the window."""
+    min_r2: float
+    """Smallest r2 in the clump."""
+
+
+@dataclass(frozen=True)
 class CalibrationBin:
     """Test rows with similar predictions: mean prediction, and mean target with its 95 % interval."""
 
@@ -136,6 +170,10 @@ class EvidenceRecord:
     """Groups of interchangeable (highly correlated) features, a selected one first in each."""
     class_labels: list[str] = field(default_factory=list)
     """Labels of several classes, in the order of `FeatureRecord.by_class`."""
+    manhattan: ManhattanRecord | None = None
+    """Of variants with positions."""
+    loci: list[LocusRecord] = field(default_factory=list)
+    """The first selected variants."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> EvidenceRecord:
@@ -154,4 +192,6 @@ class EvidenceRecord:
             versions=dict(document["versions"]),
             bundles=[list(names) for names in document.get("bundles") or []],
             class_labels=list(document.get("class_labels") or []),
+            manhattan=ManhattanRecord(**document["manhattan"]) if document.get("manhattan") else None,
+            loci=[LocusRecord(**one) for one in document.get("loci") or []],
         )

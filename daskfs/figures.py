@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from daskfs.cells import digits
-from daskfs.evidence import QualityRecord
+from daskfs.evidence import LocusRecord, ManhattanRecord, QualityRecord
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,6 +32,8 @@ LINE_STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDTH, HEIGHT, LINE = 5.4, 3.0, 0.21
 """Inches: width and height of a figure, and extra height for each bar or legend line below the axes."""
+MOST_NAMED = 12
+"""Maximum number of points with a name."""
 LONGEST_NAME = 34
 """Maximum number of characters of a name beside a bar."""
 
@@ -437,6 +439,70 @@ def scores(found: Sequence[Score], kind: str, threshold: float | None = None) ->
     )
     title = "Inclusion frequencies" if kind == "inclusion frequency" else "Scores"
     return Figure(title, text, draw, len(found) - 6)
+
+
+def manhattan(found: ManhattanRecord) -> Figure:
+    """Return the variants along the genome against their scores or marginal p-values, the selected ones named."""
+    starts = np.concatenate([[0.0], np.cumsum(found.ends)])
+    code, value = np.array(found.chromosome), np.array(found.value)
+    at = starts[code] + np.array(found.position)
+    is_selected = np.array([bool(name) for name in found.names])
+    best = [k for k in np.argsort(-value, kind="stable").tolist() if is_selected[k]]
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel="chromosome", ylabel=found.measure, xlim=(0.0, max(starts[-1], 1.0) * 1.02))
+        for k, colour in enumerate((BLUE, GREY)):
+            of_colour = ~is_selected & (code % 2 == k)
+            axes.plot(at[of_colour], value[of_colour], ".", color=colour, markersize=2)
+        axes.plot(at[is_selected], value[is_selected], "D", color=RED, markersize=4)
+        axes.set_xticks((starts[:-1] + starts[1:]) / 2, [_plain(short(name, 8)) for name in found.chromosomes])
+        _name_points(axes, at[best], value[best], [found.names[k] for k in best])
+
+    of = f"{found.n_variants:,} variants" if found.n_variants > len(value) else f"{len(value):,} variants"
+    named = ", ".join(f"{found.names[k]} ({digits(value[k])})" for k in best[:MOST_NAMED])
+    if found.measure.startswith("-log10"):
+        of += " in the windows around the selected variants, tested one at a time"
+    text = (
+        f"{found.measure} of {of}, by position on {len(found.chromosomes)} chromosomes; neighbours with similar values "
+        f"are drawn as one point. Diamonds are the {len(best)} selected variants"
+        f"{'; the highest: ' + named if named else ''}."
+    )
+    return Figure("Variants along the genome", text, draw)
+
+
+def _name_points(axes: Any, x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> None:
+    """Write names beside points, but for those that would cover another name."""
+    (left, right), top = axes.get_xlim(), max(y, default=0.0) or 1.0
+    axes.set_ylim(None, 1.15 * top)
+    taken: list[tuple[float, float]] = []
+    for across, up, name in zip((x - left) / (right - left), y / top, names, strict=True):
+        if len(taken) < MOST_NAMED and all(abs(across - a) > 0.2 or abs(up - b) > 0.07 for a, b in taken):
+            taken.append((across, up))
+            where = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right" if across > 0.8 else "left"}
+            axes.annotate(_plain(short(name, 16)), (left + across * (right - left), up * top), fontsize=7, **where)
+
+
+def locus(found: LocusRecord) -> Figure:
+    """Return r2 with a selected variant, by position of the variants around it."""
+    position, r2 = np.array(found.positions, dtype=float) / 1e6, np.array(found.r2, dtype=float)
+    is_in = r2 >= found.min_r2
+
+    def draw(axes: Any) -> None:
+        axes.set(xlabel=_plain(f"position on chromosome {found.chromosome} (Mb)"), ylabel="r²", ylim=(-0.03, 1.08))
+        axes.plot(position[~is_in], r2[~is_in], ".", color=GREY, markersize=4)
+        axes.plot(position[is_in], r2[is_in], "o", color=BLUE, markersize=4)
+        axes.plot([found.position / 1e6], [1.0], "D", color=RED, markersize=5)
+        axes.axhline(found.min_r2, color=GREY, linewidth=1, linestyle="--")
+        axes.ticklabel_format(axis="x", useOffset=False, style="plain")
+
+    highest = f" Highest: {digits(r2.max())}, at {found.positions[int(np.argmax(r2))]:,}." if len(r2) else ""
+    some = f" {len(r2):,} of them are drawn." if len(r2) < found.n_variants else ""
+    text = (
+        f"Squared correlation (r²) with {found.name} (diamond, chromosome {found.chromosome}, position "
+        f"{found.position:,}) of {found.n_variants:,} variants around it.{some} {int(is_in.sum()):,} reach "
+        f"{found.min_r2:g} (dashed line) and are in its clump.{highest}"
+    )
+    return Figure(f"Locus of {found.name}", text, draw)
 
 
 def metric_by_size(lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], metric: str) -> Figure:

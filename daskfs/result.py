@@ -33,6 +33,7 @@ _NONE_SELECTED = '\n  "selected": []'
 _ROWS_WRITTEN = 10_000
 _SCORES_TOGETHER = 1 << 17
 _ROWS_SHOWN = 20
+SCORE, CLUMPS = "score.txt", "clumps.csv"
 TABLE_COLUMNS = ("rank", "index", "name", "coef", "score")
 
 
@@ -299,6 +300,8 @@ class SelectionResult:
         ``refit_``.
     evidence : EvidenceRecord, optional
         What the report of a run shows in addition: the data, the selected columns, the test rows.
+    clumps : DataFrame, optional
+        Of genotypes, the variants that are correlated with the selected ones: see `daskfs.examine_variants`.
 
     Examples
     --------
@@ -326,6 +329,7 @@ class SelectionResult:
     history_kind: str = ""
     refit: RefitRecord | None = None
     evidence: EvidenceRecord | None = None
+    clumps: pd.DataFrame | None = None
 
     def to_record(self, n_selected: int | None = None) -> ResultRecord:
         """Return the content of result.json, with the first `n_selected` features (all by default)."""
@@ -412,7 +416,8 @@ class SelectionResult:
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write result.json, selected.csv, history.parquet and, if there are any scores, scores.parquet.
 
-        Each file is written under a temporary name and renamed, result.json last.
+        A result of genotypes has in addition clumps.csv, and score.txt, score.afreq and score_covariates.txt for
+        ``plink2 --score``. Each file is written under a temporary name and renamed, result.json last.
 
         Parameters
         ----------
@@ -449,12 +454,41 @@ class SelectionResult:
             if self.scores is not None:
                 with written_whole(folder / "scores.parquet") as path:
                     self._write_every_feature(path)
+            for name, frame in self._plink_files().items():
+                with written_whole(folder / name) as path:
+                    frame.to_csv(path, index=False, sep="\t")
+            if self.clumps is not None:
+                with written_whole(folder / CLUMPS) as path:
+                    _without_formulas(self.clumps).to_csv(path, index=False)
             with written_whole(folder / "result.json") as path, path.open("w", encoding="utf-8") as file:
                 file.writelines(self._written_record())
         except OSError as fault:
             remedy = "free disk space or fix the permissions"
             raise RunError(f"cannot write the result: {fault}", str(folder), remedy) from fault
         return folder
+
+    def _plink_files(self) -> dict[str, pd.DataFrame]:
+        """Return the tables of ``plink2 --score`` and ``--read-freq`` by file; none if there is no single score."""
+        import pandas as pd
+
+        if not {"effect_allele", "allele_frequency"} <= set(self.table.columns) or not math.isfinite(self.intercept):
+            return {}
+        is_variant = self.table["allele_frequency"].notna()
+        variants, others = self.table[is_variant], self.table[~is_variant]
+        names = ["(intercept)", *others["name"]]
+        return {
+            SCORE: pd.DataFrame({"ID": variants["name"], "A1": variants["effect_allele"], "BETA": variants["coef"]}),
+            "score.afreq": pd.DataFrame(
+                {
+                    "#CHROM": variants.get("chromosome", "0"),
+                    "ID": variants["name"],
+                    "REF": variants["other_allele"],
+                    "ALT": variants["effect_allele"],
+                    "ALT_FREQS": variants["allele_frequency"],
+                }
+            ),
+            "score_covariates.txt": pd.DataFrame({"NAME": names, "BETA": [self.intercept, *others["coef"]]}),
+        }
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> SelectionResult:
@@ -483,6 +517,7 @@ class SelectionResult:
             history = pd.read_parquet(folder / "history.parquet")
             every = folder / "scores.parquet"
             frame = pd.read_parquet(every) if every.exists() else None
+            clumps = folder / CLUMPS
             return cls(
                 method=record["method"],
                 table=table,
@@ -503,6 +538,7 @@ class SelectionResult:
                 history_kind=record.get("history_kind", _kinds_before(record["method"])[1]),
                 refit=RefitRecord(**record["refit"]) if record.get("refit") else None,
                 evidence=EvidenceRecord.of(record["evidence"]) if record.get("evidence") else None,
+                clumps=_read_clumps(clumps) if clumps.exists() else None,
             )
         except (KeyError, TypeError, ValueError, OSError) as fault:
             raise RunError(f"damaged result: {fault!r}", str(folder), "run the pipeline again") from fault
@@ -521,7 +557,9 @@ class SelectionResult:
             unit, with 95 % intervals if the result has them. scores: the largest scores, also of features that were not
             selected. history: the course of the fit, such as the criterion, the objective or the metric against the
             number of features. For test rows, calibration: the target against the prediction; residuals; sizes: a
-            metric against the number of features. By default the first of these that the result has; see `figures`.
+            metric against the number of features. For genotypes, manhattan: variants along the genome; locus_1, ...,
+            locus_10: r2 around one of the first selected variants. By default the first of these that the result has;
+            see `figures`.
 
         Returns
         -------
@@ -534,7 +572,7 @@ class SelectionResult:
         """
         if isinstance(n_features, str):
             raise ConfigError(f"expected a number, found {n_features!r}", "n_features", f"plot(kind={n_features!r})")
-        if kind not in (None, *KINDS):
+        if kind is not None and kind not in KINDS:
             raise ConfigError(f"expected one of {', '.join(KINDS)}, found {kind!r}{did_you_mean(kind, KINDS)}", "kind")
         found = self.figures(n_features)
         if not found or (kind is not None and kind not in found):
@@ -556,7 +594,7 @@ class SelectionResult:
         dict of str to daskfs.figures.Figure
             Each has ``title``, ``text`` (a description), ``svg``, and ``on(axes)``, which draws it.
         """
-        from daskfs.figures import HISTORIES, effects, history_figure, quality_figures, scores
+        from daskfs.figures import HISTORIES, effects, history_figure, locus, manhattan, quality_figures, scores
 
         found: dict[str, Figure] = {}
         if bars := self._effects(n_features):
@@ -574,6 +612,10 @@ class SelectionResult:
             found["history"] = of_history
         if self.evidence is not None and self.evidence.test is not None:
             found |= quality_figures(self.evidence.test, self.evidence.data.target)
+        if self.evidence is not None and self.evidence.manhattan is not None:
+            found["manhattan"] = manhattan(self.evidence.manhattan)
+        for number, one in enumerate(() if self.evidence is None else self.evidence.loci, 1):
+            found[f"locus_{number}"] = locus(one)
         return found
 
     @property
@@ -667,7 +709,8 @@ class SelectionResult:
         return card(title, facts, table_of([str(name) for name in shown.columns], rows, numbers), more)
 
 
-KINDS = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes")
+KINDS: tuple[str, ...] = ("effects", "coefficients", "scores", "history", "calibration", "residuals", "sizes")
+KINDS += ("manhattan", *(f"locus_{number}" for number in range(1, 11)))
 """Kinds of plots."""
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -721,6 +764,14 @@ def _further_columns(path: Path, n_rows: int, dtypes: Mapping[str, str]) -> dict
     return {name: table[name] for name in more} | {
         name: column.map(text_of_cell, na_action="ignore") for name, column in texts.items()
     }
+
+
+def _read_clumps(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    texts = {"selected": "str", "variant": "str", "chromosome": "str"}
+    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values={"r2": [""], "marginal_p_value": [""]})
+    return table.assign(**{name: table[name].map(text_of_cell).astype("str") for name in texts})
 
 
 def _kinds_before(method: str) -> tuple[str, str]:

@@ -168,6 +168,17 @@ class Refit(Section):
         return self
 
 
+class Clumps(Section):
+    """Of genotypes: which variants belong to the clump of a selected variant."""
+
+    window_bp: Annotated[int, Field(ge=0, lt=2**40)] = Field(
+        default=250_000, description="largest distance from the selected variant in base pairs"
+    )
+    min_r2: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.5, description="smallest squared correlation with the selected variant"
+    )
+
+
 class Evaluate(Section):
     """Metrics on the test rows. selection_recall and selection_precision need a source with known true features."""
 
@@ -423,6 +434,10 @@ class Pipeline(Section):
     )
     refit: Refit = Refit()
     evaluate: Evaluate = Evaluate()
+    clumps: Clumps | None = Field(
+        default=Clumps(),
+        description="of genotypes, the variants that are correlated with the selected ones; null: only marginal tests",
+    )
     cluster: Cluster = Cluster()
     checkpoint: Kept = Kept()
     output: Annotated[str | None, PATH] = Field(

@@ -34,8 +34,9 @@ STATUS = "status.json"
 """File of the state of a run in progress."""
 _SETTINGS = "settings.json"
 FILES = (
-    "checkpoint", "dask.html", "history.parquet", "metrics.json", "model.json", "model.npz", "pipeline.yaml",
-    "report.html", "result.json", "run.log", "running.json", "scores.parquet", "selected.csv", "status.json",
+    "checkpoint", "clumps.csv", "dask.html", "history.parquet", "metrics.json", "model.json", "model.npz",
+    "pipeline.yaml", "report.html", "result.json", "run.log", "running.json", "score.afreq", "score.txt",
+    "score_covariates.txt", "scores.parquet", "selected.csv", "status.json",
 )  # fmt: skip
 """Entries of a run folder, in addition to the folders of several selections."""
 LONGEST_NAME_NBYTES = 100

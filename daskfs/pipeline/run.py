@@ -47,6 +47,7 @@ from daskfs.pipeline.progress import watched
 from daskfs.pipeline.refit import refit_beside
 from daskfs.pipeline.stream_plan import check_selections, check_stream
 from daskfs.pipeline.stream_run import StreamRun
+from daskfs.pipeline.variants import examine_variants, has_variants
 from daskfs.report.html import draw_figures, render_report
 from daskfs.report.runs import write_page
 from daskfs.result import SelectionResult
@@ -383,6 +384,10 @@ class _Run:
         words = "" if pipeline.split is None else pipeline.split.in_words
         suspicions = () if self.source is None else self.source.suspicions
         result.evidence = evidence_of(store, train, test, words, selector, result, tested, retested, suspicions)
+        if has_variants(result):
+            clumps = pipeline.clumps
+            window, r2 = (None, 1.0) if clumps is None else (clumps.window_bp, clumps.min_r2)
+            examine_variants(selector, train, window_bp=window, min_r2=r2, workers=workers, progress=steps)
         result.store_digest = store.digest
         result.notes = list(dict.fromkeys([*store.notes, *result.notes, *self._own_notes()]))
         result.time = {

@@ -151,6 +151,21 @@ def effects(drawn: Mapping[str, Figure]) -> Html:
     return figure(drawn[kind]) if kind in drawn else Html("")
 
 
+def loci(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
+    """Draw selected variants along the genome, and the locus of each of the first ones."""
+    pictures = [figure(one) for kind, one in drawn.items() if kind == "manhattan" or kind.startswith("locus_")]
+    if not pictures:
+        return Html("")
+    told = ""
+    if result.clumps is not None:
+        told = (
+            f"{result.clumps['variant'].nunique():,} other variants are in the clumps of the selected ones: the data "
+            "can hardly distinguish them. clumps.csv lists them. Marginal coefficients and p-values are those of one "
+            "variant at a time, after the covariates that are always included."
+        )
+    return section("Where the selected variants are", paragraph(told, "muted") if told else "", *pictures)
+
+
 def of_classes(result: SelectionResult) -> Html:
     """Show the effect of each feature on each class, or list the first features of each class."""
     if result.table.empty:

@@ -61,6 +61,7 @@ def _of(result: SelectionResult, drawn: Mapping[str, Figure]) -> list[Html]:
         summary.missing(result),
         features.selected(result),
         features.effects(drawn),
+        features.loci(result, drawn),
         features.of_classes(result),
         features.groups(result),
         features.parents(result),

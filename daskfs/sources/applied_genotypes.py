@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,11 @@ UNKNOWN = ("", "0", ".")
 """How files write an unknown allele."""
 _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 _NAMED = 8
+OTHER_STRAND = "; if they are from the other strand, flip them with plink --flip and apply again"
+SAME_STRAND = (
+    "; if both data sets are of the same strand, write them again with `plink2 --alt1-allele force RUN/score.txt 2 1 1 "
+    "--make-bed`, RUN being the folder of the run, and apply again"
+)
 
 
 class Matched(NamedTuple):
@@ -29,7 +34,9 @@ class Matched(NamedTuple):
     """Whether the files count the other allele."""
     absent: list[str]
     contradictory: list[str]
-    """Variants with other alleles, or swapped ones that could also be read from the other strand (A/T, C/G)."""
+    """Variants with other alleles."""
+    ambiguous: list[str]
+    """Variants with swapped alleles that could also be read from the other strand (A/T, C/G), or an unknown one."""
 
 
 def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_known: Alleles) -> Matched:
@@ -50,11 +57,12 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
     --------
     >>> ours, theirs = Alleles(["A", "A", "A"], ["G", "T", "C"]), Alleles(["G", "T", "T"], ["A", "A", "C"])
     >>> matched(["rs1", "rs2", "rs3"], ours, ["rs1", "rs2", "rs3"], theirs)[2:]
-    ([], ['rs2', 'rs3'])
+    ([], ['rs3'], ['rs2'])
     """
     place = {name: j for j, name in enumerate(known)}
     places, is_swapped = np.full(len(names), -1, np.int64), np.zeros(len(names), bool)
-    absent, contradictory = [], []
+    absent: list[str] = []
+    refused: dict[str, list[str]] = {"contradictory": [], "ambiguous": []}
     for k, (name, counted, other) in enumerate(zip(names, *alleles, strict=True)):
         # a name made from both alleles has them in its file's order
         j = next((place[one] for one in other_names(name, counted, other) if one in place), -1)
@@ -62,12 +70,12 @@ def matched(names: Sequence[str], alleles: Alleles, known: Sequence[str], of_kno
             absent.append(name)
             continue
         theirs = of_known.counted[j], of_known.other[j]
-        is_turned = _is_turned((counted, other), theirs)
-        if is_turned is None:
-            contradictory.append(name)
-            continue
-        places[k], is_swapped[k] = j, is_turned
-    return Matched(places, is_swapped, absent, contradictory)
+        relation = _relation((counted, other), theirs)
+        if relation in refused:
+            refused[relation].append(name)
+        else:
+            places[k], is_swapped[k] = j, relation == "swapped"
+    return Matched(places, is_swapped, absent, **refused)
 
 
 def copies(encoder: Mapping[str, Any]) -> np.ndarray:
@@ -86,16 +94,18 @@ def notes_on(found: Matched, names: Sequence[str], place: str) -> list[str]:
     """
     if names and not (found.places >= 0).any():
         problem = f"none of the model's {len(names):,} variants is in the data with the same alleles"
-        raise SchemaError(problem, place, f"the model needs {', '.join(names[:_NAMED])}")
+        remedy = (SAME_STRAND if found.ambiguous else OTHER_STRAND if found.contradictory else "").removeprefix("; ")
+        raise SchemaError(problem, place, remedy or f"the model needs {', '.join(names[:_NAMED])}")
     notes: list[str] = []
-    for words, those in (
-        ("are not in the data; the mean of the run is used", found.absent),
-        ("have contradictory or ambiguous alleles; the mean of the run is used", found.contradictory),
+    for words, those, remedy in (
+        ("are not in the data", found.absent, ""),
+        ("have other alleles than in the run", found.contradictory, OTHER_STRAND),
+        ("have alleles that are swapped or from the other strand (ambiguous)", found.ambiguous, SAME_STRAND),
     ):
         if those:
             more = f" and {len(those) - _NAMED:,} more" if len(those) > _NAMED else ""
-            problem = f"{len(those):,} of {len(names):,} variants {words}: {', '.join(those[:_NAMED])}{more}"
-            notes.append(Caution(problem))
+            problem = f"{len(those):,} of {len(names):,} variants {words}; the mean of the run is used"
+            notes.append(Caution(f"{problem}: {', '.join(those[:_NAMED])}{more}{remedy}"))
     if n_swapped := int(found.is_swapped.sum()):
         notes.append(f"{n_swapped:,} of {len(names):,} variants have their alleles swapped: their dosages are flipped")
     return notes
@@ -117,17 +127,21 @@ def _ends(counted: str, other: str) -> list[tuple[str, str]]:
     return [(there, back), (back, there)]
 
 
-def _is_turned(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
-    """Return whether the alleles are swapped; None if that cannot be decided."""
+def _relation(
+    ours: tuple[str, str], theirs: tuple[str, str]
+) -> Literal["same", "swapped", "contradictory", "ambiguous"]:
+    """Return how the alleles of a variant in other files relate to those of the fit."""
     turned = theirs[1], theirs[0]
     if ours == theirs or {*ours} <= {*UNKNOWN} or {*theirs} <= {*UNKNOWN}:
-        return False
+        return "same"
     may_be_same = all(map(_agree, ours, theirs)) and ours != turned
     may_be_turned = all(map(_agree, ours, turned))
+    if not (may_be_same or may_be_turned):
+        return "contradictory"
     is_palindrome = ours[0].translate(_COMPLEMENT)[::-1] == ours[1]  # or the other strand was read
-    if may_be_same == may_be_turned or (may_be_turned and is_palindrome):
-        return None
-    return may_be_turned
+    if (may_be_same and may_be_turned) or (may_be_turned and is_palindrome):
+        return "ambiguous"
+    return "swapped" if may_be_turned else "same"
 
 
 def _agree(one: str, other: str) -> bool:

@@ -300,12 +300,30 @@ def test_variants_that_are_absent_or_have_other_alleles_are_named_and_count_as_t
     found, told = applied(folder, folder / "new.bed", "--features")
     words = " ".join(told.split())
     assert f"1 of 3 variants are not in the data; the mean of the run is used: {first}" in words
-    assert f"1 of 3 variants have contradictory or ambiguous alleles; the mean of the run is used: {second}" in words
+    assert f"1 of 3 variants have other alleles than in the run; the mean of the run is used: {second}; if" in words
     for name in (first, second):
         assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
     rewritten(folder / "new.bed", lambda c, name, *more: (c, f"{name}x", *more))
     with refused(SchemaError, "new-rows", at="new.bed", naming=["3", first]):
         model.predict(folder / "new.bed")
+
+
+def test_swapped_alleles_that_may_be_of_the_other_strand_are_told_with_the_remedy(tmp_path):
+    X, y = data()
+    source = plink(tmp_path, "train", X, y)
+    palindrome = lambda c, name, m, p, a1, a2: (c, name, m, p, *(("A", "T") if name == "rs1" else (a1, a2)))  # noqa: E731
+    rewritten(tmp_path / "train.bed", palindrome)
+    run_of(tmp_path, source, SELECT)
+    assert "rs1" in daskfs.load(tmp_path / "run").features
+    write_plink(tmp_path / "new.bed", 2 - X)
+    rewritten(tmp_path / "new.bed", lambda *line: (*palindrome(*line)[:4], *palindrome(*line)[:3:-1]))
+    found, told = applied(tmp_path, tmp_path / "new.bed", "--features")
+    words = " ".join(told.split())
+    assert "1 of 3 variants have alleles that are swapped or from the other strand (ambiguous)" in words
+    assert "the mean of the run is used: rs1; if both data sets are of the same strand" in words
+    assert "plink2 --alt1-allele force RUN/score.txt 2 1 1 --make-bed" in words
+    assert "2 of 3 variants have their alleles swapped" in words
+    assert_close(found["rs1"].to_numpy(), np.full(N, X[:, 1].mean(), np.float32))
 
 
 def ingested(bed, X, change):
@@ -336,7 +354,7 @@ def test_variants_of_a_store_are_matched_by_alleles_and_flipped(genotypes):
     found, told = applied(folder, store.path, "--features")
     words = " ".join(told.split())
     assert f"1 of 3 variants are not in the data; the mean of the run is used: {first}" in words
-    assert f"1 of 3 variants have contradictory or ambiguous alleles; the mean of the run is used: {second}" in words
+    assert f"1 of 3 variants have other alleles than in the run; the mean of the run is used: {second}; if" in words
     for name in (first, second):
         assert_close(found[name].to_numpy(), np.full(len(X), filled[:, int(name[2:])].mean(), np.float32))
     assert_close(found[third].to_numpy(), filled[rows, int(third[2:])].astype(np.float32))
