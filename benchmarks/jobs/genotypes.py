@@ -74,21 +74,32 @@ def auto(size: int) -> Any:
 
 
 def adelie_matrix(data: Cohort, folder: Path) -> Any:
-    """Write a file of adelie's for each chromosome; return covariates and variants, standardised."""
+    """Write a file of adelie's for each chromosome; return covariates and variants, standardised.
+
+    Centres and scales are ours: adelie 1.1 takes 0 and 1 for those of variants, without a word.
+    """
     import adelie as ad
 
-    train, parts = ~data.is_test, []
+    train = ~data.is_test
+    covariates = np.asfortranarray(data.covariates[train])
+    parts, centres, scales = [ad.matrix.dense(covariates)], [covariates.mean(axis=0)], [covariates.std(axis=0)]
     for one in np.unique(data.chromosome):
         columns = np.flatnonzero(data.chromosome == one)
         calls = np.empty((int(train.sum()), len(columns)), np.int8, order="F")
         for start in range(0, len(columns), 64):
             dosages = data.dosages(columns[start : start + 64])[train]
-            calls[:, start : start + 64] = np.where(np.isnan(dosages), -9, dosages)
+            is_missing = np.isnan(dosages)
+            calls[:, start : start + 64] = np.where(is_missing, -9, dosages)
+            centre = np.nanmean(dosages, axis=0)
+            centres.append(centre)
+            scales.append(np.where(is_missing, centre, dosages).std(axis=0))
         handler = ad.io.snp_unphased(str(folder / f"{one}.snpdat"), read_mode="mmap")
         handler.write(calls)
         parts.append(ad.matrix.snp_unphased(handler, dtype=np.float64))
-    covariates = np.asfortranarray(data.covariates[train])
-    return ad.matrix.standardize(ad.matrix.concatenate([ad.matrix.dense(covariates), *parts], axis=1))
+    scale = np.concatenate(scales).astype(np.float64)
+    scale[scale == 0] = 1.0
+    X = ad.matrix.concatenate(parts, axis=1)
+    return ad.matrix.standardize(X, centers=np.concatenate(centres).astype(np.float64), scales=scale)
 
 
 def adelie_lasso(data: Cohort) -> np.ndarray:
