@@ -62,13 +62,17 @@ class Cohort:
     is_test: np.ndarray
     n_wanted: int
 
+    def calls(self, variants: np.ndarray) -> np.ndarray:
+        """Return copies of the first allele, int8 of shape (n_variants, n_samples), -9 where missing."""
+        n_samples = len(self.trait)
+        packed = np.memmap(self.bed, np.uint8, "r", 3).reshape(-1, -(-n_samples // 4))[variants]
+        of_byte = np.array([2, -9, 1, 0], np.int8)[(np.arange(256)[:, None] >> 2 * np.arange(4)) & 3]
+        return of_byte[packed].reshape(len(packed), -1)[:, :n_samples]
+
     def dosages(self, variants: np.ndarray) -> np.ndarray:
         """Return copies of the first allele, float32 of shape (n_samples, n_variants), NaN where missing."""
-        n_samples = len(self.trait)
-        stride = -(-n_samples // 4)
-        packed = np.memmap(self.bed, np.uint8, "r", 3).reshape(-1, stride)[variants]
-        of_byte = np.array([2.0, np.nan, 1.0, 0.0], np.float32)[(np.arange(256)[:, None] >> 2 * np.arange(4)) & 3]
-        return of_byte[packed].reshape(len(packed), -1)[:, :n_samples].T
+        calls = self.calls(variants).T
+        return np.where(calls < 0, np.float32(np.nan), calls.astype(np.float32))
 
 
 def genetic_map(n_variants: int, spacing: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

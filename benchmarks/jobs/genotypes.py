@@ -87,19 +87,20 @@ def adelie_matrix(data: Cohort, folder: Path) -> Any:
         columns = np.flatnonzero(data.chromosome == one)
         calls = np.empty((int(train.sum()), len(columns)), np.int8, order="F")
         for start in range(0, len(columns), 64):
-            dosages = data.dosages(columns[start : start + 64])[train]
-            is_missing = np.isnan(dosages)
-            calls[:, start : start + 64] = np.where(is_missing, -9, dosages)
-            centre = np.nanmean(dosages, axis=0)
+            block = data.calls(columns[start : start + 64])[:, train]
+            calls[:, start : start + 64] = block.T
+            n_missing, ones, twos = ((block == code).sum(axis=1) for code in (-9, 1, 2))
+            known = len(calls) - n_missing
+            centre = (ones + 2 * twos) / known
             centres.append(centre)
-            scales.append(np.where(is_missing, centre, dosages).std(axis=0))
+            scales.append(np.sqrt((ones + 4 * twos - known * centre**2) / len(calls)))
         handler = ad.io.snp_unphased(str(folder / f"{one}.snpdat"), read_mode="mmap")
         handler.write(calls)
         parts.append(ad.matrix.snp_unphased(handler, dtype=np.float64))
-    scale = np.concatenate(scales).astype(np.float64)
+    scale = np.concatenate(scales)
     scale[scale == 0] = 1.0
     X = ad.matrix.concatenate(parts, axis=1)
-    return ad.matrix.standardize(X, centers=np.concatenate(centres).astype(np.float64), scales=scale)
+    return ad.matrix.standardize(X, centers=np.concatenate(centres), scales=scale)
 
 
 def adelie_lasso(data: Cohort) -> np.ndarray:
