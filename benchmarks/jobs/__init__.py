@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from benchmarks.harness import Job
-from benchmarks.jobs import cluster, confidence, fgm, ingest, memory, message, mission, online_substitution, quality
+from benchmarks.jobs import (
+    cluster,
+    confidence,
+    fgm,
+    genotypes,
+    ingest,
+    memory,
+    message,
+    mission,
+    online_substitution,
+    quality,
+)
 
-TOPICS = (message, online_substitution, fgm, mission, ingest, memory, cluster, confidence, quality)
+TOPICS = (message, online_substitution, fgm, mission, ingest, memory, cluster, confidence, quality, genotypes)
 JOBS: dict[str, Job] = {job.name: job for topic in TOPICS for job in topic.JOBS}

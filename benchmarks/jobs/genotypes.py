@@ -1,0 +1,392 @@
+"""Genotypes: a simulated biobank read from its .bed file, and traits of mice and maize."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cohort import COVARIATES, Cohort, simulate, standardised
+from benchmarks.harness import Contender, Job, NotApplicable
+from benchmarks.peers import PEERS_PYTHON
+
+N_COVARIATES = len(COVARIATES)
+MEMORY = "2GiB"
+NEAR_BP = 100_000
+CLUMP_P, CLUMP_R2, CLUMP_KB = 0.01, 0.1, 250
+
+
+def cohort(folder: Path, seed: int, **case: Any) -> Cohort:
+    """Simulate a cohort; a fifth of the samples, without a phenotype in its table, are for testing."""
+    return simulate(folder, seed, **case)
+
+
+def ours(make: Callable[[int], Any]) -> Contender:
+    """Return a contender that reads the .bed file without a store; covariates are always included."""
+
+    def run(data: Cohort) -> np.ndarray:
+        from daskfs.sources.plink import PlinkSource
+
+        source = PlinkSource(
+            data.bed, phenotypes=data.table, target="trait", covariate_names=list(COVARIATES), missing="mean"
+        )
+        selector = make(data.n_wanted + N_COVARIATES)
+        selector.set_params(always_include=np.arange(N_COVARIATES), memory_limit=MEMORY)
+        selected = np.asarray(selector.fit_matrix(source.as_matrix()).selected_)
+        return selected[selected >= N_COVARIATES] - N_COVARIATES
+
+    return Contender(run)
+
+
+def online_substitution(size: int) -> Any:
+    """Return online substitution with its defaults."""
+    from daskfs import OnlineSubstitution
+
+    return OnlineSubstitution(n_features_to_select=size)
+
+
+def fgm(size: int) -> Any:
+    """Return FGM with its defaults."""
+    from daskfs import FGM
+
+    return FGM(n_features_to_select=size)
+
+
+def message(size: int) -> Any:
+    """Return MESSAGE for prediction; no subset chooses more than twice what is wanted."""
+    from daskfs import Message
+
+    return Message(goal="prediction", max_features=2 * size, random_state=0)
+
+
+def auto(size: int) -> Any:
+    """Return the method that daskfs recommends for a number of features."""
+    from daskfs import Auto
+
+    return Auto(n_features_to_select=size, random_state=0)
+
+
+def adelie_matrix(data: Cohort, folder: Path) -> Any:
+    """Write a file of adelie's for each chromosome; return covariates and variants, standardised.
+
+    Centres and scales are ours: adelie 1.1 takes 0 and 1 for those of variants, without a word.
+    """
+    import adelie as ad
+
+    train = ~data.is_test
+    covariates = np.asfortranarray(data.covariates[train])
+    parts, centres, scales = [ad.matrix.dense(covariates)], [covariates.mean(axis=0)], [covariates.std(axis=0)]
+    for one in np.unique(data.chromosome):
+        columns = np.flatnonzero(data.chromosome == one)
+        calls = np.empty((int(train.sum()), len(columns)), np.int8, order="F")
+        for start in range(0, len(columns), 64):
+            block = data.calls(columns[start : start + 64])[:, train]
+            calls[:, start : start + 64] = block.T
+            n_missing, ones, twos = ((block == code).sum(axis=1) for code in (-9, 1, 2))
+            known = len(calls) - n_missing
+            centre = (ones + 2 * twos) / known
+            centres.append(centre)
+            scales.append(np.sqrt((ones + 4 * twos - known * centre**2) / len(calls)))
+        handler = ad.io.snp_unphased(str(folder / f"{one}.snpdat"), read_mode="mmap")
+        handler.write(calls)
+        parts.append(ad.matrix.snp_unphased(handler, dtype=np.float64))
+    scale = np.concatenate(scales)
+    scale[scale == 0] = 1.0
+    X = ad.matrix.concatenate(parts, axis=1)
+    return ad.matrix.standardize(X, centers=np.concatenate(centres), scales=scale)
+
+
+def adelie_lasso(data: Cohort) -> np.ndarray:
+    """Follow the Lasso's path up to the first model with enough variants; the largest standardised coefficients."""
+    import adelie as ad
+
+    with TemporaryDirectory() as folder:
+        X = adelie_matrix(data, Path(folder))
+        y = data.trait[~data.is_test]
+        penalty = np.ones(X.shape[1])
+        penalty[:N_COVARIATES] = 0.0
+        state = ad.grpnet(
+            X,
+            ad.glm.gaussian(y=y),
+            penalty=penalty,
+            min_ratio=1e-3,
+            lmda_path_size=150,
+            early_exit=False,
+            exit_cond=lambda state: state.betas[-1].nnz >= data.n_wanted + N_COVARIATES,
+            progress_bar=False,
+        )
+        coef = np.ravel(state.betas[-1].toarray())[N_COVARIATES:]
+    return largest(coef, data.n_wanted)
+
+
+def largest(coef: np.ndarray, n_wanted: int) -> np.ndarray:
+    """Return the columns of the largest coefficients that are not 0, largest first."""
+    return np.argsort(-np.abs(coef), kind="stable")[: min(n_wanted, np.count_nonzero(coef))]
+
+
+def marginal_tests(data: Cohort, folder: Path) -> Path:
+    """Return plink2's table of tests of single variants beside the covariates."""
+    inputs = ["--bfile", data.bed.with_suffix(""), "--pheno", data.table, "--pheno-name", "trait"]
+    covariates = ["--covar", data.table, "--covar-name", *COVARIATES, "--covar-variance-standardize"]
+    asked = ["--glm", "hide-covar", "cols=chrom,pos,p", "--threads", "1", "--memory", "2048", "--out", folder / "plink"]
+    call("plink2", *inputs, *covariates, *asked)
+    return folder / "plink.trait.glm.linear"
+
+
+def call(program: str, *arguments: Any) -> None:
+    """Run a program of PLINK's."""
+    try:
+        subprocess.run([program, *map(str, arguments)], check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise NotApplicable(f"not installed: {program} (Debian's package {program})") from None
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(f"{program}: {error.stdout[-200:]} {error.stderr[-200:]}") from None
+
+
+def top_tests(data: Cohort) -> np.ndarray:
+    """Return the variants with the least p values."""
+    with TemporaryDirectory() as folder:
+        header, *rows = marginal_tests(data, Path(folder)).read_text().splitlines()
+    place, name = header.split("\t").index("P"), header.split("\t").index("ID")
+    words = [row.split("\t") for row in rows]
+    p = np.array([1.0 if row[place] == "NA" else float(row[place]) for row in words])
+    order = np.argsort(p, kind="stable")[: data.n_wanted]
+    return np.array([int(words[i][name][2:]) for i in order])
+
+
+def clumped(data: Cohort) -> np.ndarray:
+    """Return the index variants of clumps, least p values first; plink2 of Debian 12 does not clump, plink1.9 does."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        tests = marginal_tests(data, folder)
+        kept = folder / "kept.txt"
+        kept.write_text("".join(f"{i} {i}\n" for i in 1 + np.flatnonzero(~data.is_test)))
+        options = ["--clump-p1", CLUMP_P, "--clump-p2", CLUMP_P, "--clump-r2", CLUMP_R2, "--clump-kb", CLUMP_KB]
+        fields = ["--clump-snp-field", "ID", "--clump-field", "P", "--threads", 1, "--memory", 2048]
+        inputs = ["--bfile", data.bed.with_suffix(""), "--keep", kept, "--clump", tests, "--out", folder / "clumps"]
+        call("plink1.9", *inputs, *options, *fields)
+        _, *rows = (folder / "clumps.clumped").read_text().split("\n")
+    return np.array([int(row.split()[2][2:]) for row in rows if row.strip()][: data.n_wanted])
+
+
+def judge_cohort(data: Cohort, answer: np.ndarray) -> dict[str, float]:
+    """Judge a fifth of the answer, and the whole of it: what it predicts, and which loci it finds."""
+    found: dict[str, float] = {"selected": len(answer)}
+    answer = answer[: data.n_wanted]
+    near = nearby(data, answer)
+    for k in (data.n_wanted // 5, data.n_wanted):
+        found[f"R2 of {k}"] = genetic_r2(data, answer[:k])
+        found[f"causal among {k}"] = len(np.intersect1d(answer[:k], data.causal))
+        found[f"causal near {k}"] = int(near[:k].any(axis=0).sum())
+        found[f"false loci among {k}"] = false_loci(data, answer[:k])
+    return found
+
+
+def nearby(data: Cohort, variants: np.ndarray) -> np.ndarray:
+    """Return which variants are at most `NEAR_BP` from which causal variants."""
+    is_near = np.abs(data.position[variants][:, None] - data.position[data.causal]) <= NEAR_BP
+    near: np.ndarray = is_near & (data.chromosome[variants][:, None] == data.chromosome[data.causal])
+    return near
+
+
+def false_loci(data: Cohort, variants: np.ndarray) -> int:
+    """Return how many loci, groups of variants at most 100 kb apart, have no causal variant near one of them."""
+    order = np.sort(variants)
+    if not len(order):
+        return 0
+    is_far = np.diff(data.position[order]) > NEAR_BP
+    locus = np.r_[0, np.cumsum(is_far | (np.diff(data.chromosome[order]) != 0))]
+    is_true = np.bincount(locus, nearby(data, order).any(axis=1)) > 0
+    return int((~is_true).sum())
+
+
+def genetic_r2(data: Cohort, variants: np.ndarray) -> float:
+    """Return the share of the test samples' squared error beyond covariates that the variants explain.
+
+    The same refit for all: least squares on the covariates, then a ridge on standardised variants whose penalty
+    minimises the generalised cross-validation error of the training samples.
+    """
+    train = ~data.is_test
+    C = np.column_stack([np.ones(len(train)), standardised(data.covariates)])
+    Z = standardised(data.dosages(variants)) if len(variants) else np.empty((len(train), 0))
+    fitted = np.linalg.lstsq(C[train], np.column_stack([data.trait, Z])[train], rcond=None)[0]
+    rest = np.column_stack([data.trait, Z]) - C @ fitted
+    y, Z = rest[:, 0], rest[:, 1:]
+    values, vectors = np.linalg.eigh(Z[train].T @ Z[train])
+    values = np.maximum(values, 0.0)
+    b, n = vectors.T @ (Z[train].T @ y[train]), int(train.sum())
+    best, coef = np.inf, np.zeros(len(variants))
+    for penalty in n * np.logspace(-5, 1, 25):
+        shrunk = b / (values + penalty)
+        rss = y[train] @ y[train] - 2 * shrunk @ b + values @ shrunk**2
+        error = rss / (n - N_COVARIATES - 1 - (values / (values + penalty)).sum()) ** 2
+        if error < best:
+            best, coef = error, vectors @ shrunk
+    test = data.is_test
+    return float(1.0 - ((y[test] - Z[test] @ coef) ** 2).sum() / (y[test] ** 2).sum())
+
+
+@dataclass
+class Folds:
+    """Dosages of a real set, and the fold of each sample."""
+
+    X: np.ndarray
+    y: np.ndarray
+    fold: np.ndarray
+
+
+def real_genotypes(folder: Path, seed: int, name: str, n_folds: int) -> Folds:
+    """Return mice (HDL; whole cages in a fold) or maize (days to pollen). The mean replaces what is missing."""
+    from benchmarks.genotypes_real import SETS
+
+    if "DASKFS_DATA" not in os.environ:
+        raise NotApplicable("DASKFS_DATA is not set")
+    read, target = SETS[name]
+    found = read(Path(os.environ["DASKFS_DATA"]))
+    y = found.phenotypes[target]
+    X = np.where(found.dosages < 0, np.nan, found.dosages).astype(np.float64)[~np.isnan(y)]
+    X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    units = [family if name == "mice" else individual for family, individual in found.samples]
+    _, unit = np.unique(np.array(units)[~np.isnan(y)], return_inverse=True)
+    fold_of_unit = np.random.default_rng(seed).permutation(unit.max() + 1) % n_folds
+    return Folds(X, y[~np.isnan(y)], fold_of_unit[unit])
+
+
+def in_folds(predict: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Folds], np.ndarray]:
+    """Return a contender's run: predictions of each fold from the others, within which parameters are chosen."""
+
+    def run(data: Folds) -> np.ndarray:
+        found = np.empty(len(data.y))
+        for k in range(data.fold.max() + 1):
+            train, test = data.fold != k, data.fold == k
+            found[test] = predict(data.X[train], data.y[train], data.X[test])
+        return found
+
+    return run
+
+
+def by_daskfs(name: str, options: dict[str, Any], X: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict with a selector."""
+    import daskfs
+
+    predicted: np.ndarray = getattr(daskfs, name)(**options).fit(X, y).predict(test)
+    return predicted
+
+
+def lasso_cv(X: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict with scikit-learn's Lasso on standardised columns."""
+    from sklearn.linear_model import LassoCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    predicted: np.ndarray = make_pipeline(StandardScaler(), LassoCV(cv=5)).fit(X, y).predict(test)
+    return predicted
+
+
+def gblup(X: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict with a ridge on all variants, by its kernel; its heritability maximises the restricted likelihood."""
+    centre, deviation = X.mean(axis=0), X.std(axis=0)
+    Z, Z_test = ((A - centre)[:, deviation > 0] / deviation[deviation > 0] for A in (X, test))
+    values, vectors = np.linalg.eigh(Z @ Z.T / Z.shape[1])
+    values, rest = np.maximum(values[1:], 0.0), vectors[:, 1:]  # the first is the mean, which has no variance
+    b = rest.T @ (y - y.mean())
+    best, weights = np.inf, b
+    for h2 in np.linspace(0.01, 0.99, 99):
+        variance = h2 * values + 1.0 - h2
+        deviance = len(b) * np.log((b**2 / variance).sum()) + np.log(variance).sum()
+        if deviance < best:
+            best, weights = deviance, h2 * b / variance
+    predicted: np.ndarray = y.mean() + Z_test @ (Z.T @ (rest @ weights)) / Z.shape[1]
+    return predicted
+
+
+def adelie_cv(X: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict with adelie's Lasso, its penalty by cross-validation."""
+    import adelie as ad
+
+    centre, deviation = X.mean(axis=0), X.std(axis=0)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    Z = np.asfortranarray((X - centre) / scale)
+    glm = ad.glm.gaussian(y=y)
+    state = ad.cv_grpnet(Z, glm, n_folds=5, seed=0, progress_bar=False).fit(Z, glm, progress_bar=False)
+    return np.ravel(ad.diagnostic.predict((test - centre) / scale, state.betas[-1:], state.intercepts[-1:]))
+
+
+def judge_folds(data: Folds, answer: np.ndarray) -> dict[str, float]:
+    """Return R2 against the mean of the other folds, and the correlation."""
+    means = np.array([data.y[data.fold != k].mean() for k in range(data.fold.max() + 1)])[data.fold]
+    r2 = 1.0 - ((data.y - answer) ** 2).sum() / ((data.y - means) ** 2).sum()
+    return {"R2": float(r2), "correlation": float(np.corrcoef(data.y - means, answer - means)[0, 1])}
+
+
+def folds_of(name: str, **options: Any) -> Contender:
+    """Return a selector as a contender."""
+    return Contender(in_folds(partial(by_daskfs, name, options)))
+
+
+JOBS = [
+    Job(
+        "biobank",
+        "Variants of a simulated biobank",
+        cohort,
+        {
+            "OnlineSubstitution": ours(online_substitution),
+            "FGM": ours(fgm),
+            "Message": ours(message),
+            "Auto": ours(auto),
+        },
+        {
+            "adelie": Contender(adelie_lasso, ("adelie",), python=PEERS_PYTHON),
+            "plink2 --glm, least p": Contender(top_tests),
+            "plink2 --glm, plink1.9 --clump": Contender(clumped),
+        },
+        judge_cohort,
+        {
+            "smoke": [{"n_samples": 2000, "n_variants": 5000, "n_causal": 25}],
+            "small": [{"n_samples": 10_000, "n_variants": 20_000, "n_causal": 100}],
+            "full": [{"n_samples": 100_000, "n_variants": 200_000, "n_causal": 500}],
+        },
+        about=(
+            "benchmarks/cohort.py: founders of a coalescent with hotspots, copied as Li and Stephens do; 22 "
+            "chromosomes, 5 kb between neighbours, 0.1 % missing, heritability 0.5 beyond ten covariates. All read the "
+            "same .bed file; adelie's time includes the files it needs. R2 is of the test samples beyond covariates, "
+            "after the same ridge on the first of the selected variants. Near: at most 100 kb."
+        ),
+        rival="adelie",
+        timeout_s=14_400.0,
+    ),
+    Job(
+        "genotypes_real",
+        "Traits of mice and maize",
+        real_genotypes,
+        {
+            "Auto": folds_of("Auto", goal="prediction", random_state=0),
+            "OnlineSubstitution": folds_of("OnlineSubstitution", n_features_to_select="cv"),
+            "FGM": folds_of("FGM", n_features_to_select="cv"),
+            "Message": folds_of("Message", goal="prediction", random_state=0),
+        },
+        {
+            "sklearn LassoCV": Contender(in_folds(lasso_cv)),
+            "GBLUP": Contender(in_folds(gblup)),
+            "adelie": Contender(in_folds(adelie_cv), ("adelie",), python=PEERS_PYTHON),
+        },
+        judge_folds,
+        {
+            "smoke": [{"name": "maize", "n_folds": 2}],
+            "small": [{"name": "maize", "n_folds": 5}],
+            "full": [{"name": "maize", "n_folds": 5}, {"name": "mice", "n_folds": 5}],
+        },
+        about=(
+            "HDL cholesterol of 1,814 mice from 10,346 variants, whole cages in a fold; days to pollen of 281 lines of "
+            "maize from 3,093. Each contender chooses its parameters within the other folds."
+        ),
+        rival="adelie",
+    ),
+]
