@@ -105,6 +105,10 @@ class Fileset(Genotypes):
         chromosomes = self.variants["chromosome"].str.removeprefix("chr").str.upper()
         return int(chromosomes.isin(HALF_DIPLOID).sum())
 
+    def read_ids(self) -> np.ndarray:
+        """Return the second column of the .bim file."""
+        return self.variants["variant"].to_numpy(dtype=object)
+
     def read_names(self) -> list[str]:
         """Return the names of the variants, with position and alleles added to duplicates and used for '.'."""
         ids = self.variants["variant"]

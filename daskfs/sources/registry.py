@@ -65,7 +65,10 @@ ENDINGS = {
 OF_TABLES = ("missing", "one_hot", "interactions")
 """Options that tables in memory have in common with files."""
 
-PLACES = ("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema")
+PLACES = (
+    *("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema"),
+    *("keep", "remove", "extract", "exclude"),
+)
 """Options that are paths of the rows and of what accompanies the features."""
 
 
