@@ -157,6 +157,24 @@ def decode_dosages(steps, samples, values, n_steps, out):  # type: ignore[no-unt
             out[j, i] = values[j, MISSING_CODE] if step == MISSING_DOSAGE else none + slope * step
 
 
+@kernel
+def pack_calls(calls, packed):  # type: ignore[no-untyped-def]
+    """Pack copies of the second allele to two bits per genotype; what is not 0, 1 or 2 is missing.
+
+    Parameters
+    ----------
+    calls : ndarray of shape (n_variants, n_samples), int8
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+        Output.
+    """
+    for j in range(calls.shape[0]):
+        packed[j] = 0
+        for i in range(calls.shape[1]):
+            copies = calls[j, i]
+            code = 0 if copies == 0 else 2 if copies == 1 else 3 if copies == 2 else MISSING_CODE
+            packed[j, i >> 2] |= np.uint8(code << 2 * (i & 3))
+
+
 N_REMARKABLE = 4
 HALF_CALLS, SINGLE_COPIES, OTHER_ALLELES, IMPOSSIBLE = range(N_REMARKABLE)
 """Indices of the counts of `pack`: calls with one missing allele, calls with fewer copies than the ploidy, variants

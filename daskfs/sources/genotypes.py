@@ -139,9 +139,13 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def feature_names(self) -> list[str]:  # type: ignore[override]
-        """Names of covariates and variants; before the survey, also of variants that thresholds will leave out."""
-        variants = self.survey.names if "survey" in vars(self) else self._candidate_names
+        """Names of covariates and variants; with thresholds, all genotypes are read first."""
+        variants = self.survey.names if self._filters.has_thresholds else self._candidate_names
         return [*self._covariate_names, *variants]
+
+    def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]] | None:
+        """Return the names without reading genotypes, also of variants that thresholds will leave out."""
+        return ([*self._covariate_names, *self._candidate_names], {}) if self._filters.has_thresholds else None
 
     @property
     def filters(self) -> list[str]:  # type: ignore[override]
@@ -206,7 +210,8 @@ class GenotypeSource(OfFiles, Source):
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and the shape of their content."""
-        return {**super().describe(), "shape_of_files": [len(self._samples), len(self.feature_names)]}
+        n_features = self.n_covariates + len(self._candidate_names)
+        return {**super().describe(), "shape_of_files": [len(self._samples), n_features]}
 
     def digest(self) -> str:
         """Return the digest of the bytes of all files, and of `y` if it was passed."""
@@ -282,8 +287,8 @@ class GenotypeSource(OfFiles, Source):
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return the numbers of samples and features; with ``missing: drop``, samples are unknown before reading."""
-        n_samples = self.n_samples if self.n_samples is not None else int(self._has_target.sum())
-        return n_samples, len(self.feature_names)
+        n_samples = self.n_samples if self.n_samples is not None else self._n_used
+        return n_samples, self.n_covariates + sum(one.n_variants for one in self._sets)
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
@@ -296,7 +301,7 @@ class GenotypeSource(OfFiles, Source):
         """Check the lengths of the files again."""
         for one in self._sets:
             one.check_size()
-        n_variants = len(self.feature_names) - self.n_covariates
+        n_variants = len(self._candidate_names)
         if not n_variants or not self._has_target.any():
             found = "no variants" if not n_variants else "no sample with a target"
             found += " among those that the filters leave" if self._filters.in_words else ""
@@ -443,7 +448,7 @@ class GenotypeSource(OfFiles, Source):
     @property
     def held_nbytes(self) -> int:
         """Memory for names, values and counts of the codes, and the samples' ids, in bytes."""
-        return VARIANT_NBYTES * len(self.feature_names) + SAMPLE_NBYTES * len(self._samples)
+        return VARIANT_NBYTES * self.estimate_shape()[1] + SAMPLE_NBYTES * len(self._samples)
 
     @property
     def in_place(self) -> InPlace:

