@@ -38,7 +38,7 @@ OF_LINES = ("text", "clicks", "libsvm", "vw", "fasta")
 ALIKE = (OF_GENOTYPES, ("fasta", "fragments"))
 """Kinds that share options."""
 BESIDE_GENOTYPES = ("covariates", "missing")
-OF_FIT = ("covariate_names", "min_frequency", "max_missing")
+OF_FIT = ("covariate_names", "min_frequency", "max_missing", "related_above")
 """Options that chose the features of the fit."""
 ROW = "row"
 """Column of row numbers, for rows without ids."""

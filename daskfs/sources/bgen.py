@@ -176,8 +176,8 @@ class BgenSource(GenotypeSource):
         Columns of `covariates`, or of `phenotypes` if `covariates` is not given. "sex" is that of the .sample file if
         the table has no such column.
     **filters
-        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; see
-        `daskfs.sources.genotype_filters.GenotypeOptions`.
+        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; relatives,
+        related_above: which samples are related. See `daskfs.sources.genotype_filters.GenotypeOptions`.
 
     Raises
     ------

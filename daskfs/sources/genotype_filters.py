@@ -16,6 +16,8 @@ from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.table import Fill
 
+SECOND_DEGREE = 0.0884
+"""Kinship between the second and the third degree of relationship, as KING has it."""
 _NAMED = 3
 _ROUNDING = 2.0**-44
 """Tolerance of thresholds, as in PLINK 2."""
@@ -62,10 +64,18 @@ class GenotypeOptions(SourceOptions):
         le=1,
         description="share of samples without a dosage above which a variant is left out (plink --geno)",
     )
+    relatives: Annotated[str | None, PATH] = Field(
+        default=None,
+        description="table of pairs with their kinship (plink2 --make-king-table, KING's .kin0): related samples, directly or "
+        "through others, get one id in the column relatives, for split: {groups: relatives}",
+    )
+    related_above: float | None = Field(
+        default=None, description="kinship above which a pair counts as related; default 0.0884, the second degree"
+    )
 
 
 class Filters(NamedTuple):
-    """Which samples and variants are used; see `GenotypeOptions`."""
+    """Which samples and variants are used, and which samples are relatives; see `GenotypeOptions`."""
 
     keep: PathLike | None = None
     remove: PathLike | None = None
@@ -73,6 +83,8 @@ class Filters(NamedTuple):
     exclude: PathLike | None = None
     min_frequency: float | None = None
     max_missing: float | None = None
+    relatives: PathLike | None = None
+    related_above: float | None = None
 
     def check(self) -> None:
         """Raise a `ConfigError` for a threshold out of range."""
@@ -82,8 +94,9 @@ class Filters(NamedTuple):
 
     @property
     def files(self) -> list[Location]:
-        """The files of ids."""
-        return [location(file) for file in self[:4] if file is not None]
+        """The files of ids and relatives."""
+        named = (self.keep, self.remove, self.extract, self.exclude, self.relatives)
+        return [location(file) for file in named if file is not None]
 
     @property
     def has_thresholds(self) -> bool:
@@ -125,6 +138,46 @@ class Filters(NamedTuple):
             _refuse_none(is_left, option, file, "sample", ids)
             notes.append(f"{option}: {is_left.sum():,} of {len(is_left):,} samples are left ({location(file).name})")
         return is_left
+
+    def families(self, samples: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+        """Return the samples with a column relatives, if `relatives` is given: "" for a sample without any.
+
+        Raises
+        ------
+        SourceError
+            The table cannot be read, or none of its pairs is in the genotypes.
+        """
+        if self.relatives is None:
+            return samples
+        path, above = location(self.relatives), SECOND_DEGREE if self.related_above is None else self.related_above
+        (number, words), *lines = _lines(path)
+        head = [word.removeprefix("#").upper().replace("IID", "ID") for word in words]
+        if not {"ID1", "ID2", "KINSHIP"} <= {*head}:
+            problem = f"expected the columns ID1, ID2 and KINSHIP, found {' '.join(words[:10])!r}"
+            raise SourceError(problem, f"{path}, line {number}", "write it with plink2 --make-king-table, or KING")
+        for number, words in lines:
+            if len(words) != len(head):
+                problem = f"expected {len(head)} words, found {len(words)}"
+                raise SourceError(problem, f"{path}, line {number}", "check how the file was made")
+        table = pd.DataFrame([words for _, words in lines], columns=head, dtype=object)
+        have_families = "fid" in samples.columns and "FID1" in head
+        ids = samples["fid"] + " " + samples["iid"] if have_families else samples["iid"]
+        place = {name: i for i, name in enumerate(ids)}
+        kinship = pd.to_numeric(table["KINSHIP"], errors="coerce")
+        sides = [table[f"FID{k}"] + " " + table[f"ID{k}"] if have_families else table[f"ID{k}"] for k in (1, 2)]
+        known = sides[0].isin(place) & sides[1].isin(place)
+        if not known.any():
+            problem = f"none of {len(table):,} pairs is in the genotypes ({ids.iloc[0]!r} is a sample)"
+            raise SourceError(problem, str(path), "use the ids of the genotypes")
+        one, other = ([place[name] for name in side[known & (kinship > above)]] for side in sides)
+        roots = _connected(len(samples), one, other)
+        sizes = np.bincount(roots, minlength=len(roots))
+        found = np.where(sizes[roots] > 1, roots.astype(str), "")
+        n_groups, n_related = int((sizes > 1).sum()), int((found != "").sum())
+        notes.append(
+            f"relatives: {n_related:,} samples in {n_groups:,} groups have a kinship above {above:g} ({path.name})"
+        )
+        return samples.assign(relatives=found.astype(object))
 
     def variants(self, ids: np.ndarray, names: Sequence[str], notes: list[str]) -> np.ndarray:
         """Return a mask of the variants that `extract` and `exclude` leave, and append notes.
@@ -182,6 +235,22 @@ class Filters(NamedTuple):
         if self.max_missing is not None:
             passed &= n_missing <= self.max_missing * (1 + _ROUNDING) * n_used
         return passed
+
+
+def _connected(n: int, one: Sequence[int], other: Sequence[int]) -> np.ndarray:
+    """Return for each of n items the lowest that it is connected to by pairs."""
+    root = list(range(n))
+
+    def root_of(i: int) -> int:
+        while root[i] != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    for pair in zip(one, other, strict=True):
+        first, second = sorted(map(root_of, pair))
+        root[second] = first
+    return np.array([root_of(i) for i in range(n)], np.int64)
 
 
 def notes_on_list(listed: pd.Series, known: pd.Series, what: str, path: Location, notes: list[str]) -> pd.Series:

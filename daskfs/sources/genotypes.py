@@ -108,7 +108,8 @@ class GenotypeSource(OfFiles, Source):
         check_choices(unlabelled=(unlabelled, ("drop", "keep")))
         filters.check()
         self._missing, self.counts_first, self._unlabelled = _checked(missing), counts_first, unlabelled
-        self._samples, self._filters, self.notes = samples, filters, []
+        self._filters, self.notes = filters, []
+        self._samples = samples = filters.families(samples, self.notes)
         self.files = [*files, *filters.files]
         self.label_names = [str(name) for name in samples.columns]
         self._is_listed = filters.samples(samples, self.notes)
@@ -151,7 +152,7 @@ class GenotypeSource(OfFiles, Source):
     def filters(self) -> list[str]:  # type: ignore[override]
         """The filters with their effect, as far as it is known."""
         limits = [words for words in self._filters.in_words if words.startswith(("min_", "max_"))]
-        before = [str(note) for note in self.notes if note.startswith(("keep:", "remove:", "extract:", "exclude:"))]
+        before = [str(note) for note in self.notes if note.startswith(tuple(f"{name}:" for name in Filters._fields))]
         if not limits or "survey" in vars(self):
             return before
         return [*before, f"{', '.join(limits)}: variants are counted first; the number above is before that"]

@@ -153,7 +153,7 @@ class _PgenFile(Genotypes):
 
     def _read(self, first: int, last: int, dtype: type) -> np.ndarray:
         """Return copies of the reference allele, of shape (last - first, n_samples); -9 if missing."""
-        found = np.empty((last - first, self.n_samples), dtype)
+        found: np.ndarray = np.empty((last - first, self.n_samples), dtype)
         read = self.reader.read_range if dtype is np.int8 else self.reader.read_dosages_range
         if last > first:
             try:
@@ -236,8 +236,8 @@ class PgenSource(GenotypeSource):
         Columns of `covariates`, or of `phenotypes` if `covariates` is not given. "sex" is that of .psam if the table
         has no such column.
     **filters
-        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; see
-        `daskfs.sources.genotype_filters.GenotypeOptions`.
+        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; relatives,
+        related_above: which samples are related. See `daskfs.sources.genotype_filters.GenotypeOptions`.
 
     Raises
     ------
@@ -300,7 +300,7 @@ class PgenSource(GenotypeSource):
 
     def _own_phenotype(self) -> np.ndarray:
         """Return the .psam file's phenotype, NaN if missing."""
-        known = [name for name in self._psam.samples if name not in NO_PHENOTYPE]
+        known = [str(name) for name in self._psam.samples if name not in NO_PHENOTYPE]
         wanted = [self._wanted] if isinstance(self._wanted, str) else [*(self._wanted or known)]
         if len(wanted) != 1 or wanted[0] not in known:
             if self._unlabelled == "keep":

@@ -71,7 +71,7 @@ OF_TABLES = ("missing", "one_hot", "interactions")
 
 PLACES = (
     *("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema"),
-    *("keep", "remove", "extract", "exclude", "sample"),
+    *("keep", "remove", "extract", "exclude", "sample", "relatives"),
 )
 """Options that are paths of the rows and of what accompanies the features."""
 

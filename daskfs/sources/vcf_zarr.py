@@ -259,8 +259,8 @@ class VcfZarrSource(GenotypeSource):
         Columns of `covariates` to use (by default all), or of `phenotypes` if `covariates` is not given. "PC1-PC10"
         means all columns from PC1 to PC10.
     **filters
-        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; see
-        `daskfs.sources.genotype_filters.GenotypeOptions`.
+        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; relatives,
+        related_above: which samples are related. See `daskfs.sources.genotype_filters.GenotypeOptions`.
 
     Raises
     ------

@@ -141,6 +141,21 @@ def test_options_of_genotypes_are_refused_for_tables_and_methods_that_cannot_inc
         assert words in said.output
 
 
+def test_the_plan_the_notes_and_the_report_show_filters(cohort):
+    init("cohort.bed", "--phenotypes", "ph.txt", "--target", "T")
+    (cohort / "variants").write_text("".join(f"rs{j}\n" for j in range(20)))
+    given = ["--set", "source.extract=variants", "--set", "source.min_frequency=0.2"]
+    given += ["--set", "select.n_features_to_select=3", "--set", "output=run"]
+    planned = CliRunner().invoke(app, ["plan", "cohort.yaml", *given]).output
+    assert "extract: 20 of 30 variants are left (variants)" in planned
+    assert "min_frequency 0.2" in planned
+    said = CliRunner().invoke(app, ["run", "cohort.yaml", *given, "--quiet"])
+    assert said.exit_code == 0, said.output
+    report = (cohort / "run" / "report.html").read_text()
+    assert "extract: 20 of 30 variants are left (variants)" in report
+    assert "variants pass min_frequency 0.2, counted over the 200 samples that are used" in report
+
+
 def test_families_stay_together_in_a_selection_without_a_pipeline_file(cohort):
     renamed(cohort, [f"f{i // 4}" if i < 80 else "0" for i in range(200)])
     selected(

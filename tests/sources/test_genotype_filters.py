@@ -158,6 +158,29 @@ def test_variants_without_an_id_are_chosen_by_their_names(tmp_path):
     np.testing.assert_array_equal(blocks(source)[0], dosages[:, 1:])
 
 
+@pytest.mark.parametrize("ids", ["#FID1 IID1 FID2 IID2", "ID1 ID2"])
+def test_relatives_are_connected_through_others_and_stay_together(cohort, tmp_path, ids):
+    pairs = [(0, 1, 0.25), (1, 2, 0.1), (3, 4, 0.05), (10, 11, 0.2), (12, 10, 0.3), (5, 99, 0.3)]
+    table, family = [f"{ids} KINSHIP"], "f " if "FID" in ids else ""
+    table += [f"{family}s{i} {family}s{j} {kinship}" for i, j, kinship in pairs]
+    source = PlinkSource(cohort[0] / "chr1.bed", np.arange(N), missing=0, relatives=listed(tmp_path / "kin0", table))
+    labels = source.samples["relatives"]
+    assert [[*labels.index[labels == one]] for one in sorted({*labels} - {""})] == [[0, 1, 2], [10, 11, 12]]
+    assert source.filters == ["relatives: 6 samples in 2 groups have a kinship above 0.0884 (kin0)"]
+    train, test = source.as_matrix().split(0.3, groups="relatives")
+    assert not {*train.labels("relatives")} & {*test.labels("relatives")} - {""}
+    more = PlinkSource(cohort[0] / "chr1.bed", np.arange(N), relatives=tmp_path / "kin0", related_above=0.01)
+    assert (more.samples["relatives"] != "").sum() == 8
+    for text, at in (
+        ("ID1 ID2\ns0 s1\n", "line 1"),
+        ("ID1 ID2 KINSHIP\na b 1\n", "kin0"),
+        ("ID1 ID2 KINSHIP\na b\n", "line 2"),
+    ):
+        (tmp_path / "kin0").write_text(text)
+        with refused(SourceError, "genotypes", at=at):
+            PlinkSource(cohort[0] / "chr1.bed", np.arange(N), relatives=tmp_path / "kin0")
+
+
 FAULTS = {
     "keep nobody": ({"keep": "f stranger"}, SourceError, ["'f s0' is one"]),
     "remove all": ({"remove": "\n".join(f"s{i}" for i in range(N))}, SourceError, ["remove"]),
