@@ -66,8 +66,8 @@ class GenotypeOptions(SourceOptions):
     )
     relatives: Annotated[str | None, PATH] = Field(
         default=None,
-        description="table of pairs with their kinship (plink2 --make-king-table, KING's .kin0): related samples, directly or "
-        "through others, get one id in the column relatives, for split: {groups: relatives}",
+        description="table of pairs with their kinship (plink2 --make-king-table, KING's .kin0): samples that are "
+        "related, directly or through others, get one id in the column relatives, for split: {groups: relatives}",
     )
     related_above: float | None = Field(
         default=None, description="kinship above which a pair counts as related; default 0.0884, the second degree"

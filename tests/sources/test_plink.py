@@ -192,13 +192,9 @@ def test_patterns_list_chromosomes_in_natural_order(tmp_path):
     for k, name in enumerate(names):
         write_set(tmp_path, random_dosages(6, 2, seed=k), f"chr{name}", ids=[f"{name}a", f"{name}b"])
     expected = [f"{name}{letter}" for name in names for letter in "ab"]
-    for pattern in ("chr*.bed", "chr{1..2,10,X,MT}.bed", "chr{1..2,10,X,MT}", "{chr{1..2},chr10,chrX,chrMT}.bed"):
-        if pattern.startswith("{chr{"):
-            with refused(SourceError, "files"):  # braces within braces
-                PlinkSource(str(tmp_path / pattern))
-        else:
-            assert PlinkSource(str(tmp_path / pattern)).feature_names == expected
-    with refused(SourceError, "files", at="chr3.bed"):
+    for pattern in ("chr*.bed", "chr{1..2,10,X,MT}.bed", "chr{1..2,10,X,MT}"):
+        assert PlinkSource(str(tmp_path / pattern)).feature_names == expected
+    with refused(SourceError, "formats", at="chr3.bed"):
         PlinkSource(str(tmp_path / "chr{1..3}.bed"))
     (tmp_path / "a{1,2}.bed").write_bytes((tmp_path / "chr1.bed").read_bytes())
     for ending in (".bim", ".fam"):
