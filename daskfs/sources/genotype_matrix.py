@@ -394,7 +394,8 @@ class GenotypeMatrix(Matrix):
             return
         low, high = int(samples.min()) // GENOTYPES_IN_BYTE, int(samples.max()) // GENOTYPES_IN_BYTE + 1
         among = samples - low * GENOTYPES_IN_BYTE
-        for begin, end in pairwise(one.bounds(first, last, max(1, PIECE_NBYTES * one.stride // (high - low)))):
+        whole = -(-one.n_samples // GENOTYPES_IN_BYTE)
+        for begin, end in pairwise(one.bounds(first, last, max(1, PIECE_NBYTES * whole // (high - low)))):
             interrupts.check()
             packed, part = one.read(begin, end, low, high), slice(begin - first, end - first)
             one.decode(packed, among, values[part], out[:, part])

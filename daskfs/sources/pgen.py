@@ -180,7 +180,10 @@ class PgenDosages(Dosages, _PgenFile):
         """Return dosages; see `Dosages`."""
         samples = slice(start * GENOTYPES_IN_BYTE, stop * GENOTYPES_IN_BYTE)
         copies = self._read(first, last, np.float32)[:, samples]
-        return np.where(copies < 0, MISSING_DOSAGE, np.rint((2 - copies) * DOSAGE_STEPS)).astype(np.uint16)
+        is_missing = copies < 0
+        np.rint((2 - copies) * DOSAGE_STEPS, out=copies)
+        copies[is_missing] = MISSING_DOSAGE
+        return copies.astype(np.uint16)
 
 
 def has_dosages(pgen: Location) -> bool:

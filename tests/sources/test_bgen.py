@@ -54,7 +54,7 @@ def test_missing_dosages_filters_phenotypes_and_sex(tmp_path):
     assert source.annotations["effect_allele"].tolist() == ["", *["A"] * len(variants)]
 
 
-@pytest.mark.parametrize("fault", ["not bgen", "no header", "fewer samples", "short line"])
+@pytest.mark.parametrize("fault", ["not bgen", "cut", "no header", "fewer samples", "short line"])
 def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, fault):
     write_plink(tmp_path / "set.bed", random_dosages())
     plink2(tmp_path, "--bfile", "set", "--export", "bgen-1.2", "bits=8", "--out", "set")
@@ -62,6 +62,8 @@ def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, fault):
     lines = sample.read_text().splitlines(keepends=True)
     if fault == "not bgen":
         (tmp_path / "set.bgen").write_bytes(b"no bgen file " * 20)
+    elif fault == "cut":
+        (tmp_path / "set.bgen").write_bytes((tmp_path / "set.bgen").read_bytes()[:-40])
     elif fault == "no header":
         sample.write_text("".join(lines[2:]))
     elif fault == "fewer samples":

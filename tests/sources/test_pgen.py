@@ -5,9 +5,12 @@ import shutil
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import daskfs
+from daskfs.cli import app
 from daskfs.errors import ConfigError, SourceError
 from daskfs.sources.pgen import PgenSource, has_dosages
 from daskfs.sources.plink import PlinkSource
@@ -88,6 +91,28 @@ def test_the_same_variants_are_selected_as_from_the_bed_file(tmp_path):
     ]
     np.testing.assert_array_equal(fits[0].selected_, fits[1].selected_)
     tolerances.assert_close(fits[0].coef_, fits[1].coef_)
+
+
+def test_a_run_is_applied_to_the_same_samples_in_other_formats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dosages = random_dosages()
+    write_plink(tmp_path / "set.bed", dosages)
+    plink2(tmp_path, "--bfile", "set", "--make-pgen", "--out", "set")
+    plink2(tmp_path, "--bfile", "set", "--export", "bgen-1.2", "bits=8", "--out", "set")
+    write_phenotypes(tmp_path / "ph.txt", {"T": dosages[:, 3] - dosages[:, 20] + 0.01 * np.arange(N)})
+    given = ["--phenotypes", "ph.txt", "--target", "T", "--method", "online_substitution", "--n-features", "3"]
+    commands = [["select", "set.bed", *given, "--output", "run", "--quiet"]]
+    kinds = ("bed", "pgen", "bgen")
+    commands += [["apply", "run", f"set.{kind}", "--output", f"{kind}.csv"] for kind in kinds]
+    for command in commands:
+        said = CliRunner().invoke(app, command)
+        assert said.exit_code == 0, said.output
+    frames = [pd.read_csv(f"{kind}.csv") for kind in kinds]
+    for frame in frames[1:]:
+        np.testing.assert_array_equal(frame["iid"], frames[0]["iid"])
+        tolerances.assert_close(
+            frame["prediction"].to_numpy(), frames[0]["prediction"].to_numpy(), 1e-6
+        )  # means are float32
 
 
 def test_dosages_are_read_if_there_are_any(tmp_path):
