@@ -152,6 +152,14 @@ FinishedRun = Annotated[
         metavar="RUN_DIR", help="Folder of a finished run, or of one of its selections.", show_default=False
     ),
 ]
+Phenotypes = Annotated[str | None, typer.Option(help="Genotypes: phenotype table with FID and IID.", metavar="FILE")]
+Covariates = Annotated[
+    str | None,
+    typer.Option(
+        help="Genotypes: covariates, as columns of the phenotypes (age,sex,PC1-PC10) or a table. Always selected.",
+        metavar="COLUMNS",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for errors too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show warnings and errors only, no progress.")]
 MemoryLimit = Annotated[str | None, typer.Option(help="Memory limit per process, e.g. 4GiB.", metavar="SIZE")]
@@ -290,7 +298,7 @@ def init(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Text or Parquet table, folder or glob pattern; .bed file or VCF Zarr.",
+            help="Text or Parquet table, folder or pattern; genotypes: .bed, .pgen, .bgen or VCF Zarr.",
             show_default=False,
         ),
     ],
@@ -300,16 +308,8 @@ def init(
             help="Column to predict. Default: one named target, label, class or y, else the last.", metavar="COLUMN"
         ),
     ] = None,
-    phenotypes: Annotated[
-        str | None, typer.Option(help="Genotypes: phenotype table with FID and IID.", metavar="FILE")
-    ] = None,
-    covariates: Annotated[
-        str | None,
-        typer.Option(
-            help="Genotypes: covariates, as columns of the phenotypes (age,sex,PC1-PC10) or a table. Always selected.",
-            metavar="COLUMNS",
-        ),
-    ] = None,
+    phenotypes: Phenotypes = None,
+    covariates: Covariates = None,
     output: Annotated[
         Path,
         typer.Option(metavar="FOLDER", help="Output folder, or path of the pipeline file."),
@@ -466,7 +466,8 @@ def select(
         Any,
         typer.Argument(
             metavar="STORE.zarr|FILE|-",
-            help="Feature store, or a file to convert to one: a path or a URL; -: standard input.",
+            help="Feature store, or a file to convert to one: a path or a URL; genotypes, which are read as they are, "
+            "also as a quoted pattern, 'chr{1..22}.bed'; -: standard input.",
             show_default=False,
             parser=location,
         ),
@@ -477,6 +478,8 @@ def select(
             help="For a file: column to predict. Default: one named target, label, class or y, else the last."
         ),
     ] = None,
+    phenotypes: Phenotypes = None,
+    covariates: Covariates = None,
     method: Annotated[
         str, typer.Option(help="Method, named as in a pipeline file.", autocompletion=_known_methods)
     ] = "message",
@@ -543,14 +546,21 @@ def select(
     """
     from daskfs.errors import ConfigError
     from daskfs.pipeline.config import apply_override, build_pipeline
+    from daskfs.pipeline.drafting import LOOK_AT, are_genotypes, sections_of_genotypes, source_of_file
     from daskfs.pipeline.selections import key_of_n_features
     from daskfs.store.feature_store import open_store
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     source, stem = None, "stream" if stream else store.resolve().stem
-    if stream is None and store.suffix != ".zarr" and store.is_file():
-        from daskfs.pipeline.drafting import LOOK_AT, source_of_file
-
+    genotypes: dict[str, Any] = {}
+    if stream is None and are_genotypes(store):
+        if dtype is not None:
+            raise ConfigError("genotypes are read without a store", "--dtype", "leave the option out")
+        stem, genotypes = sections_of_genotypes(store, target, phenotypes, covariates, method)
+    elif phenotypes is not None or covariates is not None:
+        option = "--phenotypes" if phenotypes is not None else "--covariates"
+        raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
+    elif stream is None and store.suffix != ".zarr" and store.is_file():
         stem, source, said = source_of_file(store, target, Path("runs"))
         _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
         store = Path("runs") / f"{stem}.zarr"
@@ -567,7 +577,7 @@ def select(
         cluster["memory_limit"] = memory_limit
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
     given[key_of_n_features(method)] = n_features
-    selection = {"method": method, "random_state": random_state}
+    selection = {"method": method, "random_state": random_state, **genotypes.pop("select", {})}
     selection |= {key: value for key, value in given.items() if value is not None}
     for parameter in parameters or ():
         apply_override(selection, parameter)
@@ -578,17 +588,19 @@ def select(
     kept_as: dict[str, Any] = {"path": getattr(store, "address", str(store))}
     if dtype is not None:
         kept_as["dtype"] = dtype
+    by_family = genotypes.pop("split", {})
     document: dict[str, Any] = {
         "version": 1,
         "name": name,
         "source": source,
         "store": "none" if stream else kept_as,
-        "split": {"test": test, "random_state": random_state} if test and not stream else None,
+        "split": {"test": test, "random_state": random_state, **by_family} if test and not stream else None,
         "features": None if feature_map is None else _features(feature_map),
         "select": selection,
         "cluster": cluster,
         "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
     }
+    document |= genotypes
     pipeline = build_pipeline(document, "daskfs select", Path.cwd())
     from daskfs.pipeline.run import run_pipeline
 

@@ -315,6 +315,9 @@ TOPICS: dict[str, Topic] = {
             "sources.vcf_zarr",
             "sources.genotypes",
             "sources.genotype_matrix",
+            "sources.genotype_filters",
+            "sources.pgen",
+            "sources.bgen",
         ),
         """
         `.bed`, `.bim` and `.fam` belong together: they have the same name, and `.bed` has one variant per line of

@@ -32,12 +32,14 @@ BLOCK_NBYTES = 16 * 2**20
 """Size of a block of rows, with all features of the columns that are read."""
 BLOCK_ROWS, BLOCK_ENTRIES = 1 << 14, 1 << 20
 OF_TABLES = ("csv", "parquet")
-OF_GENOTYPES = ("plink", "vcf_zarr")
+OF_GENOTYPES = ("plink", "vcf_zarr", "pgen", "bgen")
 OF_LINES = ("text", "clicks", "libsvm", "vw", "fasta")
 """Kinds of files without a fixed file extension."""
 ALIKE = (OF_GENOTYPES, ("fasta", "fragments"))
 """Kinds that share options."""
 BESIDE_GENOTYPES = ("covariates", "missing")
+OF_FIT = ("covariate_names", "min_frequency", "max_missing", "related_above")
+"""Options that chose the features of the fit."""
 ROW = "row"
 """Column of row numbers, for rows without ids."""
 _NAMED = 8
@@ -272,7 +274,7 @@ def _source_like(encoder: Mapping[str, Any], columns: Columns, given: _Given) ->
         options = dict(encoder["options"]) if is_alike else {}
         if word != kind:
             options = {name: value for name, value in options.items() if name in options_of(kind) and name != "allele"}
-        options = {name: value for name, value in options.items() if name not in (*PLACES, "covariate_names")}
+        options = {name: value for name, value in options.items() if name not in (*PLACES, *OF_FIT)}
         options |= given.options
         covariates, missing = (options.pop(name, None) if kind in OF_GENOTYPES else None for name in BESIDE_GENOTYPES)
         if "unlabelled" in options_of(kind):

@@ -26,13 +26,15 @@ COUNTS_IN_BYTES = _counts_in_bytes()
 
 
 @kernel
-def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: ignore[no-untyped-def]
-    """Count the codes of each variant, and mark the samples with a missing dosage.
+def count_codes(packed, mask, n_used, in_bytes, counts, has_missing):  # type: ignore[no-untyped-def]
+    """Count the codes of each variant among the samples that are used, and mark those with a missing dosage.
 
     Parameters
     ----------
     packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
-    n_samples : int
+    mask : ndarray of shape (ceil(n_samples / 4),), uint8
+        Two bits for each sample: 3 if it is used, else 0, also for the bits after the last sample.
+    n_used : int
     in_bytes : ndarray of shape (256,), int64
         `COUNTS_IN_BYTES`.
     counts : ndarray of shape (n_variants, 4), int64
@@ -40,29 +42,25 @@ def count_codes(packed, n_samples, in_bytes, counts, has_missing):  # type: igno
     has_missing : ndarray of shape (n_samples,), bool
         Samples with a missing dosage are set; none is cleared.
     """
-    n_whole = n_samples // 4
-    mask = (1 << _FIELD) - 1
+    n_bytes = mask.shape[0]
+    field = (1 << _FIELD) - 1
     for j in range(packed.shape[0]):
         counts[j] = 0
-        for start in range(0, n_whole, _PIECE):
-            stop = min(start + _PIECE, n_whole)
+        for start in range(0, n_bytes, _PIECE):
+            stop = min(start + _PIECE, n_bytes)
             word = np.int64(0)
             for b in range(start, stop):
-                word += in_bytes[packed[j, b]]
+                word += in_bytes[packed[j, b] & mask[b]]
             for code in range(1, 4):
-                counts[j, code] += (word >> _FIELD * (code - 1)) & mask
-            if word & mask:
+                counts[j, code] += (word >> _FIELD * (code - 1)) & field
+            if word & field:
                 for b in range(start, stop):
-                    if in_bytes[packed[j, b]] & mask:
+                    byte = packed[j, b] & mask[b]
+                    if in_bytes[byte] & field:
                         for place in range(4):
-                            if (packed[j, b] >> 2 * place) & 3 == MISSING_CODE:
+                            if (byte >> 2 * place) & 3 == MISSING_CODE:
                                 has_missing[4 * b + place] = True
-        for i in range(4 * n_whole, n_samples):  # bits after the last sample are padding
-            code = (packed[j, n_whole] >> 2 * (i & 3)) & 3
-            counts[j, code] += 1
-            if code == MISSING_CODE:
-                has_missing[i] = True
-        counts[j, 0] = n_samples - counts[j, 1] - counts[j, 2] - counts[j, 3]
+        counts[j, 0] = n_used - counts[j, 1] - counts[j, 2] - counts[j, 3]
 
 
 @kernel
@@ -131,6 +129,50 @@ def decode_columns_of(packed, samples, values, out):  # type: ignore[no-untyped-
     for j in range(packed.shape[0]):
         for i in range(samples.shape[0]):
             out[j, i] = values[j, (packed[j, samples[i] >> 2] >> 2 * (samples[i] & 3)) & 3]
+
+
+MISSING_DOSAGE = 2**16 - 1
+
+
+@kernel
+def decode_dosages(steps, samples, values, n_steps, out):  # type: ignore[no-untyped-def]
+    """Decode dosages between whole numbers of some samples.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (n_variants, n_samples), uint16
+        Dosages of the first allele in steps, or `MISSING_DOSAGE`.
+    samples : ndarray of shape (n_rows,), int64
+    values : ndarray of shape (n_variants, 4)
+        Value of two copies, of a missing dosage, of one copy, and of none.
+    n_steps : int
+        Steps per copy.
+    out : ndarray of shape (n_variants, n_rows)
+        Output.
+    """
+    for j in range(steps.shape[0]):
+        none, slope = values[j, 3], (values[j, 0] - values[j, 3]) / (2 * n_steps)
+        for i in range(samples.shape[0]):
+            step = steps[j, samples[i]]
+            out[j, i] = values[j, MISSING_CODE] if step == MISSING_DOSAGE else none + slope * step
+
+
+@kernel
+def pack_calls(calls, packed):  # type: ignore[no-untyped-def]
+    """Pack copies of the second allele to two bits per genotype; what is not 0, 1 or 2 is missing.
+
+    Parameters
+    ----------
+    calls : ndarray of shape (n_variants, n_samples), int8
+    packed : ndarray of shape (n_variants, ceil(n_samples / 4)), uint8
+        Output.
+    """
+    for j in range(calls.shape[0]):
+        packed[j] = 0
+        for i in range(calls.shape[1]):
+            copies = calls[j, i]
+            code = 0 if copies == 0 else 2 if copies == 1 else 3 if copies == 2 else MISSING_CODE
+            packed[j, i >> 2] |= np.uint8(code << 2 * (i & 3))
 
 
 N_REMARKABLE = 4

@@ -416,7 +416,7 @@ class Pipeline(Section):
     store: StoreOrNone = Field(
         default=Store(),
         description="the feature store; none: mission learns from a sparse source while reading it, and every method "
-        "reads genotypes directly from their files",
+        "reads genotypes directly from their files (the default for genotypes)",
     )
     split: Split | None = Split()
     select: Select
@@ -605,6 +605,9 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     """Check a mapping and return it as a pipeline. Paths are relative to `folder`; `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
     pipeline._written = Written(written_paths(pipeline, document, where, folder))
+    kind = None if pipeline.source is None else pipeline.source.kind
+    if kind is not None and find_source(kind).is_read_in_place and "store" not in pipeline.model_fields_set:
+        pipeline.store = "none"
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"

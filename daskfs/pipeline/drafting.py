@@ -13,6 +13,8 @@ from daskfs.documents import dump_line
 from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
 from daskfs.matrix.split import FAMILIES, NO_FAMILY
+from daskfs.methods import find_method
+from daskfs.parameters import parameters_of
 from daskfs.pipeline.folder import LONGEST_NAME_NBYTES
 from daskfs.sources.files import PathLike, expand_paths
 from daskfs.sources.genotypes import GenotypeSource
@@ -216,7 +218,7 @@ def draft_genotypes(
     Parameters
     ----------
     path : path-like
-        A .bed file, a glob pattern of several, or a VCF Zarr folder.
+        A .bed, .pgen or .bgen file, a pattern of several (chr*.bed, chr{1..22}.bed), or a VCF Zarr folder.
     target : str, optional
         The phenotype to predict.
     folder : path-like
@@ -235,20 +237,11 @@ def draft_genotypes(
     SourceError
         The genotypes or tables cannot be read.
     """
-    folder, kind = Path(folder), kind_of(path)
+    folder = Path(folder)
+    kind, options, source = _genotypes(path, target, phenotypes, covariates)
     is_file = folder.suffix in (".yaml", ".yml") and not folder.is_dir()
-    found = expand_paths(path, getattr(find_source(kind), "endings", ())) if kind == "plink" else [Path(str(path))]
-    name = _plain(folder.stem) if is_file else _name_of(found, location(path))
+    name = _plain(folder.stem) if is_file else _name_of_genotypes(path, kind)
     file = folder if is_file else folder / f"{name}.yaml"
-    options: dict[str, Any] = {"path": str(path), "phenotypes": phenotypes, "target": target}
-    if covariates is not None and location(covariates).is_file():
-        options["covariates"] = covariates
-    elif covariates is not None:
-        options["covariate_names"] = [one.strip() for one in covariates.split(",") if one.strip()]
-    options = {key: value for key, value in options.items() if value is not None} | {"missing": "mean"}
-    source = make_source(kind, **options)
-    assert isinstance(source, GenotypeSource)
-    source.check()
     always = source.feature_names[: source.n_covariates]
     wanted = {key: relative_to(value, file) if key in PLACES else value for key, value in options.items()}
     n_variants, families = len(source.feature_names) - len(always), Families.of(source)
@@ -273,6 +266,53 @@ def draft_genotypes(
     ]
     _write({file: "\n".join(lines)}, force)
     return GenotypeDraft(file, source, always, families)
+
+
+def _genotypes(
+    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None
+) -> tuple[str, dict[str, Any], GenotypeSource]:
+    """Return the kind of genotype files, the other entries of their `source` section, and the source, checked."""
+    kind = kind_of(path)
+    options: dict[str, Any] = {"path": getattr(path, "address", str(path)), "phenotypes": phenotypes, "target": target}
+    if covariates is not None and location(covariates).is_file():
+        options["covariates"] = covariates
+    elif covariates is not None:
+        options["covariate_names"] = [one.strip() for one in covariates.split(",") if one.strip()]
+    options = {key: value for key, value in options.items() if value is not None} | {"missing": "mean"}
+    source = make_source(kind, **options)
+    assert isinstance(source, GenotypeSource)
+    source.check()
+    return kind, options, source
+
+
+def _name_of_genotypes(path: PathLike, kind: str) -> str:
+    endings = getattr(find_source(kind), "endings", ())
+    return _name_of(expand_paths(path, endings) if endings else [Path(str(path))], location(path))
+
+
+def sections_of_genotypes(
+    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None, method: str
+) -> tuple[str, dict[str, Any]]:
+    """Return a name for genotype files, and sections of a pipeline that reads them in place, as `draft_genotypes` does.
+
+    Raises
+    ------
+    ConfigError
+        The method cannot include covariates, or a column does not exist.
+    SourceError
+        The genotypes or tables cannot be read.
+    """
+    kind, options, source = _genotypes(path, target, phenotypes, covariates)
+    always, families = source.feature_names[: source.n_covariates], Families.of(source)
+    if always and "always_include" not in parameters_of(find_method(method)):
+        problem = f"{method} cannot always include covariates"
+        raise ConfigError(problem, "--covariates", "choose another --method, such as online_substitution or auto")
+    return _name_of_genotypes(path, kind), {
+        "source": {"kind": kind, **options},
+        "store": "none",
+        "split": {"groups": FAMILIES} if families is not None and families.are_kept else {},
+        "select": {"always_include": always} if always else {},
+    }
 
 
 def relative_to(path: str, file: Path) -> str:
@@ -350,7 +390,10 @@ def _name_of(files: list[Path], path: Location) -> str:
     """Return a name for a run: the name of the file without its extensions, or of the folder."""
     own = path.name if path.is_dir() or len(files) == 1 else files[0].parent.resolve().name
     plain = re.sub(
-        r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst|bed|vcz))+$", "", own, flags=re.IGNORECASE
+        r"(\.(csv|tsv|txt|data|parquet|pq|feather|arrow|ipc|orc|gz|bz2|xz|zst|bed|vcz|pgen|bgen))+$",
+        "",
+        own,
+        flags=re.IGNORECASE,
     )
     return _plain(plain)
 

@@ -139,6 +139,8 @@ class DataFacts:
     held_nbytes: int = 0
     """Memory of names and similar in the client process, of the source during ingest and of the store afterwards."""
     is_in_place: bool = False
+    filters: tuple[str, ...] = ()
+    """What leaves out rows and features of the source."""
     """Whether the files of the source are read directly, without a store."""
     crowding: Crowding | None = None
     """How unevenly the entries of an existing store are distributed."""
@@ -355,6 +357,7 @@ def facts_of(pipeline: Pipeline, source: Source | None = None) -> DataFacts:
         n_stored=_n_stored(pipeline.split, n_samples, wanted.shuffle),
         has_parts=source.has_parts,
         held_nbytes=max(source.held_nbytes, NAME_NBYTES * n_features),
+        filters=tuple(source.filters),
         names=names,
         table_columns=table_columns,
     )
@@ -394,6 +397,7 @@ def facts_in_place(pipeline: Pipeline, source: Source, shape: tuple[int, int]) -
         target=source.estimate_target(),
         held_nbytes=source.held_nbytes,
         is_in_place=True,
+        filters=tuple(source.filters),
     )
 
 
@@ -698,6 +702,7 @@ class Plan:
             if data.is_in_place
             else f"store    {state}: {shown_nbytes(data.store_nbytes)} on disk before compression",
         ]
+        lines += [f"filter   {words}" for words in data.filters]
         for step in self.steps:
             passes, tasks = _counted(step.n_passes, "pass", "passes"), _counted(step.n_tasks, "task", "tasks")
             read = f"{step.name:<8} reads {shown_nbytes(step.read_nbytes)} in {passes}, {tasks}"

@@ -12,7 +12,7 @@ from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import PathLike
 from daskfs.sources.genotype_matrix import Alleles
 from daskfs.sources.genotypes import MISSING_CODE, GenotypeSource
-from daskfs.sources.phenotypes import read_covariates
+from daskfs.sources.phenotypes import SEX, read_covariates
 
 UNKNOWN = ("", "0", ".")
 """How files write an unknown allele."""
@@ -218,10 +218,11 @@ class AppliedGenotypes(Source):
         names = [self.feature_names[k] for k in columns.tolist()]
         if not names:
             return {}
-        if path is None:
+        if path is None and (names != [SEX] or self._source.sex is None):
             problem = f"the model needs covariates: {', '.join(map(repr, names[:_NAMED]))}"
             raise SchemaError(problem, self._source.place, "name their table: --covariates FILE")
-        known, values, notes, _ = read_covariates(path, self._source.samples, features=names, levels=levels)
+        samples, sex = self._source.samples, self._source.sex
+        known, values, notes, _ = read_covariates(path, samples, features=names, levels=levels, sex=sex)
         if lacking := [name for name in names if name not in known]:
             problem = f"the table lacks {', '.join(map(repr, lacking[:_NAMED]))}"
             raise SchemaError(problem, str(path), "add the covariates of the fit")

@@ -99,6 +99,8 @@ class Source(ABC):
     target_names: Sequence[str] = ()
     label_names: Sequence[str] = ()
     notes: list[str]
+    filters: Sequence[str] = ()
+    """What leaves out rows and features, for the plan."""
     missing: Sequence[dict[str, Any]] = ()
     suspicions: Sequence[str] = ()
 

@@ -28,12 +28,13 @@ CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Any]:
-    """Return the files or objects given by a path, list, pattern or folder, sorted within each pattern.
+    """Return the files or objects given by a path, list, pattern or folder, in natural order within each pattern.
 
     Parameters
     ----------
     paths : path-like, URL, or list of them
-        An existing path is used as it is, even if it contains ``*`` or ``[``.
+        An existing path is used as it is, even if it contains ``*``, ``[`` or ``{``. ``{1..22,X}`` stands for each of
+        these in turn.
     endings : tuple of str
         File name endings that are read from a folder.
 
@@ -46,7 +47,7 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
     if not given:
         raise SourceError("expected at least one file, found an empty list", "source.path", "name a file")
     files: list[Location] = []
-    for item in given:
+    for item in in_braces(given):
         if not str(item):
             raise SourceError("expected a path, found an empty text", "source.path", "name a file")
         if is_url(item) or isinstance(item, ObjectPath):
@@ -55,12 +56,14 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         path = Path(item).expanduser()
         found: list[Path]
         if path.is_dir():
-            found = sorted(file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
+            found = [file for file in path.iterdir() if file.name.endswith(endings) and file.is_file()]
+            found.sort(key=natural_order)
             _refuse_copies(found)
         elif os.path.lexists(path):
             found = [path]
         elif glob.has_magic(str(path)):
-            found = sorted(Path(match) for match in glob.iglob(str(path), recursive=True))  # noqa: PTH207 - absolute patterns
+            matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 - absolute patterns
+            found = sorted(map(Path, matches), key=natural_order)
         else:
             raise SourceError("no such file", str(path), _nearest(path))
         if not found:
@@ -73,6 +76,42 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
     return files
 
 
+def in_braces(paths: Sequence[Any]) -> list[Any]:
+    """Return paths with each pattern in braces replaced by what it stands for, in this order.
+
+    Examples
+    --------
+    >>> in_braces(["chr{1..3,X}.bed"])
+    ['chr1.bed', 'chr2.bed', 'chr3.bed', 'chrX.bed']
+    """
+    found: list[Any] = []
+    for path in paths:
+        before, brace, rest = str(path).partition("{")
+        inside, end, after = rest.partition("}")
+        if not brace or not end or (not is_url(path) and os.path.lexists(Path(str(path)).expanduser())):
+            found.append(path)
+            continue
+        words: list[str] = []
+        for word in inside.split(","):
+            first, dots, last = word.partition("..")
+            is_range = bool(dots) and first.isdecimal() and last.isdecimal()
+            words += map(str, range(int(first), int(last) + 1)) if is_range else [word]
+        found += in_braces([f"{before}{word}{after}" for word in words])
+    return found
+
+
+def natural_order(path: Location) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in names by value: chr2 before chr10, then chrX, chrY and chrMT.
+
+    Examples
+    --------
+    >>> [path.name for path in sorted(map(Path, ["chrMT", "chrX", "chr10", "chr2"]), key=natural_order)]
+    ['chr2', 'chr10', 'chrX', 'chrMT']
+    """
+    name = re.sub(r"(?<=chr)MT?(?![A-Za-z])", "~", str(path))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
     """Return the objects at an address: the object itself, the matches of a pattern, or the objects in the folder."""
     if not isinstance(path, ObjectPath):  # file://
@@ -80,7 +119,7 @@ def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
     if path.is_read_only or path.is_file():
         return [path]
     if glob.has_magic(path.key):
-        found = path.matching()
+        found = sorted(path.matching(), key=natural_order)
     else:
         found = [one for one in path.iterdir() if one.name.endswith(endings)]
         found = [one for one in found if not one.is_dir()]

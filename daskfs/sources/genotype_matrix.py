@@ -8,14 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.errors import ConfigError, did_you_mean
 from daskfs.files import Location
-from daskfs.kernels.genotypes import decode, decode_columns, decode_columns_of
+from daskfs.kernels.genotypes import (
+    COUNTS_IN_BYTES,
+    MISSING_CODE,
+    MISSING_DOSAGE,
+    count_codes,
+    decode,
+    decode_columns,
+    decode_columns_of,
+    decode_dosages,
+)
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.names import Names, distinct
@@ -27,6 +36,10 @@ PIECE_NBYTES = 2**21
 """Packed genotypes decoded at a time when columns are read."""
 TILE_COLUMNS = 64
 """Default number of variants that are read together."""
+BRIDGED_NBYTES = 2**12
+"""Gap of unused variants that is read with its neighbours: at most one page."""
+DOSAGE_STEPS = 2**14
+"""Steps per copy in which dosages between whole numbers are kept, as in PLINK 2."""
 
 
 class Alleles(NamedTuple):
@@ -39,6 +52,8 @@ class Alleles(NamedTuple):
 class Genotypes(ABC):
     """Variants x samples, available as two bits per genotype, see `daskfs.kernels.genotypes`."""
 
+    are_whole: ClassVar[bool] = True
+    """Whether all dosages are whole numbers."""
     n_variants: int
     n_samples: int
     place: Location
@@ -73,6 +88,59 @@ class Genotypes(ABC):
             Range of bytes in each variant; a byte holds four samples.
         """
 
+    def count(self, packed: np.ndarray, is_used: np.ndarray, has_missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of missing genotypes and of copies of the first allele, of each variant.
+
+        Parameters
+        ----------
+        packed : ndarray
+            All samples of some variants, from `read`.
+        is_used : ndarray of shape (n_samples,), bool
+            The samples that are counted.
+        has_missing : ndarray of shape (n_samples,), bool
+            Set for counted samples with a missing genotype.
+        """
+        counts, mask = np.empty((len(packed), 4), np.int64), np.packbits(np.repeat(is_used, 2), bitorder="little")
+        count_codes(packed, mask, np.count_nonzero(is_used), COUNTS_IN_BYTES, counts, has_missing)
+        return counts[:, MISSING_CODE], 2 * counts[:, 0] + counts[:, 2]
+
+    def decode(self, packed: np.ndarray, samples: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        """Fill `out`, of shape (n_rows, n_variants), with the values of some samples.
+
+        Parameters
+        ----------
+        packed : ndarray
+            Some variants, from `read`.
+        samples : ndarray of shape (n_rows,), int64
+            Relative to the first sample in `packed`.
+        values : ndarray of shape (n_variants, 4)
+            Value of each code.
+        """
+        by_columns = out.T
+        if not by_columns.flags.c_contiguous:
+            decode(packed, samples, values, out)
+        elif len(samples) == self.n_samples and bool((np.diff(samples) == 1).all()):
+            decode_columns(packed, values, by_columns)
+        else:
+            decode_columns_of(packed, samples, values, by_columns)
+
+    def prepare(self) -> None:  # noqa: B027 - most files are read as they are
+        """Convert the files, if that makes reading them again faster."""
+
+    @property
+    def whole(self) -> Genotypes:
+        """All variants of the files."""
+        return self
+
+    @property
+    def places(self) -> np.ndarray:
+        """Numbers of the variants in the files, ascending."""
+        return np.arange(self.n_variants)
+
+    @abstractmethod
+    def read_ids(self) -> np.ndarray:
+        """Return the ids of the variants, as the files have them: "." if unknown."""
+
     @abstractmethod
     def read_names(self) -> list[str]:
         """Return the names of the variants."""
@@ -93,6 +161,7 @@ class Genotypes(ABC):
 
     def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield consecutive variants and their packed genotypes, uint8 of shape (n_variants, stride)."""
+        self.prepare()
         for first, last in pairwise(self.bounds(0, self.n_variants, WINDOW_NBYTES)):
             interrupts.check()
             yield slice(first, last), self.read(first, last, 0, self.stride)
@@ -102,6 +171,124 @@ class Genotypes(ABC):
         step = max(1, nbytes // self.stride)
         step = step - step % self.chunk_variants if step >= self.chunk_variants else step
         return [first, *range(first - first % step + step, last, step), last]
+
+
+class Dosages(Genotypes):
+    """Variants x samples, as dosages between 0 and 2 of the first allele.
+
+    `read` returns uint16 of shape (last - first, 4 * (stop - start)): steps of 1 / `DOSAGE_STEPS`, or `MISSING_DOSAGE`.
+    """
+
+    are_whole = False
+
+    @property
+    def stride(self) -> int:
+        """Bytes per variant."""
+        return 2 * GENOTYPES_IN_BYTE * super().stride
+
+    def count(self, packed: np.ndarray, is_used: np.ndarray, has_missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of missing dosages and of copies; see `Genotypes.count`."""
+        used = packed[:, np.flatnonzero(is_used)]
+        is_missing = used == MISSING_DOSAGE
+        has_missing[is_used] |= is_missing.any(axis=0)
+        return is_missing.sum(axis=1), np.where(is_missing, 0, used).sum(axis=1, dtype=np.int64) / DOSAGE_STEPS
+
+    def decode(self, packed: np.ndarray, samples: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        """Fill `out` with the values of some samples; see `Genotypes.decode`."""
+        decode_dosages(packed, samples, values, DOSAGE_STEPS, out.T)
+
+
+class Chosen(Genotypes):
+    """Some variants of genotypes; the others are not read, but for gaps of less than a page.
+
+    Parameters
+    ----------
+    whole : Genotypes
+    places : ndarray of shape (n_variants,), int64
+        Numbers of the variants, ascending.
+    """
+
+    def __init__(self, whole: Genotypes, places: np.ndarray) -> None:
+        self._whole, self._places = whole, places
+        self.n_variants, self.n_samples, self.place = len(places), whole.n_samples, whole.place
+        self.ploidy, self.chunk_variants = whole.ploidy, whole.chunk_variants
+        self.are_whole = whole.are_whole  # type: ignore[misc]
+
+    @classmethod
+    def of(cls, one: Genotypes, is_chosen: np.ndarray) -> Genotypes:
+        """Return the chosen variants of genotypes."""
+        return one if is_chosen.all() else cls(one.whole, one.places[is_chosen])
+
+    @property
+    def whole(self) -> Genotypes:
+        """All variants of the files."""
+        return self._whole
+
+    @property
+    def places(self) -> np.ndarray:
+        """Numbers of the variants in the files, ascending."""
+        return self._places
+
+    @property
+    def stride(self) -> int:
+        """Bytes per variant."""
+        return self._whole.stride
+
+    def check_size(self) -> None:
+        """Raise an error if a file has an unexpected length."""
+        self._whole.check_size()
+
+    def check_unchanged(self) -> None:
+        """Raise an error if a file is no longer the one that was opened."""
+        self._whole.check_unchanged()
+
+    def prepare(self) -> None:
+        """Convert the files, if that makes reading them again faster."""
+        self._whole.prepare()
+
+    def read(self, first: int, last: int, start: int, stop: int) -> np.ndarray:
+        """Return packed genotypes; see `Genotypes.read`."""
+        places = self._places[first:last]
+        bridged = max(1, BRIDGED_NBYTES // self.stride) if (stop - start) * GENOTYPES_IN_BYTE >= self.n_samples else 1
+        pieces = (places * self.stride) // PIECE_NBYTES  # what is read at once is bounded, gaps included
+        ends = np.flatnonzero((np.diff(places) > bridged) | (np.diff(pieces) > 0)) + 1
+        runs = [places[a:b] for a, b in pairwise([0, *ends.tolist(), len(places)])] if len(places) else []
+        found = [self._whole.read(int(run[0]), int(run[-1]) + 1, start, stop)[run - run[0]] for run in runs]
+        return np.concatenate(found) if found else self._whole.read(0, 0, start, stop)
+
+    def count(self, packed: np.ndarray, is_used: np.ndarray, has_missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of missing genotypes and of copies; see `Genotypes.count`."""
+        return self._whole.count(packed, is_used, has_missing)
+
+    def decode(self, packed: np.ndarray, samples: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        """Fill `out` with the values of some samples; see `Genotypes.decode`."""
+        self._whole.decode(packed, samples, values, out)
+
+    def read_ids(self) -> np.ndarray:
+        """Return the ids of the variants, as the files have them."""
+        return self._whole.read_ids()[self._places]
+
+    def read_names(self) -> list[str]:
+        """Return the names of the variants."""
+        names = self._whole.read_names()
+        return [names[j] for j in self._places.tolist()]
+
+    def read_variants(self) -> dict[str, np.ndarray]:
+        """Return the known properties of the variants; see `Genotypes.read_variants`."""
+        return {name: values[self._places] for name, values in self._whole.read_variants().items()}
+
+    def remarks(self) -> list[str]:
+        """Return notes on the genotypes."""
+        return self._whole.remarks()
+
+
+def names_of(sets: Sequence[Genotypes]) -> list[str]:
+    """Return the names of the variants of sets, which do not depend on what is left out of them."""
+    names, found, start = distinct([name for one in sets for name in one.whole.read_names()]), list[str](), 0
+    for one in sets:
+        found += [names[start + j] for j in one.places.tolist()]
+        start += one.whole.n_variants
+    return found
 
 
 class GenotypeMatrix(Matrix):
@@ -206,18 +393,12 @@ class GenotypeMatrix(Matrix):
         if not len(samples):
             return
         low, high = int(samples.min()) // GENOTYPES_IN_BYTE, int(samples.max()) // GENOTYPES_IN_BYTE + 1
-        are_all = len(samples) == one.n_samples and bool((np.diff(samples) == 1).all())
         among = samples - low * GENOTYPES_IN_BYTE
-        for begin, end in pairwise(one.bounds(first, last, max(1, PIECE_NBYTES * one.stride // (high - low)))):
+        whole = -(-one.n_samples // GENOTYPES_IN_BYTE)
+        for begin, end in pairwise(one.bounds(first, last, max(1, PIECE_NBYTES * whole // (high - low)))):
             interrupts.check()
             packed, part = one.read(begin, end, low, high), slice(begin - first, end - first)
-            by_columns = out[:, part].T
-            if not by_columns.flags.c_contiguous:
-                decode(packed, among, values[part], out[:, part])
-            elif are_all:
-                decode_columns(packed, values[part], by_columns)
-            else:
-                decode_columns_of(packed, among, values[part], by_columns)
+            one.decode(packed, among, values[part], out[:, part])
 
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
         """Return y[rows]."""
@@ -229,8 +410,7 @@ class GenotypeMatrix(Matrix):
         return Names(self.shape[1], self._names_again if self._given is None else self._given)
 
     def _names_again(self) -> np.ndarray:
-        names = distinct([name for one in self._sets for name in one.read_names()])
-        return np.array([*self._first_names, *names], dtype=object)
+        return np.array([*self._first_names, *names_of(self._sets)], dtype=object)
 
     @property
     def tile_shape(self) -> tuple[int, int]:

@@ -13,15 +13,23 @@ import pandas as pd
 
 from daskfs.errors import ConfigError, DataError, SourceError
 from daskfs.files import Location, location
-from daskfs.kernels.genotypes import COUNTS_IN_BYTES, MISSING_CODE, count_codes, decode
+from daskfs.kernels.genotypes import MISSING_CODE
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_targets
-from daskfs.matrix.names import distinct
 from daskfs.matrix.target import kind_of
 from daskfs.sources.arrays import coded_texts, name_targets
 from daskfs.sources.base import InPlace, Source, SourceBlock, part_nbytes
 from daskfs.sources.files import OfFiles, PathLike, stamp
-from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, TILE_COLUMNS, Alleles, GenotypeMatrix, Genotypes
+from daskfs.sources.genotype_filters import Filters
+from daskfs.sources.genotype_matrix import (
+    GENOTYPES_IN_BYTE,
+    TILE_COLUMNS,
+    Alleles,
+    Chosen,
+    GenotypeMatrix,
+    Genotypes,
+    names_of,
+)
 from daskfs.sources.npy import array_of
 from daskfs.sources.options import check_choices
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
@@ -37,10 +45,16 @@ VARIANT_NBYTES, SAMPLE_NBYTES = 512, 256
 class Survey(NamedTuple):
     """What must be known about all genotypes before the first is returned."""
 
-    counts: np.ndarray
-    """Counts of each code, int64 of shape (n_features, 4)."""
+    n_missing: np.ndarray
+    """Missing dosages of each variant, int64 of shape (n_variants,)."""
+    copies: np.ndarray
+    """Copies of the first allele of each variant, of shape (n_variants,)."""
     has_missing: np.ndarray
     """Whether a sample has missing dosages, bool of shape (n_in_files,)."""
+    sets: list[Genotypes]
+    """The variants that the thresholds leave."""
+    names: list[str]
+    """Their names."""
 
 
 class GenotypeSource(OfFiles, Source):
@@ -64,6 +78,10 @@ class GenotypeSource(OfFiles, Source):
         Whether the first allele is counted.
     unlabelled : {"drop", "keep"}
         Treatment of samples without a target.
+    filters : Filters
+        Samples and variants that are used.
+    sex : Series of str of shape (n_in_files,), optional
+        The sex in the files, 1 or 2, for a covariate "sex".
     """
 
     is_read_in_place = True
@@ -84,28 +102,60 @@ class GenotypeSource(OfFiles, Source):
         missing: Any,
         counts_first: bool,
         unlabelled: str,
+        filters: Filters,
+        sex: pd.Series | None = None,
     ) -> None:
         check_choices(unlabelled=(unlabelled, ("drop", "keep")))
+        filters.check()
         self._missing, self.counts_first, self._unlabelled = _checked(missing), counts_first, unlabelled
-        self._sets, self._samples, self.files, self.notes = list(sets), samples, list(files), []
+        self._filters, self.notes = filters, []
+        self._samples = samples = filters.families(samples, self.notes)
+        self.files = [*files, *filters.files]
         self.label_names = [str(name) for name in samples.columns]
-        variants = distinct([name for one in sets for name in one.read_names()])
+        self._is_listed = filters.samples(samples, self.notes)
+        self._candidates, self._candidate_names = list(sets), names_of(sets)
+        if filters.extract is not None or filters.exclude is not None:
+            ids = np.concatenate([one.read_ids() for one in sets])
+            is_left = filters.variants(ids, self._candidate_names, self.notes)
+            self._candidates = _chosen(sets, is_left)
+            self._candidate_names = np.array(self._candidate_names, dtype=object)[is_left].tolist()
         self._y_is_given = y is not None
         self._take_target(target, y, phenotypes)
         first: list[str] = []
         self._covariates, self._levels = np.empty((len(samples), 0)), dict[str, list[str]]()
-        if covariate_names is not None and covariates is None and phenotypes is None:
-            problem, remedy = "expected a table with the covariates, found none", "set covariates or phenotypes"
-            raise ConfigError(problem, "source.covariate_names", remedy)
         if covariates is not None or covariate_names is not None:
             chosen = [covariate_names] if isinstance(covariate_names, str) else covariate_names
             table: Any = phenotypes if covariates is None else covariates
             is_same = phenotypes is not None and location(table) == location(phenotypes)
-            found = read_covariates(table, samples, chosen, self.target_names if is_same else ())
+            found = read_covariates(table, samples, chosen, self.target_names if is_same else (), sex=sex)
             first, self._covariates, self._levels = found.names, found.values, found.levels
             self.notes += [note for note in found.notes if not is_same]
-            self.files += [] if is_same else [location(table)]
-        self.feature_names = [*first, *variants]
+            self.files += [] if is_same or table is None else [location(table)]
+        self._covariate_names, self.sex = first, sex
+
+    @property
+    def _sets(self) -> list[Genotypes]:
+        """The variants that are used; before the survey, thresholds are not yet applied."""
+        return self.survey.sets if "survey" in vars(self) else self._candidates
+
+    @property
+    def feature_names(self) -> list[str]:  # type: ignore[override]
+        """Names of covariates and variants; with thresholds, all genotypes are read first."""
+        variants = self.survey.names if self._filters.has_thresholds else self._candidate_names
+        return [*self._covariate_names, *variants]
+
+    def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]] | None:
+        """Return the names without reading genotypes, also of variants that thresholds will leave out."""
+        return ([*self._covariate_names, *self._candidate_names], {}) if self._filters.has_thresholds else None
+
+    @property
+    def filters(self) -> list[str]:  # type: ignore[override]
+        """The filters with their effect, as far as it is known."""
+        limits = [words for words in self._filters.in_words if words.startswith(("min_", "max_"))]
+        before = [str(note) for note in self.notes if note.startswith(tuple(f"{name}:" for name in Filters._fields))]
+        if not limits or "survey" in vars(self):
+            return before
+        return [*before, f"{', '.join(limits)}: variants are counted first; the number above is before that"]
 
     def _take_target(self, target: str | Sequence[str] | None, y: Any, phenotypes: PathLike | None) -> None:
         if y is not None and phenotypes is not None:
@@ -143,10 +193,10 @@ class GenotypeSource(OfFiles, Source):
 
     @cached_property
     def _has_target(self) -> np.ndarray:
-        """Whether each sample has all targets and covariates, or is kept without them."""
+        """Whether each sample passes the filters and has all targets and covariates, or is kept without them."""
         if self._unlabelled == "keep":
-            return np.ones(len(self._samples), bool)
-        return ~np.isnan(np.column_stack([self._y, self._covariates])).any(axis=1)
+            return self._is_listed
+        return self._is_listed & ~np.isnan(np.column_stack([self._y, self._covariates])).any(axis=1)
 
     @property
     def target_classes(self) -> list[str] | None:
@@ -161,7 +211,8 @@ class GenotypeSource(OfFiles, Source):
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and the shape of their content."""
-        return {**super().describe(), "shape_of_files": [len(self._samples), len(self.feature_names)]}
+        n_features = self.n_covariates + len(self._candidate_names)
+        return {**super().describe(), "shape_of_files": [len(self._samples), n_features]}
 
     def digest(self) -> str:
         """Return the digest of the bytes of all files, and of `y` if it was passed."""
@@ -177,7 +228,8 @@ class GenotypeSource(OfFiles, Source):
     def encoding(self) -> dict[str, Any]:
         """Which allele was counted, and how missing dosages were filled."""
         made = {"targets": list(self.target_names), "missing": self._missing, "counts_first": self.counts_first}
-        return made | ({"covariates": self.feature_names[: self.n_covariates]} if self.n_covariates else {})
+        made |= {"covariates": self._covariate_names} if self._covariate_names else {}
+        return made | ({"filters": self._filters.in_words} if self._filters.in_words else {})
 
     @property
     def variants(self) -> dict[str, np.ndarray]:
@@ -195,16 +247,14 @@ class GenotypeSource(OfFiles, Source):
     def annotations(self) -> dict[str, np.ndarray]:
         """Properties of each feature: `variants`, and the frequency of the effect allele.
 
-        The frequency is computed from the known genotypes of all samples in the files.
+        The frequency is computed from the known genotypes of the samples that are used.
         """
         found = {}
         for name, values in self.variants.items():
             none = np.full(self.n_covariates, "" if values.dtype == object else -1, values.dtype)
             found[name] = np.concatenate([none, values])
-        counts = self.survey.counts
-        n_known = counts.sum(axis=1) - counts[:, MISSING_CODE]
-        n_copies = n_known * np.concatenate([np.full(one.n_variants, one.ploidy) for one in self._sets])
-        share = counts @ np.array(DOSAGES[0]) / np.where(n_known, n_copies, np.nan)
+        n_known = self._n_used - self.survey.n_missing
+        share = self.survey.copies / np.where(n_known, n_known * self._ploidy, np.nan)
         frequency = [np.full(self.n_covariates, np.nan), share if self.counts_first else 1.0 - share]
         return found | {"allele_frequency": np.concatenate(frequency)}
 
@@ -222,7 +272,7 @@ class GenotypeSource(OfFiles, Source):
     @property
     def alleles(self) -> Alleles:
         """Alleles of the variants: the effect alleles, and the others."""
-        known, none = self.variants, [""] * len(self.feature_names[self.n_covariates :])
+        known, none = self.variants, [""] * (len(self.feature_names) - self.n_covariates)
         sides = (known.get(name, none) for name in ("effect_allele", "other_allele"))
         return Alleles(*([str(allele).upper() for allele in side] for side in sides))
 
@@ -238,8 +288,8 @@ class GenotypeSource(OfFiles, Source):
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return the numbers of samples and features; with ``missing: drop``, samples are unknown before reading."""
-        n_samples = self.n_samples if self.n_samples is not None else int(self._has_target.sum())
-        return n_samples, len(self.feature_names)
+        n_samples = self.n_samples if self.n_samples is not None else self._n_used
+        return n_samples, self.n_covariates + sum(one.n_variants for one in self._sets)
 
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
@@ -250,58 +300,82 @@ class GenotypeSource(OfFiles, Source):
 
     def check(self) -> None:
         """Check the lengths of the files again."""
-        for fileset in self._sets:
-            fileset.check_size()
-        n_variants = len(self.feature_names) - self.n_covariates
+        for one in self._sets:
+            one.check_size()
+        n_variants = len(self._candidate_names)
         if not n_variants or not self._has_target.any():
             found = "no variants" if not n_variants else "no sample with a target"
+            found += " among those that the filters leave" if self._filters.in_words else ""
             raise SourceError(f"expected genotypes, found {found}", self.place, "check the files")
 
     @cached_property
     def survey(self) -> Survey:
         """Which dosages are missing; reads all dosages."""
-        n_samples = len(self._samples)
-        counts = np.empty((len(self.feature_names) - self.n_covariates, 4), np.int64)
-        has_missing, start = np.zeros(n_samples, bool), 0
-        for fileset in self._sets:
-            for variants, packed in fileset.windows():
-                window = counts[start + variants.start : start + variants.stop]
-                count_codes(packed, n_samples, COUNTS_IN_BYTES, window, has_missing)
-            start += fileset.n_variants
-        self._explain(counts, has_missing)
-        return Survey(counts, has_missing)
+        is_used, has_missing = self._has_target, np.zeros(len(self._samples), bool)
+        n_missing, copies = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        passed = [np.empty(0, bool)]
+        has_thresholds = self._filters.has_thresholds
+        for one in self._candidates:
+            for _, packed in one.windows():
+                counted = one.count(packed, is_used, np.zeros_like(has_missing) if has_thresholds else has_missing)
+                passed.append(self._filters.passes(*counted, one.ploidy, self._n_used))
+                if has_thresholds:  # samples may lack dosages of the other variants
+                    counted = one.count(packed[passed[-1]], is_used, has_missing)
+                n_missing.append(counted[0])
+                copies.append(counted[1])
+        passes = np.concatenate(passed)
+        sets, names = _chosen(self._candidates, passes), np.array(self._candidate_names, dtype=object)[passes].tolist()
+        found = Survey(np.concatenate(n_missing), np.concatenate(copies), has_missing, sets, names)
+        self._explain(found, len(passes))
+        return found
 
-    def _explain(self, counts: np.ndarray, has_missing: np.ndarray) -> None:
-        """Add notes on missing values, or raise an error."""
-        self.notes += [remark for one in self._sets for remark in one.remarks()]
-        n_dropped = len(self._samples) - int(self._has_target.sum())
+    @property
+    def _n_used(self) -> int:
+        return int(np.count_nonzero(self._has_target))
+
+    @property
+    def _ploidy(self) -> np.ndarray:
+        """Maximum dosage of each variant."""
+        return np.concatenate([np.full(one.n_variants, one.ploidy) for one in self._sets])
+
+    def _explain(self, found: Survey, n_candidates: int) -> None:
+        """Add notes on filters and missing values, or raise an error."""
+        self.notes += [remark for one in self._candidates for remark in one.remarks()]
+        n_dropped = int(self._is_listed.sum()) - self._n_used
         if n_dropped:
             lacking = " and ".join([*self.target_names, *(["covariates"] if self.n_covariates else [])])
             self.notes.append(f"{n_dropped:,} samples without {lacking} were dropped")
-        n_missing = int(counts[:, MISSING_CODE].sum())
+        if self._filters.has_thresholds:
+            limits = [words for words in self._filters.in_words if words.startswith(("min_", "max_"))]
+            counted = f"counted over the {self._n_used:,} samples that are used"
+            if not found.names:
+                problem = f"none of {n_candidates:,} variants passes {' and '.join(limits)}, {counted}"
+                raise SourceError(problem, self.place, "change the thresholds")
+            self.notes.append(
+                f"{len(found.names):,} of {n_candidates:,} variants pass {' and '.join(limits)}, {counted}"
+            )
+        n_missing = int(found.n_missing.sum())
         if not n_missing:
             return
-        variants, samples = int((counts[:, MISSING_CODE] > 0).sum()), int(has_missing.sum())
-        found = f"{n_missing:,} missing dosages, in {variants:,} variants and {samples:,} samples"
-        j = int(np.argmax(counts[:, MISSING_CODE] > 0))
+        is_missing, samples = found.n_missing > 0, int(found.has_missing.sum())
+        amount = f"{n_missing:,} missing dosages, in {int(is_missing.sum()):,} variants and {samples:,} samples"
         if self._missing == "error":
-            problem = f"expected a dosage for each sample, found {found}"
+            problem = f"expected a dosage for each sample, found {amount}"
             remedy = "set missing: mean, zero, drop (samples) or a number; or remove these variants"
-            raise DataError(problem, f"{self.place}, variant '{self.feature_names[self.n_covariates + j]}'", remedy)
+            raise DataError(problem, f"{self.place}, variant '{found.names[int(np.argmax(is_missing))]}'", remedy)
         if self._missing == "drop":
-            n_dropped = int((has_missing & self._has_target).sum())
-            if n_dropped == int(self._has_target.sum()):
-                problem = f"all {n_dropped:,} samples have missing dosages ({found})"
+            if samples == self._n_used:
+                problem = f"all {samples:,} samples have missing dosages ({amount})"
                 raise DataError(problem, self.place, "set missing: mean; or remove these variants first")
-            self.notes.append(f"{n_dropped:,} samples dropped because of missing dosages")
+            self.notes.append(f"{samples:,} samples dropped because of missing dosages")
             return
-        is_void = counts[:, MISSING_CODE] == len(self._samples)
+        is_void = found.n_missing == self._n_used
         if self._missing == "mean" and is_void.any():
-            j = self.n_covariates + int(np.argmax(is_void))
-            where = f"{self.place}, variant '{self.feature_names[j]}'"
-            raise DataError("expected at least one dosage to compute the mean, found none", where, "remove the variant")
+            where = f"{self.place}, variant '{found.names[int(np.argmax(is_void))]}'"
+            remedy = "set max_missing: 0.1, which leaves such variants out, or remove the variant"
+            raise DataError("expected at least one dosage to compute the mean, found none", where, remedy)
         became = "the mean of their variant" if self._missing == "mean" else f"{self._fill:g}"
-        self.notes.append(f"{found}, were replaced by {became}")
+        self.notes.append(f"{amount}, were replaced by {became}")
 
     @property
     def _fill(self) -> float:
@@ -316,22 +390,26 @@ class GenotypeSource(OfFiles, Source):
 
     def dosages(self, counts_first: np.ndarray) -> np.ndarray:
         """Return the value of each code, int8 of shape (n_variants, 4), given whether the first allele is counted."""
-        found = np.array(DOSAGES, np.int8)[(~counts_first).astype(int)]
-        n_lacking = np.concatenate([np.full(one.n_variants, 2 - one.ploidy) for one in self._sets])  # up to two
+        found, n_lacking = np.array(DOSAGES, np.int8)[(~counts_first).astype(int)], 2 - self._ploidy  # up to two
         is_known = np.arange(4) != MISSING_CODE
         return found - np.where(counts_first, 0, n_lacking)[:, None].astype(np.int8) * is_known
 
+    @property
+    def _may_be_int8(self) -> bool:
+        """Whether all values are whole numbers, unless missing dosages are filled."""
+        return not self.n_covariates and all(one.are_whole for one in self._sets)
+
     def _values(self, dtype: np.dtype | type) -> np.ndarray:
         """Return the value of each code of each variant, of shape (n_variants, 4)."""
-        counts = self.survey.counts
-        dosages = self.dosages(np.full(len(counts), self.counts_first))
-        is_filled = self._missing != "drop" and bool(counts[:, MISSING_CODE].any())
+        n_missing, copies = self.survey.n_missing, self.survey.copies
+        dosages = self.dosages(np.full(len(copies), self.counts_first))
+        is_filled = self._missing != "drop" and bool(n_missing.any())
         is_whole = self._missing != "mean" and self._fill == int(self._fill) and -128 <= self._fill <= 127
-        is_int8 = not (is_filled and not is_whole) and not self.n_covariates
+        is_int8 = not (is_filled and not is_whole) and self._may_be_int8
         values = dosages.astype(np.int8 if is_int8 else dtype)
         if is_filled and self._missing == "mean":
-            n_known = len(self._samples) - counts[:, MISSING_CODE]
-            values[:, MISSING_CODE] = (counts * dosages.astype(np.int64)).sum(axis=1) / n_known
+            mean = copies / (self._n_used - n_missing)
+            values[:, MISSING_CODE] = mean if self.counts_first else self._ploidy - mean
         elif is_filled:
             values[:, MISSING_CODE] = self._fill
         return values
@@ -355,7 +433,8 @@ class GenotypeSource(OfFiles, Source):
         """Yield the samples of a part."""
         first, last = part
         values, itemsize = self._values(dtype), np.dtype(dtype).itemsize
-        band_rows = block_rows * itemsize * GENOTYPES_IN_BYTE  # two-bit genotypes in the space of a block
+        per_variant = max(one.stride for one in self._sets)
+        band_rows = max(1, block_rows * itemsize * len(self._samples) // per_variant)  # files' bytes of a block's size
         start = first
         while start < last:
             # the samples of a band; their bytes are read at once
@@ -370,7 +449,7 @@ class GenotypeSource(OfFiles, Source):
     @property
     def held_nbytes(self) -> int:
         """Memory for names, values and counts of the codes, and the samples' ids, in bytes."""
-        return VARIANT_NBYTES * len(self.feature_names) + SAMPLE_NBYTES * len(self._samples)
+        return VARIANT_NBYTES * self.estimate_shape()[1] + SAMPLE_NBYTES * len(self._samples)
 
     @property
     def in_place(self) -> InPlace:
@@ -379,7 +458,7 @@ class GenotypeSource(OfFiles, Source):
             dtype = self._values(np.float32).dtype
         else:
             may_fill = self._missing == "mean" or self._fill != int(self._fill) or not -128 <= self._fill <= 127
-            dtype = np.dtype(np.float32 if self.n_covariates or may_fill else np.int8)
+            dtype = np.dtype(np.float32 if may_fill or not self._may_be_int8 else np.int8)
         tile_columns = max(TILE_COLUMNS, *(one.chunk_variants for one in self._sets))
         return InPlace(dtype, tile_columns, sum(file.stat().st_size for file in self.files))
 
@@ -424,7 +503,7 @@ class GenotypeSource(OfFiles, Source):
         """Return the digest of the files' sizes and times, the counts of the codes, and the remaining data."""
         stamps = [(str(file), stamp(file)) for file in self.files]
         digest = hashlib.sha256(repr((stamps, self.encoding, self.feature_names)).encode())
-        for array in (self.survey.counts, values, self._kept, self._y, self._covariates):
+        for array in (self.survey.n_missing, self.survey.copies, values, self._kept, self._y, self._covariates):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
@@ -434,9 +513,9 @@ class GenotypeSource(OfFiles, Source):
         first = self.n_covariates
         X, column = np.empty((len(samples), first + len(values)), values.dtype), 0
         X[:, :first] = self._covariates[samples]
-        for packed in bands:
+        for one, packed in zip(self._sets, bands, strict=True):
             variants = slice(column, column + len(packed))
-            decode(packed, samples - origin, values[variants], X[:, first + column : first + variants.stop])
+            one.decode(packed, samples - origin, values[variants], X[:, first + column : first + variants.stop])
             column = variants.stop
         labels = {name: self._samples[name].iloc[samples].to_numpy(dtype=object) for name in self.label_names}
         return SourceBlock(start, X, self._y[samples], None, labels)
@@ -445,6 +524,12 @@ class GenotypeSource(OfFiles, Source):
         """Yield samples in the order of the files."""
         self.check()
         yield from self.part_blocks((0, len(self._kept)), block_rows, dtype)
+
+
+def _chosen(sets: Sequence[Genotypes], is_chosen: np.ndarray) -> list[Genotypes]:
+    """Return the chosen variants of each set."""
+    ends = np.cumsum([one.n_variants for one in sets])[:-1]
+    return [Chosen.of(one, flags) for one, flags in zip(sets, np.split(is_chosen, ends), strict=True)]
 
 
 def _checked(missing: Any) -> Any:

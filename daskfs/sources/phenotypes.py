@@ -16,6 +16,7 @@ from daskfs.sources.files import PathLike, as_file
 
 MISSING_WORDS = ("-9", "NA", "nan", "NaN", ".", "")
 """Texts for a missing value in tables of phenotypes; 0 too, for cases and controls."""
+SEX = "sex"
 CASE_CONTROL = ("control", "case")
 _REMEDY = "let the first line name the columns: FID IID NAME ..., or IID NAME ..."
 
@@ -186,12 +187,13 @@ class Covariates(NamedTuple):
 
 
 def read_covariates(
-    path: PathLike,
+    path: PathLike | None,
     samples: pd.DataFrame,
     chosen: Sequence[str] | None = None,
     targets: Sequence[str] = (),
     features: Sequence[str] | None = None,
     levels: Mapping[str, Sequence[str]] | None = None,
+    sex: pd.Series | None = None,
 ) -> Covariates:
     """Return the covariates of samples.
 
@@ -199,7 +201,8 @@ def read_covariates(
 
     Parameters
     ----------
-    path : path-like
+    path : path-like, optional
+        Not needed if `chosen` or `features` name only sex, and `sex` is given.
     samples : DataFrame of str
     chosen : sequence of str, optional
         Columns of the table, or ranges of them (PC1-PC10); by default all.
@@ -209,19 +212,31 @@ def read_covariates(
         Features of a fit: they determine the dummies of categorical columns, whatever words the table has.
     levels : mapping of str to sequence of str, optional
         All levels of the fit's categorical columns, the reference first. Other words are reported in a note.
+    sex : Series of str of shape (n_samples,), optional
+        Sex in the files of the genotypes (1 male, 2 female, 0 unknown): for a covariate "sex" that the table lacks.
 
     Raises
     ------
     ConfigError
-        No such column, or the column is a target.
+        No such column, no table, or the column is a target.
     """
-    table = SampleTable(path)
-    wanted = table.names if chosen is None else table.expanded(chosen)
+    table = None if path is None else SampleTable(path)
+    known_names = [] if table is None else table.names
+    wanted = list(known_names) if chosen is None else [*chosen] if table is None else table.expanded(chosen)
+    needs_sex = SEX in (wanted if features is None else features)
+    is_in_files = sex is not None and needs_sex and SEX not in known_names
+    if table is None and set(wanted) - ({SEX} if is_in_files else set()):
+        problem, remedy = "expected a table with the covariates, found none", "set covariates or phenotypes"
+        raise ConfigError(problem, "source.covariate_names", remedy)
     for name in targets:
         if name in wanted:
             problem = f"expected covariates without the target, found {name!r} among them"
             raise ConfigError(problem, "source.covariate_names", "remove it from the covariates")
-    words, note = table.of(samples, wanted)
+    of_table = [name for name in wanted if not (is_in_files and name == SEX)]
+    words, note = (pd.DataFrame(index=range(len(samples))), "") if table is None else table.of(samples, of_table)
+    if is_in_files and sex is not None:
+        words[SEX] = sex.to_numpy()
+        wanted = wanted if SEX in wanted else [*wanted, SEX]
     names: list[str] = []
     columns: list[np.ndarray] = []
     found: dict[str, list[str]] = {}
@@ -232,8 +247,11 @@ def read_covariates(
         of_fit = [] if features is None else [one for one in features if one.startswith(f"{name}=")]
         own = None if features is None else [one.removeprefix(f"{name}=") for one in of_fit]
         if not own and pd.to_numeric(of_one[~is_missing], errors="coerce").notna().all():
+            values = _numbers(of_one, name, str(path))
+            if name.lower() == SEX and (values == 2).any():  # PLINK's codes: 1 male, 2 female, 0 unknown
+                values[values == 0] = np.nan
             names.append(name)
-            columns.append(_numbers(of_one, name, str(path)))
+            columns.append(values)
             continue
         known = [*((levels or {}).get(name, ()))]
         if own is not None and known:

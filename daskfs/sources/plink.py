@@ -14,34 +14,17 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import ConfigError, SourceError
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, expand_paths
+from daskfs.sources.files import PathLike, expand_paths, in_braces
+from daskfs.sources.genotype_filters import Filters, GenotypeOptions
 from daskfs.sources.genotypes import GenotypeSource
-from daskfs.sources.options import SourceOptions
 from daskfs.sources.phenotypes import code_phenotype
 from daskfs.sources.plink_files import Fileset
-from daskfs.sources.table import Fill
 
 
-class PlinkOptions(SourceOptions):
-    """Genotypes: a .bed file (or several, for example one per chromosome, or a glob), each with its .bim and .fam."""
+class PlinkOptions(GenotypeOptions):
+    """Genotypes: a .bed file (or several, such as chr{1..22}.bed, one per chromosome), each with its .bim and .fam."""
 
     path: Annotated[Words, PATH]
-    y: Annotated[str | None, PATH] = Field(
-        default=None, description=".npy file of the targets, one per line of .fam; default: the phenotype in .fam"
-    )
-    phenotypes: Annotated[str | None, PATH] = Field(
-        default=None, description="table of phenotypes with a header: FID IID NAME ..., in any order"
-    )
-    covariates: Annotated[str | None, PATH] = Field(
-        default=None, description="table of covariates with FID and IID; they become the first features"
-    )
-    covariate_names: Words | None = Field(
-        default=None,
-        description="columns of covariates to use (default: all), or of phenotypes if covariates is not set: "
-        "[age, sex, PC1-PC10]",
-    )
-    target: str | None = Field(default=None, description="name of the phenotype to use, or of y")
-    missing: Fill | None = Field(default=None, description="treatment of missing dosages; drop removes the sample")
     allele: Literal["a1", "a2"] | None = Field(default=None, description="which allele of .bim to count")
 
 
@@ -52,15 +35,16 @@ class PlinkSource(GenotypeSource):
     ----------
     path : path-like or list of path-like
         A .bed file, with or without its ending, with .bim and .fam in the same folder; several files with the same
-        samples (for example, one per chromosome), or a pattern: their variants are concatenated.
+        samples (for example, one per chromosome), or a pattern such as chr{1..22}.bed or chr*.bed, in natural order:
+        their variants are concatenated.
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path of a .npy file of it, optional
         Targets of all samples in the .fam file; by default its phenotype.
     target : str or list of str, optional
         Which of the `phenotypes` to use, if there are several; otherwise the name of the target, by default
         "phenotype", or "target" if `y` is given.
     missing : {"error", "drop", "mean", "zero"} or float
-        Treatment of missing dosages: an error, dropping the sample, the variant's mean (over all samples in the
-        file), or this number.
+        Treatment of missing dosages: an error, dropping the sample, the variant's mean (over the samples that are
+        used), or this number.
     allele : {"a1", "a2"}
         The allele of the .bim file to count: "a1", the fifth column, is the minor allele if PLINK has ordered them.
     unlabelled : {"drop", "keep"}
@@ -71,7 +55,10 @@ class PlinkSource(GenotypeSource):
         except the first.
     covariate_names : str or list of str, optional
         Columns of `covariates` to use (by default all), or of `phenotypes` if `covariates` is not given. "PC1-PC10"
-        means all columns from PC1 to PC10.
+        means all columns from PC1 to PC10, and "sex" the sex in the .fam file if the table has no such column.
+    **filters
+        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; relatives,
+        related_above: which samples are related. See `daskfs.sources.genotype_filters.GenotypeOptions`.
 
     Raises
     ------
@@ -106,6 +93,7 @@ class PlinkSource(GenotypeSource):
         covariates: PathLike | None = None,
         covariate_names: str | Sequence[str] | None = None,
         unlabelled: Literal["drop", "keep"] = "drop",
+        **filters: Any,
     ) -> None:
         if allele not in ("a1", "a2"):
             raise ConfigError(f"expected a1 or a2, found {allele!r}", "source.allele")
@@ -124,6 +112,8 @@ class PlinkSource(GenotypeSource):
             missing=missing,
             counts_first=allele == "a1",
             unlabelled=unlabelled,
+            filters=Filters(**filters),
+            sex=sets[0].samples["sex"],
         )
         n_half = sum(fileset.n_half_diploid for fileset in sets)
         if n_half:
@@ -151,7 +141,7 @@ def _check_samples(sets: Sequence[Fileset]) -> None:
 def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:
     """Return the paths, with .bed appended to common stems of the three files."""
     given = [path] if isinstance(path, (str, os.PathLike, ObjectPath)) else list(path)
-    return [_one_with_ending(location(item)) for item in given]
+    return [_one_with_ending(location(item)) for item in in_braces(given)]
 
 
 def _one_with_ending(path: Location) -> Location:

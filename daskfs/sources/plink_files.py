@@ -105,16 +105,15 @@ class Fileset(Genotypes):
         chromosomes = self.variants["chromosome"].str.removeprefix("chr").str.upper()
         return int(chromosomes.isin(HALF_DIPLOID).sum())
 
+    def read_ids(self) -> np.ndarray:
+        """Return the second column of the .bim file."""
+        return self.variants["variant"].to_numpy(dtype=object)
+
     def read_names(self) -> list[str]:
         """Return the names of the variants, with position and alleles added to duplicates and used for '.'."""
-        ids = self.variants["variant"]
-        is_vague = (ids == ".") | ids.duplicated(keep=False)
-        if is_vague.any():
-            vague = self.variants[is_vague]
-            place = vague["chromosome"] + ":" + vague["position"] + ":" + vague["a1"] + ":" + vague["a2"]
-            ids = ids.copy()
-            ids[is_vague] = np.where(vague["variant"] == ".", place, vague["variant"] + "@" + place)
-        return [str(name) for name in ids]
+        lines = self.variants
+        places = lines["chromosome"] + ":" + lines["position"] + ":" + lines["a1"] + ":" + lines["a2"]
+        return named_variants(lines["variant"], places)
 
     def read_variants(self) -> dict[str, np.ndarray]:
         """Return chromosomes, positions and alleles from the .bim file; see `Genotypes.read_variants`."""
@@ -145,6 +144,13 @@ class Fileset(Genotypes):
 
     def _cut(self) -> SourceError:
         return changed(self.bed)
+
+
+def named_variants(ids: pd.Series, places: pd.Series) -> list[str]:
+    """Return the names of variants: ids, with position and alleles added to duplicates and used for '.'."""
+    is_vague = (ids == ".") | ids.duplicated(keep=False)
+    vague = np.where(ids == ".", places, ids + "@" + places) if is_vague.any() else ids
+    return [str(name) for name in np.where(is_vague, vague, ids)]
 
 
 def read_words(path: Location, columns: Sequence[str]) -> pd.DataFrame:

@@ -37,6 +37,8 @@ SOURCES = {
     "clicks": "daskfs.sources.sparse.clicks:ClicksSource",
     "text": "daskfs.sources.sparse.text:TextSource",
     "plink": "daskfs.sources.plink:PlinkSource",
+    "pgen": "daskfs.sources.pgen:PgenSource",
+    "bgen": "daskfs.sources.bgen:BgenSource",
     "vcf_zarr": "daskfs.sources.vcf_zarr:VcfZarrSource",
     "anndata": "daskfs.sources.sparse.anndata:AnnDataSource",
     "fasta": "daskfs.sources.sparse.fasta:FastaSource",
@@ -53,6 +55,8 @@ ENDINGS = {
     ".npz": "npz",
     ".npy": "npy",
     ".bed": "plink",
+    ".pgen": "pgen",
+    ".bgen": "bgen",
     ".h5ad": "anndata",
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm"),
     ".vw": "vw",
@@ -65,7 +69,10 @@ ENDINGS = {
 OF_TABLES = ("missing", "one_hot", "interactions")
 """Options that tables in memory have in common with files."""
 
-PLACES = ("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema")
+PLACES = (
+    *("path", "y", "weight", "phenotypes", "covariates", "label_table", "schema"),
+    *("keep", "remove", "extract", "exclude", "sample", "relatives"),
+)
 """Options that are paths of the rows and of what accompanies the features."""
 
 
@@ -309,7 +316,7 @@ def _file_source(
     if kind in ("npz", "npy"):
         beside = {"y": y, "weight": weight, "names": names, "target": target, "schema": schema}
         return make_source(kind, path=source, **beside, **options)
-    if kind in ("plink", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
+    if kind in ("plink", "pgen", "bgen", "vcf_zarr", "anndata") and names is None and schema is None and weight is None:
         return make_source(kind, path=source, y=y, target=target, **options)
     if y is not None or names is not None:
         raise ConfigError(

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import Field
 
 from daskfs import interrupts
-from daskfs.documents import PATH, Words
+from daskfs.documents import PATH
 from daskfs.errors import ConfigError, SourceError
 from daskfs.files import location
 from daskfs.kernels.genotypes import (
@@ -29,34 +29,19 @@ from daskfs.kernels.genotypes import (
 )
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import PathLike, explained_room, write_all
+from daskfs.sources.genotype_filters import Filters, GenotypeOptions
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
 from daskfs.sources.genotypes import GenotypeSource
-from daskfs.sources.options import SourceOptions
-from daskfs.sources.table import Fill
 from daskfs.store.foreign import open_foreign_array, read_foreign
 
 CALLS, SAMPLES = "call_genotype", "sample_id"
 NAMED_BY = ("variant_id", "variant_contig", "contig_id", "variant_position", "variant_allele")
 
 
-class VcfZarrOptions(SourceOptions):
+class VcfZarrOptions(GenotypeOptions):
     """Genotypes in VCF Zarr, the format of bio2zarr."""
 
     path: Annotated[str, PATH]
-    y: Annotated[str | None, PATH] = Field(default=None, description=".npy file of the targets, one per sample")
-    phenotypes: Annotated[str | None, PATH] = Field(
-        default=None, description="table of phenotypes with a header: IID NAME ..., in any order"
-    )
-    covariates: Annotated[str | None, PATH] = Field(
-        default=None, description="table of covariates with IID; they become the first features"
-    )
-    covariate_names: Words | None = Field(
-        default=None,
-        description="columns of covariates to use (default: all), or of phenotypes if covariates is not set: "
-        "[age, sex, PC1-PC10]",
-    )
-    target: str | None = Field(default=None, description="name of the phenotype to use, or of y")
-    missing: Fill | None = Field(default=None, description="treatment of missing calls; drop removes the sample")
     allele: Literal["alt", "ref"] | None = Field(default=None, description="which allele to count")
 
 
@@ -74,7 +59,7 @@ class Calls(Genotypes):
 
     Notes
     -----
-    The first pass over all calls (`windows`) decodes each chunk once and writes two bits per call to a temporary file
+    The first pass over all calls (`prepare`) decodes each chunk once and writes two bits per call to a temporary file
     in TMPDIR. All later reads use this file, also on workers that have access to it.
     """
 
@@ -101,11 +86,10 @@ class Calls(Genotypes):
 
     check_unchanged = check_size
 
-    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield consecutive variants and their packed genotypes."""
+    def prepare(self) -> None:
+        """Decode each chunk once into a temporary file."""
         if not self._is_packed:
             self._pack_all()
-        yield from super().windows()
 
     @property
     def _is_packed(self) -> bool:
@@ -114,7 +98,6 @@ class Calls(Genotypes):
         return found is not None and found.exists() and found.stat().st_size == self.n_variants * self.stride
 
     def _pack_all(self) -> None:
-        """Decode each chunk once into a temporary file."""
         self._found[:] = 0
         file, name = tempfile.mkstemp(prefix="daskfs-", suffix=".packed")
         path = Path(name)
@@ -184,10 +167,14 @@ class Calls(Genotypes):
         """Return the state without the counts, which only the creating process needs."""
         return vars(self) | {"_found": np.zeros(N_REMARKABLE, np.int64)}
 
+    def read_ids(self) -> np.ndarray:
+        """Return variant_id."""
+        has_ids = (self.folder / "variant_id").exists()
+        return np.array(self._texts("variant_id") if has_ids else ["."] * self.n_variants, dtype=object)
+
     def read_names(self) -> list[str]:
         """Return variant ids; contig:position:ref:alt replaces missing ids and is appended to duplicates."""
-        has_ids = (self.folder / "variant_id").exists()
-        ids = pd.Series(self._texts("variant_id") if has_ids else ["."] * self.n_variants, dtype=object)
+        ids = pd.Series(self.read_ids(), dtype=object)
         is_vague = ((ids == ".") | (ids == "") | ids.duplicated(keep=False)).to_numpy()
         if is_vague.any():
             alleles, position = self._texts("variant_allele"), self._values("variant_position").tolist()
@@ -260,8 +247,8 @@ class VcfZarrSource(GenotypeSource):
     target : str or list of str, optional
         Which of the `phenotypes` to use, if there are several; otherwise the name of `y`.
     missing : {"error", "drop", "mean", "zero"} or float
-        Treatment of missing calls: an error, dropping the sample, the variant's mean (over all samples), or this
-        number. A call is missing if one of its alleles is.
+        Treatment of missing calls: an error, dropping the sample, the variant's mean (over the samples that are
+        used), or this number. A call is missing if one of its alleles is.
     allele : {"alt", "ref"}
         What to count: all alternate alleles, or the reference (2 minus these; for haploid calls too).
     unlabelled : {"drop", "keep"}
@@ -271,6 +258,9 @@ class VcfZarrSource(GenotypeSource):
     covariate_names : str or list of str, optional
         Columns of `covariates` to use (by default all), or of `phenotypes` if `covariates` is not given. "PC1-PC10"
         means all columns from PC1 to PC10.
+    **filters
+        keep, remove, extract, exclude, min_frequency, max_missing: the samples and variants that are used; relatives,
+        related_above: which samples are related. See `daskfs.sources.genotype_filters.GenotypeOptions`.
 
     Raises
     ------
@@ -299,6 +289,7 @@ class VcfZarrSource(GenotypeSource):
         covariates: PathLike | None = None,
         covariate_names: str | Sequence[str] | None = None,
         unlabelled: Literal["drop", "keep"] = "drop",
+        **filters: Any,
     ) -> None:
         if allele not in ("alt", "ref"):
             raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
@@ -321,6 +312,7 @@ class VcfZarrSource(GenotypeSource):
             missing=missing,
             counts_first=allele == "alt",
             unlabelled=unlabelled,
+            filters=Filters(**filters),
         )
 
     @property
@@ -331,5 +323,5 @@ class VcfZarrSource(GenotypeSource):
     @property
     def encoding(self) -> dict[str, Any]:
         """Which allele was counted, how missing calls were filled, and the names."""
-        joined = "\n".join(self.feature_names)
+        joined = "\n".join([*self._covariate_names, *self._candidate_names])
         return {**super().encoding, "features": hashlib.sha256(joined.encode()).hexdigest()}

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -108,3 +109,56 @@ def test_a_pipeline_that_stands_is_not_replaced_unless_asked(cohort):
     assert "--force" in init(*arguments, exit_code=2)
     init(*arguments, "--force")
     assert read_yaml(cohort / "cohort.yaml")["name"] == "cohort"
+
+
+def selected(*arguments, exit_code=0):
+    given = ["select", *arguments, "--set", "n_features_to_select=5", "--quiet", "--json"]
+    said = CliRunner().invoke(app, given)
+    assert said.exit_code == exit_code, said.output
+    return json.loads(said.stdout)
+
+
+@pytest.mark.parametrize("file", ["cohort.bed", "cohort.vcz", "coh{ort}.bed"])
+def test_select_runs_without_a_pipeline_file_and_includes_the_covariates(cohort, file):
+    options = ["--phenotypes", "ph.txt", "--target", "T", "--covariates", "PC1-PC3", "--method", "online_substitution"]
+    found = selected(file, *options, "--output", "run")
+    assert {*COVARIATES[1:], "rs3", "rs7"} == {*pd.read_csv("run/selected.csv")["name"]}, found
+    assert not [*cohort.glob("runs/*.zarr")]
+
+
+def test_options_of_genotypes_are_refused_for_tables_and_methods_that_cannot_include_covariates(cohort):
+    (cohort / "t.csv").write_text("a,y\n1,2\n")
+    for arguments, words in (
+        (["t.csv", "--phenotypes", "ph.txt"], "--phenotypes"),
+        (
+            ["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--covariates", "age", "--method", "bolasso"],
+            "always",
+        ),
+        (["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--dtype", "int8"], "--dtype"),
+    ):
+        said = CliRunner().invoke(app, ["select", *arguments])
+        assert said.exit_code == 2
+        assert words in said.output
+
+
+def test_the_plan_the_notes_and_the_report_show_filters(cohort):
+    init("cohort.bed", "--phenotypes", "ph.txt", "--target", "T")
+    (cohort / "variants").write_text("".join(f"rs{j}\n" for j in range(20)))
+    given = ["--set", "source.extract=variants", "--set", "source.min_frequency=0.2"]
+    given += ["--set", "select.n_features_to_select=3", "--set", "output=run"]
+    planned = CliRunner().invoke(app, ["plan", "cohort.yaml", *given]).output
+    assert "extract: 20 of 30 variants are left (variants)" in planned
+    assert "min_frequency 0.2" in planned
+    said = CliRunner().invoke(app, ["run", "cohort.yaml", *given, "--quiet"])
+    assert said.exit_code == 0, said.output
+    report = (cohort / "run" / "report.html").read_text()
+    assert "extract: 20 of 30 variants are left (variants)" in report
+    assert "variants pass min_frequency 0.2, counted over the 200 samples that are used" in report
+
+
+def test_families_stay_together_in_a_selection_without_a_pipeline_file(cohort):
+    renamed(cohort, [f"f{i // 4}" if i < 80 else "0" for i in range(200)])
+    selected(
+        "cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--method", "online_substitution", "--output", "run"
+    )
+    assert read_yaml(cohort / "run" / "pipeline.yaml")["split"]["groups"] == "fid"

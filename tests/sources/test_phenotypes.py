@@ -147,3 +147,12 @@ def test_covariates_are_columns_that_are_named_and_ranges_of_them(bed, tmp_path,
             genotypes(path, **options, covariate_names=["height-PC2"])
     with refused(ConfigError, "genotypes", at="source.covariate_names", naming=["phenotypes"]):
         PlinkSource(bed, y=np.arange(N), covariate_names=["age"])
+
+
+def test_a_sex_of_nought_is_missing_where_others_are_one_and_two(bed, tmp_path):
+    for sexes, used in (("1 2 0 -9 2 1", [0, 1, 4, 5]), ("1 0 0 1 0 1", [0, 1, 2, 3, 4, 5])):
+        lines = [f"s{i} {i} {sex}" for i, sex in enumerate(sexes.split())]
+        (tmp_path / "p").write_text("IID y sex\n" + "\n".join(lines) + "\n")
+        X, y = read(PlinkSource(bed, phenotypes=tmp_path / "p", target="y", covariate_names="sex"))
+        np.testing.assert_array_equal(y, used)
+        np.testing.assert_array_equal(X[:, 0], [int(sexes.split()[i]) for i in used])

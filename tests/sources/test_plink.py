@@ -187,6 +187,21 @@ def test_variants_of_one_copy_are_said(tmp_path):
     assert PlinkSource(path).notes == ["2 variants on X, Y or MT: one copy counts as two, as in PLINK"]
 
 
+def test_patterns_list_chromosomes_in_natural_order(tmp_path):
+    names = ["1", "2", "10", "X", "MT"]
+    for k, name in enumerate(names):
+        write_set(tmp_path, random_dosages(6, 2, seed=k), f"chr{name}", ids=[f"{name}a", f"{name}b"])
+    expected = [f"{name}{letter}" for name in names for letter in "ab"]
+    for pattern in ("chr*.bed", "chr{1..2,10,X,MT}.bed", "chr{1..2,10,X,MT}"):
+        assert PlinkSource(str(tmp_path / pattern)).feature_names == expected
+    with refused(SourceError, "formats", at="chr3.bed"):
+        PlinkSource(str(tmp_path / "chr{1..3}.bed"))
+    (tmp_path / "a{1,2}.bed").write_bytes((tmp_path / "chr1.bed").read_bytes())
+    for ending in (".bim", ".fam"):
+        (tmp_path / f"a{{1,2}}{ending}").write_bytes((tmp_path / f"chr1{ending}").read_bytes())
+    assert PlinkSource(str(tmp_path / "a{1,2}.bed")).feature_names == ["1a", "1b"]
+
+
 def test_chromosomes_stand_side_by_side(tmp_path):
     first, second = random_dosages(30, 5, seed=1), random_dosages(30, 70, seed=2)
     write_set(tmp_path, first, "chr1")
