@@ -51,6 +51,7 @@ STEPS = {
     "zeros": Words("counting zeros", "part"),
     "ridge": Words("fitting ridges with column elimination", "part"),
     "lasso-path": Words("following the Lasso's path", "part"),
+    "windows": Words("testing variants near selected ones", "window"),
 }
 """Descriptions by the last part of a step's name, such as ``scores`` of ``fgm-scores``."""
 

@@ -127,7 +127,7 @@ def test_rows_held_out_end_the_passes():
     assert best < len(history) - 1
     assert set(TRUE) <= set(selector.selected_) | {59}
     assert len(selector.selected_) <= 2 * (best + 1)
-    assert any("held out" in note for note in selector.result_.notes)
+    assert any("held-out" in note for note in selector.result_.notes)
 
 
 def test_rows_held_out_choose_the_weight_of_the_loss():
