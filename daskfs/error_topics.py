@@ -69,6 +69,7 @@ TOPICS: dict[str, Topic] = {
         "Parameters of methods",
         (
             "parameters",
+            "pipeline.variants",
             "kernels.lasso.criteria",
             "methods",
             "selectors:ConfigError",

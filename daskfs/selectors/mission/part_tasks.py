@@ -79,8 +79,8 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
         is_end = stop == n_seen
         if (is_end and n_seen % how.block_rows) or (not is_end and stop == block_end):
             n_rows = (n_seen if is_end else stop) - (block_end - how.block_rows)
-            n_seen = how.n_before + item.n_replicas * max(stop, 1)
-            model.end_block(n_rows * item.n_replicas, np.inf if how.half_life is None else how.half_life * n_seen)
+            n_taught = how.n_before + item.n_replicas * max(stop, 1)
+            model.end_block(n_rows * item.n_replicas, np.inf if how.half_life is None else how.half_life * n_taught)
         if is_end:
             return LearntPart(model.state(), names, n_seen)
         n_seen = stop
