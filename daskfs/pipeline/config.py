@@ -605,9 +605,13 @@ def build_pipeline(document: dict[str, Any], where: str, folder: Path) -> Pipeli
     """Check a mapping and return it as a pipeline. Paths are relative to `folder`; `where` names it in messages."""
     pipeline = check_document(Pipeline, expand_environment(document, where), where)
     pipeline._written = Written(written_paths(pipeline, document, where, folder))
-    kind = None if pipeline.source is None else pipeline.source.kind
-    if kind is not None and find_source(kind).is_read_in_place and "store" not in pipeline.model_fields_set:
-        pipeline.store = "none"
+    if pipeline.source is not None:
+        are_genotypes = find_source(pipeline.source.kind).is_read_in_place
+        if are_genotypes and "store" not in pipeline.model_fields_set:
+            pipeline.store = "none"
+        if not are_genotypes and pipeline.clumps not in (None, Clumps()):
+            problem = f"a {pipeline.source.kind} source has no variants, so these options have no effect"
+            raise ConfigError(problem, f"{where}: clumps", "leave it out")
     if isinstance(pipeline.store, Store):
         pipeline.store.path = pipeline.store.path or f"runs/{pipeline.name}.zarr"
     pipeline.output = pipeline.output or f"runs/{pipeline.name}"

@@ -139,9 +139,9 @@ class DataFacts:
     held_nbytes: int = 0
     """Memory of names and similar in the client process, of the source during ingest and of the store afterwards."""
     is_in_place: bool = False
+    """Whether the files of the source are read directly, without a store."""
     filters: tuple[str, ...] = ()
     """What leaves out rows and features of the source."""
-    """Whether the files of the source are read directly, without a store."""
     crowding: Crowding | None = None
     """How unevenly the entries of an existing store are distributed."""
 

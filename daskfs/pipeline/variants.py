@@ -199,7 +199,7 @@ def examine_variants(
     import pandas as pd
 
     if window_bp is not None and not 0 <= window_bp < LONGEST:
-        raise ConfigError(f"expected a number of base pairs, found {window_bp}", "window_bp", "try 250_000")
+        raise ConfigError(f"expected a number of base pairs, found {window_bp}", "window_bp", "try 250000")
     if not 0.0 < min_r2 <= 1.0:
         raise ConfigError(f"expected a squared correlation above 0 and at most 1, found {min_r2}", "min_r2", "try 0.5")
     if not has_variants(selector.result_):

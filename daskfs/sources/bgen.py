@@ -12,14 +12,14 @@ import pandas as pd
 from pydantic import Field
 
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, SourceError
+from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.kernels.genotypes import MISSING_DOSAGE
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, changed, expand_paths, open_bytes, stamp
-from daskfs.sources.genotype_filters import Filters, GenotypeOptions
+from daskfs.sources.files import PathLike, changed, expand_paths, natural_order, open_bytes, stamp
+from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import DOSAGE_STEPS, GENOTYPES_IN_BYTE, Dosages
-from daskfs.sources.genotypes import GenotypeSource
+from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.plink_files import named_variants
 
 _REMEDY = "write it again: plink2 --export bgen-1.2 bits=8"
@@ -200,7 +200,7 @@ class BgenSource(GenotypeSource):
         y: Any = None,
         target: str | Sequence[str] | None = None,
         missing: Any = "error",
-        allele: Literal["alt", "ref"] = "alt",
+        allele: str | None = None,
         sample: PathLike | None = None,
         phenotypes: PathLike | None = None,
         covariates: PathLike | None = None,
@@ -208,17 +208,21 @@ class BgenSource(GenotypeSource):
         unlabelled: Literal["drop", "keep"] = "drop",
         **filters: Any,
     ) -> None:
-        if allele not in ("alt", "ref"):
-            raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
-        places = expand_paths(path, self.endings)
-        if any(isinstance(location(place), ObjectPath) for place in places):
-            raise SourceError(
-                "BGEN files are only read from a local folder", str(places[0]), "copy them to a disk first"
-            )
+        self._sample = sample
+        super().__init__(
+            path, y, target, missing, allele, phenotypes, covariates, covariate_names, unlabelled, **filters
+        )
+
+    def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
+        """Open the files."""
+        places = expand_paths(path, self.endings, natural_order)
+        if any(isinstance(place, ObjectPath) for place in places):
+            problem, remedy = "BGEN files are only read from a local folder", "copy them to a disk first"
+            raise SourceError(problem, str(places[0]), remedy)
         sets = [BgenFile(place) for place in places]
-        beside = location(sample) if sample is not None else places[0].with_suffix(".sample")
+        beside = places[0].with_suffix(".sample") if self._sample is None else location(self._sample)
         own = sets[0].own_samples
-        if sample is not None or beside.is_file():
+        if self._sample is not None or beside.is_file():
             samples, files = read_samples(beside), [*places, beside]
         elif own is not None:
             samples, files = pd.DataFrame({"iid": own}, dtype=object), places
@@ -230,18 +234,4 @@ class BgenSource(GenotypeSource):
                 problem = f"expected {len(samples):,} samples, as in {files[-1].name}, found {one.n_samples:,}"
                 problem = problem if one.n_samples != len(samples) else f"expected the samples of {places[0].name}"
                 raise SourceError(problem, str(one.place), "use files of the same samples, in the same order")
-        super().__init__(
-            sets,
-            samples.drop(columns="sex", errors="ignore"),
-            files,
-            target=target,
-            y=y,
-            phenotypes=phenotypes,
-            covariates=covariates,
-            covariate_names=covariate_names,
-            missing=missing,
-            counts_first=allele == "alt",
-            unlabelled=unlabelled,
-            filters=Filters(**filters),
-            sex=samples.get("sex"),
-        )
+        return Opened(sets, samples.drop(columns="sex", errors="ignore"), files, samples.get("sex"))

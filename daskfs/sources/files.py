@@ -27,8 +27,10 @@ PathLike = str | os.PathLike[str] | ObjectPath
 CUT_SHORT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
-def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = ()) -> list[Any]:
-    """Return the files or objects given by a path, list, pattern or folder, in natural order within each pattern.
+def expand_paths(
+    paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] = (), key: Callable[[Any], Any] | None = None
+) -> list[Any]:
+    """Return the files or objects given by a path, list, pattern or folder, sorted within each pattern.
 
     Parameters
     ----------
@@ -37,6 +39,8 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         these in turn.
     endings : tuple of str
         File name endings that are read from a folder.
+    key : callable, optional
+        Sorts the files of a pattern or folder, such as `natural_order`; by default their names do.
 
     Raises
     ------
@@ -51,19 +55,19 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
         if not str(item):
             raise SourceError("expected a path, found an empty text", "source.path", "name a file")
         if is_url(item) or isinstance(item, ObjectPath):
-            files += _objects(location(item), endings)
+            files += _objects(location(item), endings, key)
             continue
         path = Path(item).expanduser()
         found: list[Path]
         if path.is_dir():
-            found = [file for file in path.iterdir() if file.name.endswith(endings) and file.is_file()]
-            found.sort(key=natural_order)
+            those = (file for file in path.iterdir() if file.name.endswith(endings) and file.is_file())
+            found = sorted(those, key=key)
             _refuse_copies(found)
         elif os.path.lexists(path):
             found = [path]
         elif glob.has_magic(str(path)):
             matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 - absolute patterns
-            found = sorted(map(Path, matches), key=natural_order)
+            found = sorted(map(Path, matches), key=key)
         else:
             raise SourceError("no such file", str(path), _nearest(path))
         if not found:
@@ -77,26 +81,28 @@ def expand_paths(paths: PathLike | Sequence[PathLike], endings: tuple[str, ...] 
 
 
 def in_braces(paths: Sequence[Any]) -> list[Any]:
-    """Return paths with each pattern in braces replaced by what it stands for, in this order.
+    """Return paths with each list and range in braces replaced by what it stands for, as a shell does.
 
     Examples
     --------
-    >>> in_braces(["chr{1..3,X}.bed"])
-    ['chr1.bed', 'chr2.bed', 'chr3.bed', 'chrX.bed']
+    >>> in_braces(["chr{1..3,X}.bed", "{08..10}.bed", "{one}.bed"])
+    ['chr1.bed', 'chr2.bed', 'chr3.bed', 'chrX.bed', '08.bed', '09.bed', '10.bed', '{one}.bed']
     """
     found: list[Any] = []
     for path in paths:
-        before, brace, rest = str(path).partition("{")
-        inside, end, after = rest.partition("}")
-        if not brace or not end or (not is_url(path) and os.path.lexists(Path(str(path)).expanduser())):
+        braces = re.search(r"\{([^{}]*,[^{}]*|\d+\.\.\d+)\}", str(path))
+        if braces is None or (not is_url(path) and os.path.lexists(Path(str(path)).expanduser())):
             found.append(path)
             continue
         words: list[str] = []
-        for word in inside.split(","):
-            first, dots, last = word.partition("..")
-            is_range = bool(dots) and first.isdecimal() and last.isdecimal()
-            words += map(str, range(int(first), int(last) + 1)) if is_range else [word]
-        found += in_braces([f"{before}{word}{after}" for word in words])
+        for word in braces[1].split(","):
+            if ends := re.fullmatch(r"(\d+)\.\.(\d+)", word):
+                first, last = int(ends[1]), int(ends[2])
+                step, width = (1 if first <= last else -1), len(ends[1]) if ends[1].startswith("0") else 0
+                words += (f"{number:0{width}d}" for number in range(first, last + step, step))
+            else:
+                words.append(word)
+        found += in_braces([f"{str(path)[: braces.start()]}{word}{str(path)[braces.end() :]}" for word in words])
     return found
 
 
@@ -112,21 +118,21 @@ def natural_order(path: Location) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _objects(path: Location, endings: tuple[str, ...]) -> list[ObjectPath]:
+def _objects(path: Location, endings: tuple[str, ...], key: Callable[[Any], Any] | None) -> list[ObjectPath]:
     """Return the objects at an address: the object itself, the matches of a pattern, or the objects in the folder."""
     if not isinstance(path, ObjectPath):  # file://
-        return expand_paths(path, endings)
+        return expand_paths(path, endings, key)
     if path.is_read_only or path.is_file():
         return [path]
     if glob.has_magic(path.key):
-        found = sorted(path.matching(), key=natural_order)
+        found = path.matching()
     else:
         found = [one for one in path.iterdir() if one.name.endswith(endings)]
         found = [one for one in found if not one.is_dir()]
         _refuse_copies(found)
     if not found:
         raise SourceError("no such object", str(path), "check the address")
-    return found
+    return sorted(found, key=key) if key is not None else found
 
 
 def located(paths: Any, options: Mapping[str, Any]) -> Any:

@@ -87,10 +87,13 @@ class Filters(NamedTuple):
     related_above: float | None = None
 
     def check(self) -> None:
-        """Raise a `ConfigError` for a threshold out of range."""
+        """Raise a `ConfigError` for a threshold out of range, or one that has no effect."""
         for name, value, most in (("min_frequency", self.min_frequency, 0.5), ("max_missing", self.max_missing, 1)):
             if value is not None and not 0 <= value <= most:
                 raise ConfigError(f"expected a number from 0 to {most}, found {value!r}", f"source.{name}")
+        if self.related_above is not None and (self.relatives is None or not np.isfinite(self.related_above)):
+            problem = f"expected a kinship and a table of relatives, found {self.related_above!r} and {self.relatives}"
+            raise ConfigError(problem, "source.related_above", "set relatives to a table of pairs, or leave it out")
 
     @property
     def files(self) -> list[Location]:
@@ -105,28 +108,32 @@ class Filters(NamedTuple):
 
     @property
     def in_words(self) -> list[str]:
-        """Return each filter with its value."""
-        return [
-            f"{name} {value if isinstance(value, float) else location(value).name}"
-            for name, value in self._asdict().items()
-            if value is not None
-        ]
+        """Return each filter with its value; of files the name."""
+        named = [(name, value) for name, value in self._asdict().items() if value is not None]
+        is_number = {"min_frequency", "max_missing", "related_above"}
+        return [f"{name} {value if name in is_number else location(value).name}" for name, value in named]
 
-    def samples(self, samples: pd.DataFrame, notes: list[str]) -> np.ndarray:
-        """Return a mask of the samples that `keep` and `remove` leave, and append notes.
+    @property
+    def thresholds(self) -> list[str]:
+        """Return each threshold of variants with its value."""
+        return [words for words in self.in_words if words.split()[0] in ("min_frequency", "max_missing")]
+
+    def samples(self, samples: pd.DataFrame, notes: list[str]) -> tuple[np.ndarray, list[str]]:
+        """Return a mask of the samples that `keep` and `remove` leave, and lines that say how many.
 
         Parameters
         ----------
         samples : DataFrame of str
             With a column iid, and fid if there are families.
         notes : list of str
+            Notes on the files are appended.
 
         Raises
         ------
         SourceError
             A file cannot be read, or no sample is left.
         """
-        is_left = np.ones(len(samples), bool)
+        is_left, lines = np.ones(len(samples), bool), list[str]()
         for option, file in (("keep", self.keep), ("remove", self.remove)):
             if file is None:
                 continue
@@ -136,11 +143,13 @@ class Filters(NamedTuple):
             is_listed = ids.isin(notes_on_list(listed.agg(" ".join, axis=1), ids, "samples", location(file), notes))
             is_left &= is_listed if option == "keep" else ~is_listed
             _refuse_none(is_left, option, file, "sample", ids)
-            notes.append(f"{option}: {is_left.sum():,} of {len(is_left):,} samples are left ({location(file).name})")
-        return is_left
+            lines.append(f"{option}: {is_left.sum():,} of {len(is_left):,} samples are left ({location(file).name})")
+        return is_left, lines
 
-    def families(self, samples: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-        """Return the samples with a column relatives, if `relatives` is given: "" for a sample without any.
+    def families(self, samples: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+        """Return the samples with a column relatives ("" for a sample without any), and a line that says how many.
+
+        Without `relatives`, the samples and no line.
 
         Raises
         ------
@@ -148,7 +157,7 @@ class Filters(NamedTuple):
             The table cannot be read, or none of its pairs is in the genotypes.
         """
         if self.relatives is None:
-            return samples
+            return samples, []
         path, above = location(self.relatives), SECOND_DEGREE if self.related_above is None else self.related_above
         (number, words), *lines = _lines(path)
         head = [word.removeprefix("#").upper().replace("IID", "ID") for word in words]
@@ -174,13 +183,11 @@ class Filters(NamedTuple):
         sizes = np.bincount(roots, minlength=len(roots))
         found = np.where(sizes[roots] > 1, roots.astype(str), "")
         n_groups, n_related = int((sizes > 1).sum()), int((found != "").sum())
-        notes.append(
-            f"relatives: {n_related:,} samples in {n_groups:,} groups have a kinship above {above:g} ({path.name})"
-        )
-        return samples.assign(relatives=found.astype(object))
+        line = f"relatives: {n_related:,} samples in {n_groups:,} groups have a kinship above {above:g} ({path.name})"
+        return samples.assign(relatives=found.astype(object)), [line]
 
-    def variants(self, ids: np.ndarray, names: Sequence[str], notes: list[str]) -> np.ndarray:
-        """Return a mask of the variants that `extract` and `exclude` leave, and append notes.
+    def variants(self, ids: np.ndarray, names: Sequence[str], notes: list[str]) -> tuple[np.ndarray, list[str]]:
+        """Return a mask of the variants that `extract` and `exclude` leave, and lines that say how many.
 
         Parameters
         ----------
@@ -189,26 +196,27 @@ class Filters(NamedTuple):
         names : sequence of str
             Names of the features; they differ for ids that are unknown or that occur twice.
         notes : list of str
+            Notes on the files are appended.
 
         Raises
         ------
         SourceError
             A file cannot be read, or no variant is left.
         """
-        is_left = np.ones(len(ids), bool)
+        is_left, lines = np.ones(len(ids), bool), list[str]()
         for option, file in (("extract", self.extract), ("exclude", self.exclude)):
             if file is None:
                 continue
-            lines = _lines(location(file))
-            numbers = [number for number, words in lines for _ in words]
-            listed = pd.Series([word for _, words in lines for word in words], index=numbers, dtype=object)
+            of_file = _lines(location(file))
+            numbers = [number for number, words in of_file for _ in words]
+            listed = pd.Series([word for _, words in of_file for word in words], index=numbers, dtype=object)
             known, other = pd.Series(ids, dtype=object), pd.Series(names, dtype=object)
             unique = notes_on_list(listed, pd.concat([known, other]), "variants", location(file), notes)
             is_listed = (known.isin(unique) | other.isin(unique)).to_numpy()
             is_left &= is_listed if option == "extract" else ~is_listed
             _refuse_none(is_left, option, file, "variant", known)
-            notes.append(f"{option}: {is_left.sum():,} of {len(is_left):,} variants are left ({location(file).name})")
-        return is_left
+            lines.append(f"{option}: {is_left.sum():,} of {len(is_left):,} variants are left ({location(file).name})")
+        return is_left, lines
 
     def passes(self, n_missing: np.ndarray, copies: np.ndarray, ploidy: int, n_used: int) -> np.ndarray:
         """Return a mask of the variants within the thresholds.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -57,68 +58,78 @@ class Survey(NamedTuple):
     """Their names."""
 
 
+class Opened(NamedTuple):
+    """Files of genotypes, as a subclass of `GenotypeSource` opens them."""
+
+    sets: Sequence[Genotypes]
+    """Filesets of the same samples: their variants are concatenated."""
+    samples: pd.DataFrame
+    """Label columns of all samples: "iid", and "fid" if there are families."""
+    files: Sequence[Location]
+    sex: pd.Series | None = None
+    """The sex in the files, 1 or 2, for a covariate "sex"."""
+
+
 class GenotypeSource(OfFiles, Source):
-    """Samples x variants, dosages of an allele; subclasses read the files.
+    """Samples x variants, dosages of an allele; subclasses open the files.
 
     Parameters
     ----------
-    sets : list of Genotypes
-        Filesets of the same samples: their variants are concatenated.
-    samples : DataFrame of shape (n_in_files, n_labels)
-        Label columns.
-    files : list of Path
-        All files.
-    target : str or list of str, optional
+    path : path-like or list of path-like
     y : array-like of shape (n_in_files,) or (n_in_files, n_targets), or path, optional
+    target : str or list of str, optional
+    missing : {"error", "drop", "mean", "zero"} or float
+    allele : str, optional
+        One of `allele_choices`; by default the first.
     phenotypes, covariates : path-like, optional
         Tables of `daskfs.sources.phenotypes`.
     covariate_names : str or list of str, optional
-    missing : {"error", "drop", "mean", "zero"} or float
-    counts_first : bool
-        Whether the first allele is counted.
     unlabelled : {"drop", "keep"}
         Treatment of samples without a target.
-    filters : Filters
-        Samples and variants that are used.
-    sex : Series of str of shape (n_in_files,), optional
-        The sex in the files, 1 or 2, for a covariate "sex".
+    **filters
+        Fields of `Filters`.
     """
 
     is_read_in_place = True
+    allele_choices: ClassVar[tuple[str, str]] = ("alt", "ref")
+    """What `allele` may be: the first allele of `Genotypes`, and the second."""
     _y: np.ndarray
     _target_classes: list[str] | None = None
 
     def __init__(
         self,
-        sets: Sequence[Genotypes],
-        samples: pd.DataFrame,
-        files: Sequence[Location],
-        *,
-        target: str | Sequence[str] | None,
-        y: Any,
-        phenotypes: PathLike | None,
-        covariates: PathLike | None,
-        covariate_names: str | Sequence[str] | None,
-        missing: Any,
-        counts_first: bool,
-        unlabelled: str,
-        filters: Filters,
-        sex: pd.Series | None = None,
+        path: PathLike | Sequence[PathLike],
+        y: Any = None,
+        target: str | Sequence[str] | None = None,
+        missing: Any = "error",
+        allele: str | None = None,
+        phenotypes: PathLike | None = None,
+        covariates: PathLike | None = None,
+        covariate_names: str | Sequence[str] | None = None,
+        unlabelled: Literal["drop", "keep"] = "drop",
+        **filters: Any,
     ) -> None:
         check_choices(unlabelled=(unlabelled, ("drop", "keep")))
-        filters.check()
-        self._missing, self.counts_first, self._unlabelled = _checked(missing), counts_first, unlabelled
-        self._filters, self.notes = filters, []
-        self._samples = samples = filters.families(samples, self.notes)
-        self.files = [*files, *filters.files]
+        if allele not in (None, *self.allele_choices):
+            raise ConfigError(f"expected {' or '.join(self.allele_choices)}, found {allele!r}", "source.allele")
+        self._missing, self._unlabelled, self._wanted = _checked(missing), unlabelled, target
+        self.counts_first = allele != self.allele_choices[1]
+        self._filters, self.notes = Filters(**filters), []
+        self._filters.check()
+        sets, samples, files, sex = self._open(path)
+        samples, self._filtered = self._filters.families(samples)
+        self._is_listed, lines = self._filters.samples(samples, self.notes)
+        self._filtered += lines
+        self._samples, self.files = samples, [*files, *self._filters.files]
         self.label_names = [str(name) for name in samples.columns]
-        self._is_listed = filters.samples(samples, self.notes)
         self._candidates, self._candidate_names = list(sets), names_of(sets)
-        if filters.extract is not None or filters.exclude is not None:
+        if self._filters.extract is not None or self._filters.exclude is not None:
             ids = np.concatenate([one.read_ids() for one in sets])
-            is_left = filters.variants(ids, self._candidate_names, self.notes)
+            is_left, lines = self._filters.variants(ids, self._candidate_names, self.notes)
+            self._filtered += lines
             self._candidates = _chosen(sets, is_left)
             self._candidate_names = np.array(self._candidate_names, dtype=object)[is_left].tolist()
+        self.notes += self._filtered
         self._y_is_given = y is not None
         self._take_target(target, y, phenotypes)
         first: list[str] = []
@@ -132,6 +143,10 @@ class GenotypeSource(OfFiles, Source):
             self.notes += [note for note in found.notes if not is_same]
             self.files += [] if is_same or table is None else [location(table)]
         self._covariate_names, self.sex = first, sex
+
+    @abstractmethod
+    def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
+        """Open the files."""
 
     @property
     def _sets(self) -> list[Genotypes]:
@@ -150,12 +165,11 @@ class GenotypeSource(OfFiles, Source):
 
     @property
     def filters(self) -> list[str]:  # type: ignore[override]
-        """The filters with their effect, as far as it is known."""
-        limits = [words for words in self._filters.in_words if words.startswith(("min_", "max_"))]
-        before = [str(note) for note in self.notes if note.startswith(tuple(f"{name}:" for name in Filters._fields))]
-        if not limits or "survey" in vars(self):
-            return before
-        return [*before, f"{', '.join(limits)}: variants are counted first; the number above is before that"]
+        """What the filters leave, as far as it is known."""
+        if not self._filters.has_thresholds or "survey" in vars(self):
+            return self._filtered
+        limits = ", ".join(self._filters.thresholds)
+        return [*self._filtered, f"{limits}: variants are counted first; the number above is before that"]
 
     def _take_target(self, target: str | Sequence[str] | None, y: Any, phenotypes: PathLike | None) -> None:
         if y is not None and phenotypes is not None:
@@ -346,14 +360,12 @@ class GenotypeSource(OfFiles, Source):
             lacking = " and ".join([*self.target_names, *(["covariates"] if self.n_covariates else [])])
             self.notes.append(f"{n_dropped:,} samples without {lacking} were dropped")
         if self._filters.has_thresholds:
-            limits = [words for words in self._filters.in_words if words.startswith(("min_", "max_"))]
+            limits = " and ".join(self._filters.thresholds)
             counted = f"counted over the {self._n_used:,} samples that are used"
             if not found.names:
-                problem = f"none of {n_candidates:,} variants passes {' and '.join(limits)}, {counted}"
+                problem = f"none of {n_candidates:,} variants passes {limits}, {counted}"
                 raise SourceError(problem, self.place, "change the thresholds")
-            self.notes.append(
-                f"{len(found.names):,} of {n_candidates:,} variants pass {' and '.join(limits)}, {counted}"
-            )
+            self.notes.append(f"{len(found.names):,} of {n_candidates:,} variants pass {limits}, {counted}")
         n_missing = int(found.n_missing.sum())
         if not n_missing:
             return

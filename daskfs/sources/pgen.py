@@ -13,14 +13,14 @@ import pandas as pd
 from pydantic import Field
 
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, SourceError
-from daskfs.files import Location, location
+from daskfs.errors import SourceError
+from daskfs.files import Location
 from daskfs.kernels.genotypes import MISSING_DOSAGE, pack_calls
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, changed, check_file, expand_paths, open_bytes, stamp
-from daskfs.sources.genotype_filters import Filters, GenotypeOptions
+from daskfs.sources.files import PathLike, changed, check_file, expand_paths, natural_order, open_bytes, stamp
+from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import DOSAGE_STEPS, GENOTYPES_IN_BYTE, Dosages, Genotypes
-from daskfs.sources.genotypes import GenotypeSource
+from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.phenotypes import code_phenotype
 from daskfs.sources.plink_files import named_variants
 
@@ -257,49 +257,22 @@ class PgenSource(GenotypeSource):
 
     kind, options, endings = "pgen", PgenOptions, (".pgen",)
 
-    def __init__(
-        self,
-        path: PathLike | Sequence[PathLike],
-        y: Any = None,
-        target: str | Sequence[str] | None = None,
-        missing: Any = "error",
-        allele: Literal["alt", "ref"] = "alt",
-        phenotypes: PathLike | None = None,
-        covariates: PathLike | None = None,
-        covariate_names: str | Sequence[str] | None = None,
-        unlabelled: Literal["drop", "keep"] = "drop",
-        **filters: Any,
-    ) -> None:
-        if allele not in ("alt", "ref"):
-            raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
+    def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
+        """Open the filesets."""
         sets: list[_PgenFile] = []
-        for file in expand_paths(path, self.endings):
-            if isinstance(location(file), ObjectPath):
-                raise SourceError(
-                    ".pgen files are only read from a local folder", str(file), "copy them to a disk first"
-                )
+        for file in expand_paths(path, self.endings, natural_order):
+            if isinstance(file, ObjectPath):
+                problem, remedy = ".pgen files are only read from a local folder", "copy them to a disk first"
+                raise SourceError(problem, str(file), remedy)
             sets.append(PgenDosages(file) if has_dosages(file) else PgenCalls(file))
-        self._psam, self._wanted = sets[0], target
-        names = [name for name in ("FID", "IID") if name in self._psam.samples]
+        self._psam = first = sets[0]
+        names = [name for name in ("FID", "IID") if name in first.samples]
         for other in sets[1:]:
-            if not other.samples[names].equals(self._psam.samples[names]):
-                problem = f"expected the samples of {self._psam.psam.name}, in the same order"
+            if not other.samples[names].equals(first.samples[names]):
+                problem = f"expected the samples of {first.psam.name}, in the same order"
                 raise SourceError(problem, str(other.psam), "write both files with the same samples: plink2 --keep")
-        super().__init__(
-            sets,
-            self._psam.samples[names].rename(columns=str.lower),
-            [file for one in sets for file in (one.place, one.pvar, one.psam)],
-            target=target,
-            y=y,
-            phenotypes=phenotypes,
-            covariates=covariates,
-            covariate_names=covariate_names,
-            missing=missing,
-            counts_first=allele == "alt",
-            unlabelled=unlabelled,
-            filters=Filters(**filters),
-            sex=self._psam.samples.get("SEX"),
-        )
+        files = [file for one in sets for file in (one.place, one.pvar, one.psam)]
+        return Opened(sets, first.samples[names].rename(columns=str.lower), files, first.samples.get("SEX"))
 
     def _own_phenotype(self) -> np.ndarray:
         """Return the .psam file's phenotype, NaN if missing."""

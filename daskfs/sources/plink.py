@@ -5,18 +5,18 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, SourceError
+from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, expand_paths, in_braces
-from daskfs.sources.genotype_filters import Filters, GenotypeOptions
-from daskfs.sources.genotypes import GenotypeSource
+from daskfs.sources.files import PathLike, expand_paths, in_braces, natural_order
+from daskfs.sources.genotype_filters import GenotypeOptions
+from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.phenotypes import code_phenotype
 from daskfs.sources.plink_files import Fileset
 
@@ -81,43 +81,20 @@ class PlinkSource(GenotypeSource):
     """
 
     kind, options, endings = "plink", PlinkOptions, (".bed",)
+    allele_choices = ("a1", "a2")
 
-    def __init__(
-        self,
-        path: PathLike | Sequence[PathLike],
-        y: Any = None,
-        target: str | Sequence[str] | None = None,
-        missing: Any = "error",
-        allele: Literal["a1", "a2"] = "a1",
-        phenotypes: PathLike | None = None,
-        covariates: PathLike | None = None,
-        covariate_names: str | Sequence[str] | None = None,
-        unlabelled: Literal["drop", "keep"] = "drop",
-        **filters: Any,
-    ) -> None:
-        if allele not in ("a1", "a2"):
-            raise ConfigError(f"expected a1 or a2, found {allele!r}", "source.allele")
-        sets = [Fileset(file) for file in expand_paths(_with_ending(path), self.endings)]
-        _check_samples(sets)
-        self._fam = sets[0]
-        super().__init__(
-            sets,
-            sets[0].samples[["fid", "iid"]],
-            [file for fileset in sets for file in fileset.files],
-            target=target,
-            y=y,
-            phenotypes=phenotypes,
-            covariates=covariates,
-            covariate_names=covariate_names,
-            missing=missing,
-            counts_first=allele == "a1",
-            unlabelled=unlabelled,
-            filters=Filters(**filters),
-            sex=sets[0].samples["sex"],
-        )
-        n_half = sum(fileset.n_half_diploid for fileset in sets)
-        if n_half:
+    def _open(self, path: PathLike | Sequence[PathLike]) -> Opened:
+        """Open the filesets."""
+        sets = [Fileset(file) for file in expand_paths(_with_ending(path), self.endings, natural_order)]
+        self._fam = first = sets[0]
+        for other in sets[1:]:
+            if not other.samples[["fid", "iid"]].equals(first.samples[["fid", "iid"]]):
+                problem = f"expected the samples of {first.fam.name}, in the same order"
+                raise SourceError(problem, str(other.fam), "write both files with the same samples: plink --keep")
+        if n_half := sum(fileset.n_half_diploid for fileset in sets):
             self.notes.append(f"{n_half:,} variants on X, Y or MT: one copy counts as two, as in PLINK")
+        files = [file for fileset in sets for file in fileset.files]
+        return Opened(sets, first.samples[["fid", "iid"]], files, first.samples["sex"])
 
     def _own_phenotype(self) -> np.ndarray:
         """Return the .fam file's last column, NaN if missing; 1 and 2 mean control and case."""
@@ -128,14 +105,6 @@ class PlinkSource(GenotypeSource):
         self._target_classes = coded.classes
         self.notes += coded.notes
         return coded.y
-
-
-def _check_samples(sets: Sequence[Fileset]) -> None:
-    first = sets[0]
-    for other in sets[1:]:
-        if not other.samples[["fid", "iid"]].equals(first.samples[["fid", "iid"]]):
-            problem = f"expected the samples of {first.fam.name}, in the same order"
-            raise SourceError(problem, str(other.fam), "write both files with the same samples: plink --keep")
 
 
 def _with_ending(path: PathLike | Sequence[PathLike]) -> list[PathLike]:

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from daskfs import interrupts
 from daskfs.documents import PATH
-from daskfs.errors import ConfigError, SourceError
+from daskfs.errors import SourceError
 from daskfs.files import location
 from daskfs.kernels.genotypes import (
     HALF_CALLS,
@@ -28,10 +28,10 @@ from daskfs.kernels.genotypes import (
     pack,
 )
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.files import PathLike, explained_room, write_all
-from daskfs.sources.genotype_filters import Filters, GenotypeOptions
+from daskfs.sources.files import explained_room, write_all
+from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
-from daskfs.sources.genotypes import GenotypeSource
+from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.store.foreign import open_foreign_array, read_foreign
 
 CALLS, SAMPLES = "call_genotype", "sample_id"
@@ -278,42 +278,15 @@ class VcfZarrSource(GenotypeSource):
 
     kind, options = "vcf_zarr", VcfZarrOptions
 
-    def __init__(
-        self,
-        path: PathLike,
-        y: Any = None,
-        target: Any = None,
-        missing: Any = "error",
-        allele: Literal["alt", "ref"] = "alt",
-        phenotypes: PathLike | None = None,
-        covariates: PathLike | None = None,
-        covariate_names: str | Sequence[str] | None = None,
-        unlabelled: Literal["drop", "keep"] = "drop",
-        **filters: Any,
-    ) -> None:
-        if allele not in ("alt", "ref"):
-            raise ConfigError(f"expected alt or ref, found {allele!r}", "source.allele")
+    def _open(self, path: Any) -> Opened:
+        """Open the folder."""
         folder = location(path)
         if isinstance(folder, ObjectPath):
             raise SourceError("VCF Zarr can only be read from a local folder", str(folder), "copy it to a disk first")
-        self._place = str(folder)
-        calls = Calls(folder)
-        samples = calls.samples()
+        self._place, calls = str(folder), Calls(folder)
         read = [folder / name for name in (CALLS, SAMPLES, *NAMED_BY)]
-        super().__init__(
-            [calls],
-            pd.DataFrame({"iid": samples}),
-            [file for part in read for file in sorted(part.rglob("*")) if file.is_file()],
-            target=target,
-            y=y,
-            phenotypes=phenotypes,
-            covariates=covariates,
-            covariate_names=covariate_names,
-            missing=missing,
-            counts_first=allele == "alt",
-            unlabelled=unlabelled,
-            filters=Filters(**filters),
-        )
+        files = [file for part in read for file in sorted(part.rglob("*")) if file.is_file()]
+        return Opened([calls], pd.DataFrame({"iid": calls.samples()}), files)
 
     @property
     def place(self) -> str:

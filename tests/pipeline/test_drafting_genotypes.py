@@ -1,6 +1,7 @@
 """Genotypes and a table of phenotypes become a pipeline that runs."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -118,8 +119,10 @@ def selected(*arguments, exit_code=0):
     return json.loads(said.stdout)
 
 
-@pytest.mark.parametrize("file", ["cohort.bed", "cohort.vcz", "coh{ort}.bed"])
+@pytest.mark.parametrize("file", ["cohort.bed", "cohort.vcz", "cohort{7..7}.bed"])
 def test_select_runs_without_a_pipeline_file_and_includes_the_covariates(cohort, file):
+    for ending in (".bed", ".bim", ".fam"):
+        shutil.copy(cohort / f"cohort{ending}", cohort / f"cohort7{ending}")
     options = ["--phenotypes", "ph.txt", "--target", "T", "--covariates", "PC1-PC3", "--method", "online_substitution"]
     found = selected(file, *options, "--output", "run")
     assert {*COVARIATES[1:], "rs3", "rs7"} == {*pd.read_csv("run/selected.csv")["name"]}, found

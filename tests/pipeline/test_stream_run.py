@@ -81,7 +81,6 @@ def test_the_model_of_a_run_goes_on(pipeline, text, tmp_path):
     assert found.result_.n_samples == 2 * N_ROWS
 
 
-@pytest.mark.slow
 def test_parts_of_a_source_are_learnt_from_side_by_side(pipeline, text, tmp_path):
     half = tmp_path / "half.vw"
     half.write_text("".join(text.read_text().splitlines(keepends=True)[:1000]))

@@ -310,3 +310,10 @@ def test_the_remedy_for_ambiguous_alleles_works(tmp_path):
     words = ["--alt1-allele", "force", "run/score.txt", "2", "1", "1", "--make-bed", "--out", "again"]
     plink2(tmp_path, "--bfile", "new", *words)
     np.testing.assert_allclose(model.predict(tmp_path / "again.bed"), expected)
+
+
+def test_clumps_of_a_source_without_variants_are_refused(tmp_path):
+    document = {"version": 1, "name": "t", "source": {"kind": "csv", "path": "t.csv", "target": "y"}}
+    document |= {"select": {"method": "fgm"}, "clumps": {"min_r2": 0.2}}
+    with refused(ConfigError, "pipeline-files", at="clumps", naming=["csv"]):
+        build_pipeline(document, "t.yaml", tmp_path)

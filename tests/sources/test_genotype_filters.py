@@ -256,3 +256,8 @@ def test_plink_leaves_the_same_variants_and_samples(cohort, tmp_path, options):
     np.testing.assert_array_equal(X, other)
     assert ours.feature_names == theirs.feature_names
     assert X.size < dosages.size
+
+
+def test_a_kinship_without_a_table_of_relatives_is_refused(cohort):
+    with refused(ConfigError, "genotypes", at="source.related_above", naming=["relatives"]):
+        PlinkSource(cohort, related_above=0.1)
