@@ -163,7 +163,7 @@ def examine_variants(
     min_r2 : float, default=0.5
         Smallest squared correlation with the selected variant in its clump.
     workers, progress : optional
-        Where to compute, and who is told.
+        Dask workers to compute on, and a receiver of progress reports.
 
     Returns
     -------
