@@ -156,14 +156,14 @@ def loci(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
     pictures = [figure(one) for kind, one in drawn.items() if kind == "manhattan" or kind.startswith("locus_")]
     if not pictures:
         return Html("")
-    told = ""
+    caption = ""
     if result.clumps is not None:
-        told = (
+        caption = (
             f"{result.clumps['variant'].nunique():,} other variants are in the clumps of the selected ones: the data "
             "can hardly distinguish them. clumps.csv lists them. Marginal coefficients and p-values are those of one "
             "variant at a time, after the covariates that are always included."
         )
-    return section("Where the selected variants are", paragraph(told, "muted") if told else "", *pictures)
+    return section("Where the selected variants are", paragraph(caption, "muted") if caption else "", *pictures)
 
 
 def of_classes(result: SelectionResult) -> Html:
