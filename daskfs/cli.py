@@ -430,6 +430,28 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def export_store(
+    store: StorePath,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Path of the new Zarr folder.", show_default=False)],
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a feature store as an AnnData store, which scanpy reads.
+
+    A sparse matrix becomes compressed rows (CSR). A dense store is an AnnData store already.
+    """
+    from daskfs.store.feature_store import open_store
+
+    opened = open_store(store)
+    with interrupts.concluding(), _shown_progress(quiet) as progress:
+        opened.export(path, progress)
+    n_samples, n_features = opened.shape
+    text = f"{path}: {n_samples:,} samples x {n_features:,} features, in AnnData's format"
+    _print({"path": str(path), "n_samples": n_samples, "n_features": n_features}, text, as_json)
+    _suggest(f"python -c \"import anndata; print(anndata.read_zarr('{path}'))\"", as_json or quiet)
+
+
+@app.command()
 def verify(
     store: StorePath,
     seal: Annotated[

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from daskfs import interrupts
 from daskfs.store.layout import Codec, Layout
+from daskfs.store.tables import facts_of
 
 WORTHWHILE_RATIO = 2.0
 """Minimum compression ratio: below it, decoding costs more time than reading less data saves."""
@@ -101,6 +102,7 @@ class BandWriter:
                 filters=None,
                 compressors=compressors(codec, self._dtype),
                 config={"write_empty_chunks": True},
+                **facts_of("X", self._dtype, 2),
             )
 
     def _measure(self) -> Codec:

@@ -38,7 +38,6 @@ from daskfs.store.names import DenseNames
 from daskfs.store.sparse.names import SparseNames
 from daskfs.store.sparse.reader import SparseReader
 from daskfs.store.stored_arrays import (
-    STATISTICS,
     StoredArray,
     checked_array,
     described_arrays,
@@ -46,7 +45,9 @@ from daskfs.store.stored_arrays import (
     header_document,
     read_header,
     seal,
+    tables_of,
 )
+from daskfs.store.tables import CLASSES, STATISTICS, Tables
 from daskfs.store.tile_reader import TileReader
 from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
@@ -215,6 +216,8 @@ class FeatureStore(Matrix):
         self, path: Location, header: StoreHeader, manifest: Manifest, arrays: Mapping[str, StoredArray]
     ) -> None:
         self.path, self.header, self._arrays = path, header, arrays
+        tables = tables_of(header)
+        self._paths = {} if tables is None else tables.paths()
         self.is_sealed, self._manifest_identity = manifest.is_sealed, manifest.identity
         self.shape = header.shape
         self.dtype = np.dtype(header.dtype)
@@ -262,7 +265,7 @@ class FeatureStore(Matrix):
         whole = self.__dict__.get(name)
         if whole is None and isinstance(rows, slice) and rows == slice(None):
             whole = getattr(self, name)
-        return self._open(name).read(rows) if whole is None else whole[rows]
+        return np.asarray(self._open(name).read(rows), np.float64) if whole is None else whole[rows]
 
     def sparse_rows(self, rows: Rows) -> SparseRows | None:
         """Return the entries of X[rows]; None if the store is dense. See `SparseReader`."""
@@ -390,7 +393,7 @@ class FeatureStore(Matrix):
     @cached_property
     def target(self) -> np.ndarray | None:
         """All of y in the stored order, float64 of shape (n_samples,), or (n_samples, n_targets) for several."""
-        return self._open("target").read() if self.target_names else None
+        return np.asarray(self._open("target").read(), np.float64) if self.target_names else None
 
     @cached_property
     def weight(self) -> np.ndarray | None:
@@ -480,6 +483,46 @@ class FeatureStore(Matrix):
             raise StoreError(f"cannot be sealed: {fault.strerror}", str(self.path), remedy) from None
         return open_store(self.path)
 
+    def export(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
+        """Write the store as an AnnData store in a Zarr folder.
+
+        A sparse matrix is written as compressed rows (CSR), in blocks of rows. A dense store is an AnnData store
+        already, unless it was made before format 4.
+
+        Parameters
+        ----------
+        path : path-like
+            Path of the new folder; nothing may exist there.
+        progress : Progress, optional
+            Reports the number of rows written.
+
+        Raises
+        ------
+        StoreExistsError
+            Something exists at the path.
+        CorruptStoreError
+            A chunk is damaged.
+
+        Notes
+        -----
+        Names and statistics of all columns are in memory.
+        """
+        from daskfs.store.anndata_export import export_matrix
+
+        order, classes, notes = self.source_rows, self.target_classes, list(self.header.annotations)
+        tables = Tables(self.target_names, self.header.has_weight, self.label_names, notes, classes)
+        arrays: dict[str, Any] = {"source_rows": np.arange(self.shape[0]) if order is None else order}
+        arrays |= {"target": self.target, "weight": self.weight, "feature_names": self.feature_names}
+        arrays |= {f"labels/{number}": self.labels(name) for number, name in enumerate(self.label_names)}
+        arrays |= {f"statistics/{name}": getattr(self, name) for name in STATISTICS}
+        annotations = self.annotations(np.arange(self.shape[1]))
+        arrays |= {f"annotations/{number}": values for number, values in enumerate(annotations.values())}
+        arrays[CLASSES] = np.array(classes, dtype=object) if tables.has_classes else None
+        given = {name: values for name, values in arrays.items() if values is not None}
+        n_entries = self.n_entries if self.is_sparse else None
+        with heard_by(progress) as heard:
+            export_matrix(self, n_entries, tables, given, self.tile_shape, Path(path).absolute(), heard)
+
     def info(self) -> dict[str, Any]:
         """Return the facts about the store, JSON-compatible; sizes in bytes."""
         files = read_manifest(self.path).files
@@ -513,12 +556,15 @@ class FeatureStore(Matrix):
         }
 
     def _open(self, name: str) -> Any:
-        return self._arrays[name].open()
+        """Return the reader of an array, by its name in stores of format 1."""
+        return self._arrays[self._paths.get(name, name)].open()
 
     def _statistic(self, name: str) -> np.ndarray:
         """Return a statistic, and prefetch the others, which are read next."""
         if isinstance(self.path, ObjectPath) and self.__dict__.keys().isdisjoint(STATISTICS):
-            readers = [self._open(each) for each in self._arrays if each.startswith("statistics/")]
+            readers = [
+                self._open(f"statistics/{each}") for each in STATISTICS if each != "n_missing" or not self.is_sparse
+            ]
             prefetch_cache().expect(part for reader in readers for part in reader.parts(slice(None)))
         found: np.ndarray = self._open(f"statistics/{name}").read()
         return found

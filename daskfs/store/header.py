@@ -17,11 +17,10 @@ from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.store.metadata import DTYPES, TEXT, lengths
 from daskfs.version import __version__
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 4
+"""Version of dense stores: an AnnData store (see `daskfs.store.tables`); before, 1, or 3 with annotated columns."""
 SPARSE_FORMAT_VERSION = 2
-"""Version of sparse stores, which older versions of daskfs cannot read; dense stores keep version 1."""
-ANNOTATED_FORMAT_VERSION = 3
-"""Version of dense stores with annotated columns, which older versions of daskfs cannot read either."""
+"""Version of sparse stores."""
 ANNOTATION_DTYPES = {"text": TEXT, "integer": np.dtype("i8"), "number": np.dtype("f8")}
 """Types in which annotations of columns are stored; see `daskfs.matrix.base.Matrix.annotations`."""
 
@@ -125,8 +124,8 @@ def check_version(document: dict[str, Any], where: str) -> None:
         raise StoreFormatError(
             f"expected a format version, found {version!r}", where, "remove the store and ingest the source again"
         )
-    if version > ANNOTATED_FORMAT_VERSION:
-        problem = f"the store has format {version}, this daskfs reads up to {ANNOTATED_FORMAT_VERSION}"
+    if version > FORMAT_VERSION:
+        problem = f"the store has format {version}, this daskfs reads up to {FORMAT_VERSION}"
         raise StoreFormatError(problem, where, "upgrade daskfs")
 
 
@@ -201,6 +200,8 @@ def _source(value: Any) -> dict[str, Any]:
         raise TypeError("expected a mapping")
     for span in value.get("table_columns", {}).values():
         _pair(span, least=0)
+    if value.get("target_classes") is not None:
+        _texts(value["target_classes"])
     return value
 
 
@@ -263,11 +264,12 @@ def content_digest(header: StoreHeader, feature_names: Sequence[str] = ()) -> st
 
     Notes
     -----
-    Tiles and codec are ignored: stores with the same rows in the same order have the same digest. The source is
-    represented by its entry "digest", or as a whole if it has none.
+    Tiles and codec are ignored: stores with the same rows in the same order have the same digest, in format 4 as in
+    formats 1 and 3. The source is represented by its entry "digest", or as a whole if it has none.
     """
+    version = header.format_version
     identity = [
-        header.format_version,
+        (3 if header.annotations else 1) if version == FORMAT_VERSION else version,
         header.source.get("digest", header.source),
         header.encoding_digest,
         header.shape,

@@ -10,8 +10,8 @@ import numpy as np
 from daskfs import interrupts
 from daskfs.errors import DataError
 from daskfs.store.row_checks import check_vector
-from daskfs.store.strings import write_strings
 
+STRINGS_PER_CHUNK = 100_000
 _CHUNK_LENGTH = 1 << 20
 
 
@@ -63,36 +63,51 @@ class RowVectors:
                 raise DataError(f"expected {n_rows} values, found shape {text.shape}", f"labels {name!r}")
             self._labels[name].append(text)
 
-    def write(self, group: Any, order: np.ndarray | None) -> None:
-        """Write all vectors as arrays of a Zarr group; `order` is the source row of each stored row (None: same)."""
+    def in_order(self, order: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return all vectors by name; `order` is the source row of each stored row (None: the same)."""
         taken: Any = slice(None) if order is None else order
+        vectors: dict[str, np.ndarray] = {}
         if self.target_names:
             target = np.concatenate(self._target)[taken]
-            write_vector(group, "target", target[:, 0] if target.shape[1] == 1 else target)
+            vectors["target"] = target[:, 0] if target.shape[1] == 1 else target
         if self.has_weight:
-            write_vector(group, "weight", np.concatenate(self._weight)[taken])
+            vectors["weight"] = np.concatenate(self._weight)[taken]
         if order is not None:
-            write_vector(group, "source_rows", order.astype(np.int64))
-        if self.label_names:
-            with interrupts.held():  # Zarr writes in a thread of its own
-                labels = group.create_group("labels")
-            for number, name in enumerate(self.label_names):  # a label's name may be invalid for a folder
-                write_strings(labels, str(number), np.concatenate(self._labels[name])[taken])
+            vectors["source_rows"] = order.astype(np.int64)
+        for number, name in enumerate(self.label_names):
+            vectors[f"labels/{number}"] = np.concatenate(self._labels[name])[taken]
+        return vectors
 
 
-def write_vector(group: Any, name: str, values: np.ndarray) -> None:
-    """Write a vector (or several as columns) as an uncompressed array of a Zarr group, with a checksum per chunk."""
+def write_vector(group: Any, path: str, values: np.ndarray, **facts: Any) -> None:
+    """Write strings, a vector, or several vectors as columns, as an array of a Zarr group.
+
+    Arrays are not compressed, and each chunk has a checksum.
+
+    Parameters
+    ----------
+    group : zarr.Group
+    path : str
+        Path of the array in the group.
+    values : ndarray of shape (n,) or (n, k)
+        Strings have the dtype `numpy.dtypes.StringDType`, or object.
+    **facts
+        Further options of Zarr: names of the dimensions, attributes.
+    """
     from zarr.codecs import Crc32cCodec
 
+    is_text = values.dtype.kind in "OT"
+    length = STRINGS_PER_CHUNK if is_text else _CHUNK_LENGTH
     with interrupts.held():  # Zarr writes in a thread of its own
         array = group.create_array(
-            name,
+            path,
             shape=values.shape,
-            chunks=(max(1, min(len(values), _CHUNK_LENGTH)), *values.shape[1:]),
-            dtype=values.dtype,
-            filters=None,
+            chunks=(max(1, min(len(values), length)), *values.shape[1:]),
+            dtype="string" if is_text else values.dtype,
+            filters="auto" if is_text else None,
             compressors=[Crc32cCodec()],
             config={"write_empty_chunks": True},
+            **facts,
         )
         if values.size:
-            array[...] = values
+            array[...] = values.astype(np.dtypes.StringDType()) if is_text else values

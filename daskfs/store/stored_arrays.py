@@ -11,15 +11,21 @@ import numpy as np
 
 from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
-from daskfs.store.header import ANNOTATION_DTYPES, SparseHeader, StoreHeader, check_version, parse_header
+from daskfs.store.header import (
+    ANNOTATION_DTYPES,
+    FORMAT_VERSION,
+    SparseHeader,
+    StoreHeader,
+    check_version,
+    parse_header,
+)
 from daskfs.store.manifest import MANIFEST, MAX_NBYTES, Manifest, check_description, write_manifest
 from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
 from daskfs.store.plain_files import REMEDY, read_document
 from daskfs.store.sparse.layout import sparse_arrays
 from daskfs.store.strings import StringReader
+from daskfs.store.tables import CLASSES, STATISTICS, Tables
 from daskfs.store.tile_reader import TileReader
-
-STATISTICS = ("mean", "std", "n_missing", "minimum", "maximum")
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class StoredArray:
     folder : Path
         Folder of the store.
     name : str
+        Path of the array in it.
     metadata : ArrayMetadata
     max_nbytes : int
         Size of its longest file.
@@ -57,6 +64,9 @@ class StoredArray:
 
 _GROUPS = {
     "zarr.json",
+    "obs/zarr.json",
+    "var/zarr.json",
+    "obsm/zarr.json",
     "statistics/zarr.json",
     "labels/zarr.json",
     "X/zarr.json",
@@ -77,8 +87,10 @@ def read_header(folder: Location, manifest: Manifest) -> StoreHeader:
     check_version(document, str(folder))
     check_description(folder, "zarr.json", content, manifest)
     header = parse_header(document, str(folder))
-    expected = {f"{name}/zarr.json" for name in expected_arrays(header)}
-    if expected != manifest.sha256.keys() - (_GROUPS - expected):
+    paths = expected_arrays(header)
+    expected = {f"{path}/zarr.json" for path in paths}
+    groups = _GROUPS | {f"{path.rpartition('/')[0]}/zarr.json" for path in paths}
+    if expected != manifest.sha256.keys() - (groups - expected):
         raise CorruptStoreError("header and manifest list different arrays", str(folder / "zarr.json"), REMEDY)
     return header
 
@@ -102,8 +114,26 @@ def header_document(folder: Location) -> tuple[dict[str, Any], bytes]:
     return header, content
 
 
+def tables_of(header: StoreHeader) -> Tables | None:
+    """Return where the arrays beside X are in a store with this header; None if they have their names of format 1."""
+    if header.format_version != FORMAT_VERSION:
+        return None
+    classes = header.source.get(CLASSES)
+    return Tables(header.target_names, header.has_weight, header.label_names, list(header.annotations), classes)
+
+
 def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Return dtype and shape of every array that a store with this header must have, by name."""
+    """Return dtype and shape of every array that a store with this header must have, by path."""
+    arrays, tables = named_arrays(header), tables_of(header)
+    if tables is None:
+        return arrays
+    paths = tables.paths()
+    return {paths.get(name, name): facts for name, facts in arrays.items()}
+
+
+def named_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Return dtype and shape of every array, by its name in stores of format 1."""
+    tables = tables_of(header)
     (n_samples, n_features), n_targets = header.shape, len(header.target_names)
     is_sparse = isinstance(header, SparseHeader)
     arrays: dict[str, tuple[np.dtype, tuple[int, ...]]]
@@ -113,9 +143,12 @@ def expected_arrays(header: StoreHeader) -> dict[str, tuple[np.dtype, tuple[int,
         arrays = {"X": (np.dtype(header.dtype), header.shape)}
     if n_targets:
         arrays["target"] = (np.dtype("f8"), (n_samples, n_targets) if n_targets > 1 else (n_samples,))
+    if tables is not None and tables.classes is not None and tables.has_classes:
+        arrays["target"] = (tables.code_type, (n_samples,))
+        arrays[CLASSES] = (TEXT, (len(tables.classes),))
     if header.has_weight:
         arrays["weight"] = (np.dtype("f8"), (n_samples,))
-    if header.shuffled:
+    if header.shuffled or tables is not None:
         arrays["source_rows"] = (np.dtype("i8"), (n_samples,))
     for number in range(len(header.label_names)):
         arrays[f"labels/{number}"] = (TEXT, (n_samples,))

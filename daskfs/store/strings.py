@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from crc32c import crc32c
 
-from daskfs import interrupts
 from daskfs.errors import CorruptStoreError
 from daskfs.files import Location
 from daskfs.objects.path import ObjectPath
@@ -15,8 +12,6 @@ from daskfs.objects.requests import all_of
 from daskfs.store.chunks import Tiled
 from daskfs.store.metadata import ArrayMetadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, read_plain
-
-STRINGS_PER_CHUNK = 100_000
 
 
 class StringReader(Tiled):
@@ -103,20 +98,3 @@ class StringReader(Tiled):
             return VLenUTF8().decode(encoded[:-4])
         except ValueError as fault:
             raise CorruptStoreError(f"{label} cannot be decoded: {fault}", str(path), REMEDY) from None
-
-
-def write_strings(group: Any, name: str, strings: np.ndarray) -> None:
-    """Write strings as an array of a Zarr group, with a checksum per chunk."""
-    from zarr.codecs import Crc32cCodec
-
-    with interrupts.held():  # Zarr writes in a thread of its own
-        array = group.create_array(
-            name,
-            shape=strings.shape,
-            chunks=(max(1, min(len(strings), STRINGS_PER_CHUNK)),),
-            dtype="string",
-            compressors=[Crc32cCodec()],
-            config={"write_empty_chunks": True},
-        )
-        if len(strings):
-            array[:] = strings.astype(np.dtypes.StringDType())

@@ -18,11 +18,9 @@ from daskfs.errors import DataError, PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
-from daskfs.store.header import ANNOTATED_FORMAT_VERSION, ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
+from daskfs.store.header import ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
-from daskfs.store.metadata import TEXT
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
-from daskfs.store.row_vectors import write_vector
 from daskfs.store.sorted_runs import (
     SortedRun,
     SortedRunFiles,
@@ -33,8 +31,8 @@ from daskfs.store.sorted_runs import (
     store_bands,
 )
 from daskfs.store.spool import MAX_BUCKETS, Spool, taken
-from daskfs.store.stored_arrays import STATISTICS, seal
-from daskfs.store.strings import write_strings
+from daskfs.store.stored_arrays import seal, tables_of
+from daskfs.store.tables import CLASSES, STATISTICS, consolidate
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
 
@@ -332,13 +330,11 @@ class StoreWriter(WholeWriter):
             self._keys.append(self._rng.random(self._n_rows))
         order = self._stored_order()
         self._write_matrix(order)
-        self._vectors.write(self._group, order)
-        self._write_statistics()
-        write_strings(self._group, "feature_names", np.array(self.feature_names, dtype=np.dtypes.StringDType()))
-        self._write_annotations()
-        header = self._header().to_dict()
+        header = self._header()
+        self._write_tables(header, np.arange(self._n_rows) if order is None else order)
         with interrupts.held():  # Zarr writes in a thread of its own
-            self._group.attrs["daskfs"] = header
+            self._group.attrs["daskfs"] = header.to_dict()
+        consolidate(self._site.folder)
         seal(self._site.folder)
         self._site.finish()
 
@@ -387,25 +383,23 @@ class StoreWriter(WholeWriter):
         shutil.rmtree(sorted_runs.files.folder, ignore_errors=True)
         self.progress.finish()
 
-    def _write_statistics(self) -> None:
-        with interrupts.held():  # Zarr writes in a thread of its own
-            group = self._group.create_group("statistics")
-        for name in STATISTICS:
-            write_vector(group, name, getattr(self._statistics, name))
-
-    def _write_annotations(self) -> None:
-        if not self.annotations:
-            return
-        with interrupts.held():  # Zarr writes in a thread of its own
-            group = self._group.create_group("annotations")
-        for number, values in enumerate(self.annotations.values()):
-            (write_strings if values.dtype == TEXT else write_vector)(group, str(number), values)
+    def _write_tables(self, header: StoreHeader, order: np.ndarray) -> None:
+        """Write what describes the rows, in the stored order, and the columns."""
+        tables = tables_of(header)
+        assert tables is not None
+        tables.create_groups(self._group)
+        of_columns = {"feature_names": np.array(self.feature_names, dtype=np.dtypes.StringDType())}
+        of_columns |= {f"statistics/{name}": getattr(self._statistics, name) for name in STATISTICS}
+        of_columns |= {f"annotations/{number}": values for number, values in enumerate(self.annotations.values())}
+        if tables.has_classes:
+            of_columns[CLASSES] = np.array(tables.classes, dtype=np.dtypes.StringDType())
+        tables.write(self._group, self._vectors.in_order(order) | of_columns)
 
     def _header(self) -> StoreHeader:
         kind_of = {dtype: kind for kind, dtype in ANNOTATION_DTYPES.items()}
         kinds = {name: kind_of[values.dtype] for name, values in self.annotations.items()}
         header = StoreHeader(
-            format_version=ANNOTATED_FORMAT_VERSION if kinds else FORMAT_VERSION,
+            format_version=FORMAT_VERSION,
             annotations=kinds,
             shape=(self._n_rows, self.n_features),
             tile_shape=self._layout.tile_shape,

@@ -19,6 +19,7 @@ STEPS = {
     "tiles": Words("writing the store", "row"),
     "blocks": Words("writing the store", "row"),
     "verify": Words("checking checksums", "part"),
+    "export": Words("exporting the store", "row"),
     "warmup": Words("compiling kernels (cached for later runs)"),
     "survey": Words("scanning the data"),
     "report": Words("writing the report"),

@@ -197,7 +197,7 @@ def two_files(layout: str, store: Path, other: Path) -> Iterator[Case]:
             same_array = a.partition("/c/")[0] == b.partition("/c/")[0]
             if same_array or files[a].stat().st_size == files[b].stat().st_size:
                 kind = "chunks swapped, same array" if same_array else "chunks swapped, two arrays"
-                if a.startswith("statistics/") and b.startswith("statistics/"):
+                if a.startswith("var/") and b.startswith("var/"):
                     kind = "statistics swapped"
                 yield Case(kind, layout, f"{a} and {b}", _swapped(a, b))
     for p in sorted(q for q in store.rglob("*") if q.is_file()):

@@ -79,10 +79,10 @@ DAMAGES = {
     "chunk missing": ("X", Path.unlink, ["X/c/0/0: X chunk (0, 0) is missing", "remove the store and ingest"]),
     "chunk truncated": ("X", cut, ["X/c/0/0: X chunk (0, 0) has the wrong length", "remove the store and ingest"]),
     "bit flipped": ("X", flip, ["X/c/0/0: X chunk (0, 0) fails its checksum", "remove the store and ingest"]),
-    "target missing": ("target", Path.unlink, ["target/c/0: target chunk (0) is missing", "remove the store"]),
-    "target flipped": ("target", flip, ["target/c/0: target chunk (0) fails its checksum", "remove the store"]),
-    "names flipped": ("feature_names", flip, ["feature_names chunk (0) fails its checksum", "remove the store"]),
-    "order flipped": ("source_rows", flip, ["source_rows chunk (0) fails its checksum", "remove the store"]),
+    "target missing": ("obs/y", Path.unlink, ["obs/y/c/0: obs/y chunk (0) is missing", "remove the store"]),
+    "target flipped": ("obs/y", flip, ["obs/y/c/0: obs/y chunk (0) fails its checksum", "remove the store"]),
+    "names flipped": ("var/feature", flip, ["var/feature chunk (0) fails its checksum", "remove the store"]),
+    "order flipped": ("obs/sample", flip, ["obs/sample chunk (0) fails its checksum", "remove the store"]),
 }
 
 
@@ -119,7 +119,7 @@ def test_damage_is_named_by_verify_and_by_all_that_read_it(workshop, store, case
 
 
 def swap_statistics(store):
-    a, b = (store / "statistics" / name / "c/0" for name in ("mean", "std"))
+    a, b = (store / "var" / name / "c/0" for name in ("mean", "std"))
     content = a.read_bytes()
     a.write_bytes(b.read_bytes())
     b.write_bytes(content)
@@ -136,7 +136,7 @@ def put_instead(name, make):
 INTRUDERS = {
     "statistics swapped": (
         swap_statistics,
-        "statistics/mean/c/0: statistics/mean chunk (0) is complete, but not the one",
+        "var/mean/c/0: var/mean chunk (0) is complete, but not the one",
     ),
     "a pipe": (put_instead("X/c/0/0", os.mkfifo), "X/c/0/0: X chunk (0, 0) is not a regular file"),
     "a folder": (put_instead("X/c/0/0", Path.mkdir), "X/c/0/0: X chunk (0, 0) is not a regular file"),

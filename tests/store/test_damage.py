@@ -102,12 +102,12 @@ def test_the_chunk_is_named_by_its_number(store):
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("target", lambda store: store.target),
-        ("weight", lambda store: store.weight),
-        ("source_rows", lambda store: store.source_rows),
-        ("statistics/std", lambda store: store.std),
-        ("feature_names", lambda store: store.feature_names),
-        ("labels/0", lambda store: store.labels("fold")),
+        ("obs/y0", lambda store: store.target),
+        ("obs/weight", lambda store: store.weight),
+        ("obs/sample", lambda store: store.source_rows),
+        ("var/std", lambda store: store.std),
+        ("var/feature", lambda store: store.feature_names),
+        ("obs/fold", lambda store: store.labels("fold")),
     ],
 )
 def test_damage_beside_the_matrix_is_named_too(store, damage, name, read):
@@ -120,7 +120,7 @@ def test_damage_beside_the_matrix_is_named_too(store, damage, name, read):
 
 
 @pytest.mark.parametrize("store", ["raw"], indirect=True)
-@pytest.mark.parametrize("name", ["zarr.json", "X/zarr.json", "target/zarr.json", "labels/zarr.json"])
+@pytest.mark.parametrize("name", ["zarr.json", "X/zarr.json", "obs/y0/zarr.json", "obs/zarr.json"])
 def test_a_changed_description_is_found(store, name):
     path = store.path / name
     path.write_text(path.read_text().replace("300", "299").replace("group", "groups"))
@@ -159,7 +159,7 @@ def test_a_newer_format_and_a_lost_manifest_are_refused(store):
     document = json.loads(header.read_text())
     document["attributes"]["daskfs"]["format_version"] = 99
     header.write_text(json.dumps(document))
-    with refused(StoreFormatError, "store-format", naming=["99", "daskfs reads", "3"]):
+    with refused(StoreFormatError, "store-format", naming=["99", "daskfs reads", "4"]):
         open_store(store.path)
     document["attributes"]["daskfs"]["format_version"] = 1
     header.write_text(json.dumps(document))

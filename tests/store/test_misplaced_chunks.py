@@ -72,11 +72,11 @@ def test_no_selector_takes_a_chunk_for_another(make, method):
 
 
 VECTORS = {
-    "statistics": ("statistics/mean", "statistics/std", lambda store: store.column_statistics()),
-    "extremes": ("statistics/minimum", "statistics/maximum", lambda store: store.minimum),
-    "target and weight": ("target", "weight", lambda store: store.read_target(slice(3, 5))),
-    "order and target": ("source_rows", "target", lambda store: store.source_rows),
-    "labels": ("labels/0", "labels/1", lambda store: store.labels("fold")),
+    "statistics": ("var/mean", "var/std", lambda store: store.column_statistics()),
+    "extremes": ("var/minimum", "var/maximum", lambda store: store.minimum),
+    "target and weight": ("obs/y0", "obs/weight", lambda store: store.read_target(slice(3, 5))),
+    "order and target": ("obs/sample", "obs/y0", lambda store: store.source_rows),
+    "labels": ("obs/fold", "obs/id", lambda store: store.labels("fold")),
 }
 
 
@@ -92,8 +92,8 @@ def test_vectors_that_changed_places_are_named(make, case):
 
 def test_names_of_another_store_are_not_read(make):
     store, other = make("raw"), make("raw", seed=1)
-    shutil.copy(other.path / "feature_names/c/0", store.path / "feature_names/c/0")
-    with refused(CorruptStoreError, "damaged-stores", naming=["feature_names"]):
+    shutil.copy(other.path / "var/feature/c/0", store.path / "var/feature/c/0")
+    with refused(CorruptStoreError, "damaged-stores", naming=["var/feature"]):
         _ = store.feature_names
 
 
@@ -141,7 +141,7 @@ def test_a_store_sent_to_a_task_is_the_one_that_is_read_there(make):
         pickle.loads(sent)
 
 
-@pytest.mark.parametrize("name", ["X", "target", "statistics/mean", "feature_names"])
+@pytest.mark.parametrize("name", ["X", "obs/y0", "var/mean", "var/feature"])
 def test_the_description_of_an_array_is_that_of_the_manifest(make, name):
     store = make("raw")
     path = store.path / name / "zarr.json"

@@ -70,9 +70,9 @@ def test_zarr_reads_the_same(make_store, matrix):
     )
     group = zarr.open(store.path, mode="r")
     np.testing.assert_array_equal(group["X"][:], store.read(slice(None)))
-    np.testing.assert_array_equal(group["target"][:], store.target)
-    np.testing.assert_array_equal(group["source_rows"][:], store.source_rows)
-    assert group["feature_names"][:].tolist() == store.feature_names.tolist()
+    np.testing.assert_array_equal(group["obs/y0"][:], store.target)
+    np.testing.assert_array_equal(group["obs/sample"][:], store.source_rows)
+    assert group["var/feature"][:].tolist() == store.feature_names.tolist()
 
 
 def test_names_labels_weights_and_several_targets_are_kept(make_store, matrix):
@@ -90,14 +90,14 @@ def test_names_labels_weights_and_several_targets_are_kept(make_store, matrix):
 
 
 def test_more_names_than_fit_in_a_chunk(make_store, monkeypatch):
-    monkeypatch.setattr("daskfs.store.strings.STRINGS_PER_CHUNK", 30)
+    monkeypatch.setattr("daskfs.store.row_vectors.STRINGS_PER_CHUNK", 30)
     store = make_store(np.zeros((2, 70), np.float32))
     assert store.feature_names.tolist() == [f"x{j}" for j in range(70)]
 
 
 @pytest.mark.parametrize("most_listed", [70, 69])
 def test_names_of_many_columns_are_read_as_they_are_asked_for(make_store, monkeypatch, most_listed):
-    monkeypatch.setattr("daskfs.store.strings.STRINGS_PER_CHUNK", 30)
+    monkeypatch.setattr("daskfs.store.row_vectors.STRINGS_PER_CHUNK", 30)
     monkeypatch.setattr("daskfs.store.names.MOST_LISTED", most_listed)
     monkeypatch.setattr("daskfs.store.names.AT_ONCE", 16)
     expected = [f"é{j}" for j in range(70)]

@@ -49,10 +49,10 @@ CLAIMS = {
         ("zarr.json", header(tile_shape=[HUGE // 8, 32])),
         ("X/zarr.json", array(chunk_grid=grid(HUGE // 8, 32))),
     ],
-    "the target": [("target/zarr.json", array(shape=[HUGE], chunk_grid=grid(HUGE)))],
-    "the chunks of the target": [("target/zarr.json", array(chunk_grid=grid(HUGE)))],
-    "the names": [("feature_names/zarr.json", array(shape=[HUGE], chunk_grid=grid(HUGE)))],
-    "the chunks of the names": [("feature_names/zarr.json", array(chunk_grid=grid(HUGE)))],
+    "the target": [("obs/y0/zarr.json", array(shape=[HUGE], chunk_grid=grid(HUGE)))],
+    "the chunks of the target": [("obs/y0/zarr.json", array(chunk_grid=grid(HUGE)))],
+    "the names": [("var/feature/zarr.json", array(shape=[HUGE], chunk_grid=grid(HUGE)))],
+    "the chunks of the names": [("var/feature/zarr.json", array(chunk_grid=grid(HUGE)))],
 }
 
 
@@ -85,7 +85,7 @@ FIELDS = {
     "target_names": [None, "y", [1], {"y": 1}],
     "label_names": [None, "fold"],
     "has_weight": [0, None],
-    "source": [None, [], "x", {"digest": 1}, {"kind": []}],
+    "source": [None, [], "x", {"digest": 1}, {"kind": []}, {"target_classes": 2}, {"target_classes": [0, 1]}],
     "digest": [None, 1],
     "notes": [None, "x", [None]],
     "created_with": [None, []],

@@ -230,7 +230,11 @@ class SparseStoreWriter(WholeWriter):
         n_runs, n_entries = self._write_matrix(groups, sorted_runs.values, n_features, lengths[stored_rows])
         self._write_statistics(paths)
         names = self._write_names(n_features)
-        self._vectors.write(self._group, order)
+        if self.label_names:
+            with interrupts.held():  # Zarr writes in a thread of its own
+                self._group.create_group("labels")
+        for name, values in self._vectors.in_order(order).items():
+            write_vector(self._group, name, values)
         counts = (totals[:, 1] for totals in _pieces_of(paths))
         crowding = Crowding(
             max((most for group in groups for most in group.entries), default=0),

@@ -273,7 +273,7 @@ def test_a_limit_in_which_a_block_has_no_room_is_refused(tmp_path):
 
 def test_a_version_that_knows_no_sparse_stores_refuses_them_by_their_format(cut_store, monkeypatch):
     store, _ = cut_store
-    monkeypatch.setattr("daskfs.store.header.ANNOTATED_FORMAT_VERSION", 1)
+    monkeypatch.setattr("daskfs.store.header.FORMAT_VERSION", 1)
     with refused(StoreFormatError, "store-format", naming=["2", "daskfs reads", "1"]):
         open_store(store.path)
 
