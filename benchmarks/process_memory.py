@@ -189,7 +189,9 @@ def limits_for(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -
     from daskfs.cluster.open import parse_bytes
     from daskfs.errors import DaskfsError
     from daskfs.pipeline.config import load_pipeline
-    from daskfs.pipeline.planning import facts_of, limits_of, plan_pipeline
+    from daskfs.pipeline.facts import facts_of
+    from daskfs.pipeline.limits import limits_of
+    from daskfs.pipeline.plan import plan_pipeline
 
     has_workers = cluster["kind"] in ("local", "address")
     planned = cluster | ({"address": "tcp://none:1"} if cluster["kind"] == "address" else {})
@@ -237,7 +239,8 @@ def _peak_of(pid: int) -> int:
 def promised(folder: Path, shape: str, method: str, cluster: dict[str, Any]) -> dict[str, Any]:
     """Return limits and promises of a pipeline, as its result has them."""
     from daskfs.pipeline.config import load_pipeline
-    from daskfs.pipeline.planning import facts_of, plan_pipeline
+    from daskfs.pipeline.facts import facts_of
+    from daskfs.pipeline.plan import plan_pipeline
 
     pipeline = load_pipeline(write_pipeline(folder, shape, method, cluster))
     plan = plan_pipeline(pipeline, facts_of(pipeline))
@@ -417,7 +420,7 @@ def constants(rows: Sequence[Row], of_rows: Mapping[str, float]) -> str:
         lines += [["WORKER_ROW_NBYTES", f"{planning.WORKER_ROW_NBYTES} bytes", text]]
         text = f"{of_rows['split']:.1f} bytes: order of the source, numbers, the split, target; weights are 8 more"
         lines += [["CLIENT_ROW_NBYTES", f"{planning.CLIENT_ROW_NBYTES} bytes", text]]
-    return table(["constant of `daskfs/pipeline/planning.py`", "planned", "measured"], lines)
+    return table(["constant of `daskfs/pipeline/limits.py`", "planned", "measured"], lines)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

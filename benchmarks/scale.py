@@ -50,7 +50,7 @@ import daskfs
 from daskfs.cluster.open import open_cluster
 from daskfs.methods import METHODS, load
 from daskfs.pipeline.cost import MEASURED, SHARED
-from daskfs.pipeline.planning import ProcessLimits
+from daskfs.pipeline.limits import ProcessLimits
 from daskfs.selectors.shared.work import added
 from daskfs.store.layout import choose_layout
 

@@ -256,11 +256,13 @@ def plan(
     script. A pipeline that needs more than its memory limit is refused.
     """
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.planning import check_pipeline, facts_of, jobs_of, plan_pipeline, text_of_jobs
+    from daskfs.pipeline.checks import check_pipeline
+    from daskfs.pipeline.facts import facts_of
+    from daskfs.pipeline.plan import jobs_of, plan_pipeline, text_of_jobs
 
     jobs = jobs_of(pipeline)
     if pipeline.is_stream:
-        from daskfs.pipeline.stream_plan import plan_of_stream
+        from daskfs.pipeline.plan import plan_of_stream
 
         text = plan_of_stream(pipeline)
         document: dict[str, Any] = {"text": text}
@@ -285,8 +287,7 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: 
     Checks the keys, the table schema, and the header of the source or store.
     """
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.planning import check_pipeline
-    from daskfs.pipeline.stream_plan import check_stream
+    from daskfs.pipeline.checks import check_pipeline, check_stream
 
     (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
     _print({"pipeline": str(pipeline_file), "is_valid": True}, f"{pipeline_file}: valid", as_json)
@@ -657,7 +658,7 @@ def _standard_input(lines: str | None, interactions: str | None, max_rows: int |
 def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a saved model to train further, and its `select` entry of a pipeline."""
     from daskfs.errors import ConfigError
-    from daskfs.pipeline.stream_run import load_model
+    from daskfs.pipeline.steps.learn import load_model
 
     if stream is None or selection["method"] != "mission":
         raise ConfigError(

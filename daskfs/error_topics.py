@@ -36,7 +36,9 @@ TOPICS: dict[str, Topic] = {
         "Pipelines whose parts do not fit together",
         (
             "pipeline.config",
-            "pipeline.planning:ConfigError",
+            "pipeline.checks:ConfigError",
+            "pipeline.facts:ConfigError",
+            "pipeline.plan:ConfigError",
             "pipeline.schemas",
             "pipeline.cost",
             "matrix.base:ConfigError",
@@ -371,8 +373,7 @@ TOPICS: dict[str, Topic] = {
     "streams": Topic(
         "Streams and runs without a store",
         (
-            "pipeline.stream_plan",
-            "pipeline.stream_run",
+            "pipeline.steps.learn",
             "sources.sparse.streams",
             "sources.sparse.bags",
             "selectors.mission.from_streams",

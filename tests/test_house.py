@@ -80,7 +80,16 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         {"linear"},
     ],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
-    "pipeline": [{"schemas"}, {"run"}, {"compile_ahead"}],
+    "pipeline": [
+        {"schemas"},
+        {"run"},
+        {"compile_ahead"},
+        {"plan"},
+        {"steps"},
+        {"examining"},
+        {"limits", "checks"},
+        {"facts"},
+    ],
     "report": [{"runs"}, {"html"}, {"comparison", "features", "quality"}, {"summary"}, {"markup"}],
 }
 

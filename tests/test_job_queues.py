@@ -27,8 +27,8 @@ from daskfs.cluster.job_states import (
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_script, seconds_of_walltime
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, RunError
+from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import Cluster, load_pipeline
-from daskfs.pipeline.planning import check_pipeline
 from tests.refusals import refused
 
 MIB = 2**20

@@ -73,7 +73,7 @@ class Watch(threading.Thread):
 
 def ran(data: Run) -> dict[str, Any]:
     """Plan and run in a folder of its own; return promises and peaks."""
-    from daskfs.pipeline.planning import REHEARSAL_NBYTES
+    from daskfs.pipeline.plan import REHEARSAL_NBYTES
 
     folder = Path(tempfile.mkdtemp())
     (folder / "pipeline.yaml").write_text(data.text)

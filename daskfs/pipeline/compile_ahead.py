@@ -144,7 +144,7 @@ def rehearse(jobs: str, dtype: str) -> None:
         dtype of the stores.
     """
     from daskfs.methods import find_method
-    from daskfs.pipeline.refit import refit_beside
+    from daskfs.pipeline.steps import refit
     from daskfs.selectors.shared.run import Run
 
     with tempfile.TemporaryDirectory(prefix="daskfs-rehearsal-") as folder, warnings.catch_warnings():
@@ -163,7 +163,7 @@ def rehearse(jobs: str, dtype: str) -> None:
                 with suppress(Exception):  # a fit that fails on noise has still compiled its first kernels
                     selector = find_method(method)(**options, random_state=0, memory_limit=LIMIT).fit(open_store(path))
                     if then_refit:
-                        refit_beside(selector, Run(open_store(path), method), "ridge")
+                        refit.run(selector, Run(open_store(path), method), "ridge")
             print(flush=True)
         _read_large_tiles(Path(folder), dtype)
 

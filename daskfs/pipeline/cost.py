@@ -24,7 +24,8 @@ from typing import Self
 import numpy as np
 
 from daskfs.errors import ConfigError
-from daskfs.pipeline.planning import Plan, shown_nbytes
+from daskfs.pipeline.limits import shown_nbytes
+from daskfs.pipeline.plan import Plan
 from daskfs.selectors.shared.work import Work
 
 TILE_NBYTES = 4 * 2**20

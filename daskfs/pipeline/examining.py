@@ -41,7 +41,7 @@ from daskfs.metrics import (
     interval_of,
     metric_of,
 )
-from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.pipeline.predicting import linear_predictor
 from daskfs.result import SelectionResult, greatest_scores, parents_in
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.remarks import MOST_FEATURES

@@ -17,7 +17,7 @@ from daskfs.cli import app
 from daskfs.cluster.workers import Here
 from daskfs.errors import DataError, RunError, SchemaError, SelectionWarning, SourceError
 from daskfs.pipeline.config import build_pipeline
-from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.pipeline.predicting import linear_predictor
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.schemas import json_schema
 from daskfs.selectors.shared.run import Run

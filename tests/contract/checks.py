@@ -34,7 +34,7 @@ from daskfs.cluster.workers import Here
 from daskfs.documents import dump_yaml
 from daskfs.errors import ConfigError, DataError, PlanError
 from daskfs.matrix.target import kind_of_target
-from daskfs.pipeline.evaluate import linear_predictor
+from daskfs.pipeline.predicting import linear_predictor
 from daskfs.selectors.shared.run import Run
 from tests.contract.cases import Case
 from tests.contract.lab import (

@@ -174,8 +174,10 @@ def write_table(rng: random.Random, folder: Path) -> None:
 
 def of_yaml(rng: random.Random, folder: Path) -> None:
     """Load, check and plan a pipeline."""
+    from daskfs.pipeline.checks import check_pipeline
     from daskfs.pipeline.config import load_pipeline
-    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+    from daskfs.pipeline.facts import facts_of
+    from daskfs.pipeline.plan import plan_pipeline
 
     write_table(rng, folder)
     path = folder / "pipeline.yaml"

@@ -17,8 +17,8 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.stability import Half
+from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import check_pipeline
 from daskfs.selectors.message.selector import Message
 from daskfs.selectors.shared.cross_validation import Fold
 from daskfs.sources.ingest import ingest
@@ -271,7 +271,7 @@ def test_whole_groups_are_drawn_at_random_only(cohort):
 
 
 def test_a_plan_counts_no_fewer_rows_than_the_run_trains_on(cohort):
-    from daskfs.pipeline.planning import facts_of
+    from daskfs.pipeline.facts import facts_of
 
     pipeline = load_pipeline(write(cohort[0]))
     train, _ = PlinkSource("cohort.bed").as_matrix().split(0.2, groups="fid")

@@ -8,7 +8,8 @@ import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 
 rng = np.random.default_rng(0)

@@ -42,7 +42,7 @@ def pipeline(tmp_path, server, monkeypatch):
     )
     monkeypatch.setenv("SECRET", MARKER)
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)  # workers make the store
-    monkeypatch.setattr("daskfs.pipeline.planning.WORTH_WORKERS_NBYTES", 0)
+    monkeypatch.setattr("daskfs.pipeline.limits.WORTH_WORKERS_NBYTES", 0)
 
     def written(**more):
         document = {

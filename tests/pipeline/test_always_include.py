@@ -11,8 +11,8 @@ from daskfs import FGM
 from daskfs.cli import app
 from daskfs.documents import dump_yaml, read_yaml
 from daskfs.errors import DataError
+from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import check_pipeline
 from daskfs.pipeline.run import run_pipeline
 from tests.genotype_files import write_phenotypes, write_plink
 from tests.refusals import refused

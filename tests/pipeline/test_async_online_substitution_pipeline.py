@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from daskfs.cli import app
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.result import SelectionResult
 

@@ -126,7 +126,7 @@ def test_text_is_read_by_the_kernels_that_read_large_files(monkeypatch):
 def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, method, monkeypatch):
     """Of something: for nothing selected nothing would be compiled."""
     refitted = []
-    monkeypatch.setattr(refit, "refit_beside", lambda selector, run, by: refitted.append(len(selector.selected_)))
+    monkeypatch.setattr(refit, "run", lambda selector, run, by: refitted.append(len(selector.selected_)))
     options = {"method": method, "loss": "squared", "then_refit": then_refit}
     compile_ahead.rehearse(json.dumps([(options, [TALL, WIDE])]), "float32")
     assert len(refitted) == 2 * then_refit
@@ -137,7 +137,7 @@ def test_the_refit_of_a_pipeline_is_rehearsed_where_it_follows(then_refit, metho
 def test_a_warning_does_not_end_a_rehearsal_though_warnings_are_errors(monkeypatch):
     """As pytest makes them and PYTHONWARNINGS may: MESSAGE that selects nothing never reached the refit."""
     refitted = []
-    monkeypatch.setattr(refit, "refit_beside", lambda selector, run, by: refitted.append(len(selector.selected_)))
+    monkeypatch.setattr(refit, "run", lambda selector, run, by: refitted.append(len(selector.selected_)))
     monkeypatch.setattr(compile_ahead, "_write_noise", write_nothing_that_tells)
     options = {"method": "message", "loss": "squared", "then_refit": True}
     compile_ahead.rehearse(json.dumps([(options, [TALL])]), "float32")
@@ -169,9 +169,7 @@ def test_for_named_columns_one_of_the_noise_is_included_which_has_none_of_that_n
 @pytest.mark.parametrize("method", ["fgm", "message", "mission", "online_substitution", "async_online_substitution"])
 def test_a_fit_that_always_includes_columns_is_rehearsed_to_its_end(method, monkeypatch):
     included = []
-    monkeypatch.setattr(
-        refit, "refit_beside", lambda selector, run, by: included.append(0 in selector.selected_.tolist())
-    )
+    monkeypatch.setattr(refit, "run", lambda selector, run, by: included.append(0 in selector.selected_.tolist()))
     pipeline = {
         "method": method,
         "loss": "squared",

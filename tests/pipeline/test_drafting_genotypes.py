@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from daskfs.cli import app
 from daskfs.documents import read_yaml
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import open_source
+from daskfs.pipeline.facts import open_source
 from daskfs.pipeline.run import run_pipeline
 from tests.genotype_files import write_phenotypes, write_plink, write_vcf_zarr
 

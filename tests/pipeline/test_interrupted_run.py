@@ -132,7 +132,7 @@ def test_a_run_interrupted_before_anything_was_computed_leaves_nothing(document,
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("daskfs.pipeline.run.ingest", interrupted)
+    monkeypatch.setattr("daskfs.pipeline.steps.ingest.ingest", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_pipeline(load_pipeline(write(document)))
     assert not getattr(caught.value, "__notes__", [])
@@ -145,7 +145,7 @@ def test_a_run_whose_report_fails_can_be_resumed(document, write, tmp_path, monk
         raise RuntimeError("no ink")
 
     with monkeypatch.context() as patched:
-        patched.setattr("daskfs.pipeline.run.render_report", broken)
+        patched.setattr("daskfs.pipeline.steps.report.render_report", broken)
         with pytest.raises(RuntimeError, match="no ink"):
             run_pipeline(load_pipeline(write(document)))
     log = (tmp_path / "runs" / "table.unfinished" / "run.log").read_text()

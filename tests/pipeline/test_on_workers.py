@@ -6,7 +6,8 @@ import distributed
 import pytest
 
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 
 LIMITS = ["cluster.memory_limit=1GiB", "cluster.client_memory_limit=4GiB"]
@@ -28,7 +29,7 @@ def test_a_running_cluster_makes_the_store_and_predicts_the_rows_for_testing(doc
     """The same store byte for byte, the same numbers bit for bit."""
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 1 << 14)
     monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
-    monkeypatch.setattr("daskfs.pipeline.evaluate.BLOCK_NBYTES", 512)
+    monkeypatch.setattr("daskfs.pipeline.predicting.BLOCK_NBYTES", 512)
     path = write(document)
     here = load_pipeline(path, ["store.path=here.zarr", "output=here"])
     on = ["cluster.kind=address", f"cluster.address={running.scheduler_address}", *LIMITS]

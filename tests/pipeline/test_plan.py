@@ -6,22 +6,19 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import ConfigError, PlanError
+from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import Cluster, load_pipeline
-from daskfs.pipeline.planning import (
+from daskfs.pipeline.facts import DataFacts, facts_of, facts_of_store
+from daskfs.pipeline.limits import (
     BASE_CLIENT_NBYTES,
     BASE_SCHEDULER_NBYTES,
     BASE_WORKER_NBYTES,
     HELD_NBYTES,
     MIB,
-    DataFacts,
     ProcessLimits,
-    check_pipeline,
-    facts_of,
-    facts_of_store,
     limits_of,
-    make_plan,
-    plan_pipeline,
 )
+from daskfs.pipeline.plan import make_plan, plan_pipeline
 from daskfs.selectors.shared.budget import Budget, SelectorPlan
 from daskfs.sources.ingest import ingest
 from tests.contract.cases import CASES

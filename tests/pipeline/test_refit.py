@@ -11,7 +11,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from daskfs.errors import ConfigError
 from daskfs.metrics import accuracy, r2
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.schemas import json_schema
 from daskfs.report.html import render_report

@@ -9,7 +9,8 @@ import pytest
 
 from daskfs.pipeline import planning
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.rereading import ENOUGH, least_memory, other_tiles
 from daskfs.pipeline.run import run_pipeline
 from daskfs.store.tile_reader import TileReader

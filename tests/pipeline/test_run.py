@@ -258,7 +258,7 @@ def test_processes_of_their_own_make_the_store_where_it_is_large(document, write
     document["source"] |= {"kind": "parquet", "path": "table.parquet"}
     here = run_pipeline(load_pipeline(write(document)))
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
-    monkeypatch.setattr("daskfs.pipeline.planning.WORTH_WORKERS_NBYTES", 0)
+    monkeypatch.setattr("daskfs.pipeline.limits.WORTH_WORKERS_NBYTES", 0)
     local = ["cluster.kind=local", "cluster.n_workers=2", "cluster.memory_limit=1GiB"]
     for kind, settings in {"threads": ["cluster.kind=threads"], "local": local}.items():
         changed = [f"output=runs/{kind}", f"store.path=runs/{kind}.zarr", *settings]

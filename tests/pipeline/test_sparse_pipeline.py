@@ -12,7 +12,7 @@ from daskfs.cli import app
 from daskfs.documents import dump_yaml
 from daskfs.pipeline import evaluate
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of
+from daskfs.pipeline.facts import facts_of
 from daskfs.selectors.shared.run import Run
 
 

@@ -254,7 +254,9 @@ def test_a_plan_says_how_many_features_there_are_and_what_a_pass_costs():
 
 
 def test_a_plan_counts_what_is_asked_for_where_names_are_known(folder):
-    from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+    from daskfs.pipeline.checks import check_pipeline
+    from daskfs.pipeline.facts import facts_of
+    from daskfs.pipeline.plan import plan_pipeline
 
     def text(pipeline):
         return plan_pipeline(pipeline, facts_of(pipeline, check_pipeline(pipeline))).to_text()

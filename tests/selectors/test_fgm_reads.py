@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from daskfs.pipeline.checks import check_pipeline
 from daskfs.pipeline.config import Pipeline
-from daskfs.pipeline.planning import check_pipeline, facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.selectors.fgm.selector import FGM
 from daskfs.selectors.shared.budget import TILES_NBYTES
 from daskfs.sources.ingest import ingest

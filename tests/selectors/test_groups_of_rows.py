@@ -12,7 +12,8 @@ from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.split import folds_of_groups
 from daskfs.model_selection.comparing import repeated_folds
 from daskfs.pipeline.config import build_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.signal_beyond import signal_beyond

@@ -10,7 +10,8 @@ from daskfs import OnlineSubstitution
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, SourceError
 from daskfs.pipeline.config import load_pipeline
-from daskfs.pipeline.planning import facts_of, plan_pipeline
+from daskfs.pipeline.facts import facts_of
+from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
 from daskfs.sources.ingest import ingest
 from daskfs.sources.plink import PlinkSource
