@@ -349,6 +349,7 @@ KEYS = {
     "init quickstart --output drafts": {"pipeline", "schemas"},
     "ingest table.csv t.zarr --target y --delimiter ;": {"store", "n_samples", "n_features", "dtype", "notes"},
     "info d.zarr": {"shape", "dtype", "target_names", "digest", "notes"},
+    "export-store d.zarr cells.zarr": {"path", "n_samples", "n_features"},
     "verify d.zarr": {"store", "is_whole", "is_sealed"},
     "select d.zarr --n-subsets 1 --output other": {"run", "report", "model", "selections"},
     "apply done table.csv -o out.csv": {"output", "n_rows", "metrics"},
@@ -394,7 +395,7 @@ def test_the_page_of_the_command_line_names_these_keys():
 
 
 def test_every_command_that_has_something_to_tell_tells_it_in_json():
-    commands = {one.callback.__name__: one.callback for one in app.registered_commands}
+    commands = {one.callback.__name__.replace("_", "-"): one.callback for one in app.registered_commands}
     assert commands.keys() - {command.split()[0] for command in KEYS} == {"methods", "schema"}
     for callback in commands.values():
         assert "as_json" in inspect.signature(callback).parameters
@@ -512,7 +513,7 @@ def test_a_run_that_is_forced_makes_the_store_of_another_source_anew(run, pipeli
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["exp"], {"export", "explain"}),
+        (["exp"], {"export", "export-store", "explain"}),
         (["explain", "fg"], {"fgm"}),
         (["explain", "yaml"], {"yaml-files"}),
         (["select", "--method", "mis"], {"mission"}),

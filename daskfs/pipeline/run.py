@@ -20,6 +20,7 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreExistsError
 from daskfs.files import written_whole
+from daskfs.matrix.base import Matrix
 from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.checks import check_losses, check_pipeline, check_selections, check_sizes, check_stream
 from daskfs.pipeline.compile_ahead import compile_ahead
@@ -195,15 +196,15 @@ def _of_store(pipeline: Pipeline) -> Write:
 def _of_stream(pipeline: Pipeline, stream: SparseSource | None, model: BaseSelector | None, resume: bool) -> Write:
     """Check a pipeline without a store; return the function that runs it."""
     comes_once = stream is not None
-    if not comes_once:
-        stream = check_stream(pipeline)
-    elif resume:
+    if comes_once and resume:
         problem = "a run on standard input cannot be resumed, because its lines cannot be read again"
         remedy = "train the model that the interrupted run saved on more lines, with --model"
         raise RunError(problem, str(pipeline.output_path), remedy)
+    if stream is None:
+        source = check_stream(pipeline)
     else:
         check_selections(pipeline)
-    source: SparseSource = stream
+        source = stream
 
     def write(folder: RunFolder, watch: Watch) -> dict[str, SelectionResult]:
         context, limits = Context(pipeline, folder, watch, source), limits_of(pipeline.cluster)
@@ -312,7 +313,9 @@ class _StoreRun:
         context, pipeline, watch = self.context, self.context.pipeline, self.context.watch
         limits, available = self.plan.limits, self.plan.available_nbytes
         evaluated = watch.seconds.get("evaluate", 0.0)
-        train, test, split = store, None, pipeline.split
+        train: Matrix = store
+        test: Matrix | None = None
+        split = pipeline.split
         if split is not None:
             train, test = store.split(split.test, by=split.by, random_state=split.random_state, groups=split.groups)
         selector = select.run(context, label, train, workers, available)

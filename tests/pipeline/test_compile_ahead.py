@@ -13,9 +13,10 @@ import pytest
 
 import daskfs
 from daskfs.kernels.text import records, svmlight, vowpal
-from daskfs.pipeline import compile_ahead, refit
+from daskfs.pipeline import compile_ahead
 from daskfs.pipeline.compile_ahead import TALL, TEXTS, WIDE
 from daskfs.pipeline.config import load_pipeline
+from daskfs.pipeline.steps import refit
 
 ROOT = Path(__file__).parents[2]
 COUNTED = """
