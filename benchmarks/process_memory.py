@@ -393,7 +393,7 @@ def row_nbytes(folder: Path) -> dict[str, float]:
 
 def constants(rows: Sequence[Row], of_rows: Mapping[str, float]) -> str:
     """Return the constants of plans and the most that was measured of each."""
-    from daskfs.pipeline import planning
+    from daskfs.pipeline import limits
 
     few = {(row.method, row.cluster, row.process): row.peak for row in rows if row.shape == "few"}
 
@@ -413,13 +413,13 @@ def constants(rows: Sequence[Row], of_rows: Mapping[str, float]) -> str:
         "BASE_WORKER_NBYTES": of("worker", "local"),
         "BASE_EXTERNAL_NBYTES": more("worker", ("address", "local")),
     }
-    lines = [[name, f"{getattr(planning, name) / MIB:.0f} MiB", text] for name, text in measured.items()]
-    lines += [["HELD_NBYTES", f"{n / MIB:.0f} MiB", f"added for a {one}"] for one, n in planning.HELD_NBYTES.items()]
+    lines = [[name, f"{getattr(limits, name) / MIB:.0f} MiB", text] for name, text in measured.items()]
+    lines += [["HELD_NBYTES", f"{n / MIB:.0f} MiB", f"added for a {one}"] for one, n in limits.HELD_NBYTES.items()]
     if of_rows:
         text = f"{of_rows['numbers']:.1f} bytes their numbers, {of_rows['read']:.1f} while a column of all is read"
-        lines += [["WORKER_ROW_NBYTES", f"{planning.WORKER_ROW_NBYTES} bytes", text]]
+        lines += [["WORKER_ROW_NBYTES", f"{limits.WORKER_ROW_NBYTES} bytes", text]]
         text = f"{of_rows['split']:.1f} bytes: order of the source, numbers, the split, target; weights are 8 more"
-        lines += [["CLIENT_ROW_NBYTES", f"{planning.CLIENT_ROW_NBYTES} bytes", text]]
+        lines += [["CLIENT_ROW_NBYTES", f"{limits.CLIENT_ROW_NBYTES} bytes", text]]
     return table(["constant of `daskfs/pipeline/limits.py`", "planned", "measured"], lines)
 
 

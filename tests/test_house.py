@@ -80,16 +80,7 @@ INNER_FLOORS = {  # within a room, from the top down; packages and files not nam
         {"linear"},
     ],
     "baselines": [{"lasso", "columns", "linear", "thresholding"}],
-    "pipeline": [
-        {"schemas"},
-        {"run"},
-        {"compile_ahead"},
-        {"plan"},
-        {"steps"},
-        {"examining"},
-        {"limits", "checks"},
-        {"facts"},
-    ],
+    "pipeline": [{"schemas"}, {"run"}, {"compile_ahead", "cost"}, {"plan"}, {"steps"}],
     "report": [{"runs"}, {"html"}, {"comparison", "features", "quality"}, {"summary"}, {"markup"}],
 }
 

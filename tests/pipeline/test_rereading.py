@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from daskfs.pipeline import planning
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
@@ -59,7 +58,7 @@ def test_tiles_that_a_plan_names_end_the_reading_again(write, select):
 
 @pytest.mark.nightly
 def test_a_run_with_the_tiles_that_were_named_decodes_each_about_once(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "REPORTED_NBYTES", 0)
+    monkeypatch.setattr("daskfs.pipeline.plan.REPORTED_NBYTES", 0)
     counted, strips = Counter(), TileReader._strips
 
     def counting(reader, i, j, tile):

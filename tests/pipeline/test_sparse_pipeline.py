@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import daskfs
 from daskfs.cli import app
 from daskfs.documents import dump_yaml
-from daskfs.pipeline import evaluate
+from daskfs.pipeline import predicting
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.selectors.shared.run import Run
@@ -53,13 +53,13 @@ def test_it_is_planned_by_its_entries_and_run_to_the_end(pipeline):
 @pytest.mark.parametrize("nbytes", [1, 1 << 12, 1 << 23])
 def test_rows_for_testing_are_predicted_from_their_entries(tmp_path, monkeypatch, nbytes):
     """In blocks of any size, of any rows, a few selected columns: as the columns made dense say."""
-    monkeypatch.setattr(evaluate, "BLOCK_NBYTES", nbytes)
+    monkeypatch.setattr(predicting, "BLOCK_NBYTES", nbytes)
     rng = np.random.default_rng(1)
     X = sp.random_array((500, 300), density=0.05, rng=rng, format="csr", dtype=np.float32)
     y = X[:, [7]].toarray()[:, 0] - X[:, [3]].toarray()[:, 0]
     store = daskfs.ingest(X, tmp_path / "X.zarr", y=y)
     selector = daskfs.FGM(2, loss="squared").fit(store)
     some = store.take(np.sort(rng.permutation(500)[:120]))
-    found = evaluate.linear_predictor(selector.predictor(), Run(some, "evaluate"))
+    found = predicting.linear_predictor(selector.predictor(), Run(some, "evaluate"))
     dense = some.read(slice(None)).astype(np.float64)
     np.testing.assert_allclose(found, dense @ selector.coef_ + selector.intercept_, rtol=1e-12)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from daskfs.applied.model import Model
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.folder import RunFolder
 from daskfs.sources.base import Source
@@ -13,6 +12,7 @@ from daskfs.store.feature_store import FeatureStore
 from daskfs.watching.watch import Watch
 
 if TYPE_CHECKING:
+    from daskfs.applied.model import Model
     from daskfs.sources.genotype_matrix import GenotypeMatrix
 
 Stored: TypeAlias = "FeatureStore | GenotypeMatrix"
