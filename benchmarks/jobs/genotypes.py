@@ -32,17 +32,21 @@ def ours(make: Callable[[int], Any]) -> Contender:
     """Return a contender that reads the .bed file without a store; covariates are always included."""
 
     def run(data: Cohort) -> np.ndarray:
-        from daskfs.sources.plink import PlinkSource
-
-        source = PlinkSource(
-            data.bed, phenotypes=data.table, target="trait", covariate_names=list(COVARIATES), missing="mean"
-        )
         selector = make(data.n_wanted + N_COVARIATES)
         selector.set_params(always_include=np.arange(N_COVARIATES), memory_limit=MEMORY)
-        selected = np.asarray(selector.fit_matrix(source.as_matrix()).selected_)
+        selected = np.asarray(selector.fit_matrix(genotypes_of(data)).selected_)
         return selected[selected >= N_COVARIATES] - N_COVARIATES
 
     return Contender(run)
+
+
+def genotypes_of(data: Cohort) -> Any:
+    """Return covariates and variants of the training samples as a matrix that reads the .bed file."""
+    from daskfs.sources.plink import PlinkSource
+
+    names = list(COVARIATES)
+    source = PlinkSource(data.bed, phenotypes=data.table, target="trait", covariate_names=names, missing="mean")
+    return source.as_matrix()
 
 
 def online_substitution(size: int) -> Any:
@@ -71,6 +75,51 @@ def auto(size: int) -> Any:
     from daskfs import Auto
 
     return Auto(n_features_to_select=size, random_state=0)
+
+
+def cohorts(folder: Path, seed: int, n_sets: int, **case: Any) -> list[Cohort]:
+    """Simulate several cohorts."""
+    folders = [folder / str(k) for k in range(n_sets)]
+    for one in folders:
+        one.mkdir()
+    return [simulate(one, seed + k, **case) for k, one in enumerate(folders)]
+
+
+def stable(block_r2: float | None) -> Contender:
+    """Return stability selection of FGM with at most one false selection promised; its answer of each cohort."""
+
+    def run(data: list[Cohort]) -> list[tuple[np.ndarray, float, np.ndarray | None]]:
+        from daskfs import FGM, StabilitySelection
+
+        found = []
+        for one in data:
+            inside = FGM(always_include=np.arange(N_COVARIATES))
+            selector = StabilitySelection(inside, n_pairs=15, pfer=1.0, block_r2=block_r2)
+            selector.fit_matrix(genotypes_of(one))
+            selected = selector.selected_[selector.selected_ >= N_COVARIATES] - N_COVARIATES
+            blocks = None if block_r2 is None else selector.blocks_[N_COVARIATES:]
+            found.append((selected, selector.pfer_bound_, blocks))
+        return found
+
+    return Contender(run)
+
+
+def judge_stable(data: list[Cohort], answer: list[tuple[np.ndarray, float, np.ndarray | None]]) -> dict[str, float]:
+    """Return means over the cohorts; a block is false if no variant of it is causal."""
+    found: dict[str, list[float]] = {}
+    for one, (selected, bound, blocks) in zip(data, answer, strict=True):
+        line = {
+            "selected": len(selected),
+            "promised false": bound,
+            "causal near": nearby(one, selected).any(axis=0).sum(),
+        }
+        line["false loci"] = false_loci(one, selected)
+        if blocks is not None:
+            line["blocks"] = blocks.max() + 1
+            line["false blocks"] = (~np.isin(blocks[selected], blocks[one.causal])).sum()
+        for name, value in line.items():
+            found.setdefault(name, []).append(float(value))
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def adelie_matrix(data: Cohort, folder: Path) -> Any:
@@ -361,6 +410,25 @@ JOBS = [
         ),
         rival="adelie",
         timeout_s=14_400.0,
+    ),
+    Job(
+        "ld_blocks",
+        "False selections of variants in linkage disequilibrium",
+        cohorts,
+        {"blocks of r² .2": stable(0.2), "single variants": stable(None)},
+        {},
+        judge_stable,
+        {
+            "smoke": [{"n_sets": 1, "n_samples": 500, "n_variants": 600, "n_causal": 5}],
+            "small": [{"n_sets": 8, "n_samples": 2500, "n_variants": 4000, "n_causal": 20}],
+            "full": [{"n_sets": 50, "n_samples": 10_000, "n_variants": 20_000, "n_causal": 50}],
+        },
+        about=(
+            "Cohorts as in `biobank`. Stability selection of FGM, 15 pairs of halves, pfer 1, by blocks of neighbours "
+            "and by single variants; means over the cohorts. A block is false if no variant of it is causal, a locus if "
+            "no causal variant is within 100 kb."
+        ),
+        repeats=1,
     ),
     Job(
         "genotypes_real",

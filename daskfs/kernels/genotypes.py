@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daskfs.kernels.jit import kernel
+from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 
 MISSING_CODE = 1
 """Codes: 0 two copies of the first allele, 1 missing, 2 one copy of each, 3 two copies of the second allele."""
@@ -61,6 +61,48 @@ def count_codes(packed, mask, n_used, in_bytes, counts, has_missing):  # type: i
                             if (byte >> 2 * place) & 3 == MISSING_CODE:
                                 has_missing[4 * b + place] = True
         counts[j, 0] = n_used - counts[j, 1] - counts[j, 2] - counts[j, 3]
+
+
+@kernel
+def code_totals(packed, vector, out):  # type: ignore[no-untyped-def]
+    """Sum a vector over the samples of each code, for each variant.
+
+    Parameters
+    ----------
+    packed : ndarray of shape (n_variants, n_bytes), uint8
+    vector : ndarray of shape (4, n_bytes), float64
+        ``vector[place, b]`` belongs to the sample at a place of byte b; 0 for samples that take no part.
+    out : ndarray of shape (n_variants, 4), float64
+        Output. The total of a code that no sample has is exactly 0.
+    """
+    for j in range(packed.shape[0]):
+        if is_stopped():
+            break
+        out[j] = 0.0
+        _add_totals(packed[j], vector[0], vector[1], vector[2], vector[3], out[j])
+
+
+@inner_loop
+def _add_totals(codes, v0, v1, v2, v3, out):  # type: ignore[no-untyped-def]
+    """Add to the totals of one variant, in registers: a code is two bits, and each sum takes a number or 0."""
+    total0 = total1 = total2 = total3 = 0.0
+    for b in range(codes.shape[0]):
+        low = np.int32(codes[b])
+        high = np.int32(low >> 1)
+        is0, is1, is2, is3 = ~(low | high), low & ~high, high & ~low, low & high
+        w0, w1, w2, w3 = v0[b], v1[b], v2[b], v3[b]
+        total0 += (w0 if is0 & 1 else 0.0) + (w1 if is0 & 4 else 0.0)
+        total0 += (w2 if is0 & 16 else 0.0) + (w3 if is0 & 64 else 0.0)
+        total1 += (w0 if is1 & 1 else 0.0) + (w1 if is1 & 4 else 0.0)
+        total1 += (w2 if is1 & 16 else 0.0) + (w3 if is1 & 64 else 0.0)
+        total2 += (w0 if is2 & 1 else 0.0) + (w1 if is2 & 4 else 0.0)
+        total2 += (w2 if is2 & 16 else 0.0) + (w3 if is2 & 64 else 0.0)
+        total3 += (w0 if is3 & 1 else 0.0) + (w1 if is3 & 4 else 0.0)
+        total3 += (w2 if is3 & 16 else 0.0) + (w3 if is3 & 64 else 0.0)
+    out[0] += total0
+    out[1] += total1
+    out[2] += total2
+    out[3] += total3
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskfs.errors import ConfigError, DataError
-from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip, as_slice
+from daskfs.matrix.blocks import ColumnStatistics, Crowding, Moments, Rows, SparseColumns, SparseRows, Strip, as_slice
 from daskfs.matrix.buffers import block_length
 from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.names import Names
@@ -206,6 +206,31 @@ class Matrix(ABC):
 
     def column_statistics(self) -> ColumnStatistics | None:
         """Return known statistics of all columns over exactly these rows."""
+        return None
+
+    def column_products(self, columns: slice, vectors: np.ndarray) -> np.ndarray | None:
+        """Return ``vectors @ X[:, columns]`` if that costs less than reading the columns.
+
+        Parameters
+        ----------
+        columns : slice
+        vectors : ndarray of shape (n_vectors, n_samples), float64
+
+        Returns
+        -------
+        ndarray of shape (n_vectors, n_columns), float64, or None
+        """
+        return None
+
+    def column_moments(self, columns: slice, weight: np.ndarray) -> Moments | None:
+        """Return the moments of X[:, columns] for weights of the rows, if that costs less than reading the columns.
+
+        Parameters
+        ----------
+        columns : slice
+        weight : ndarray of shape (n_samples,), float64
+            Not negative.
+        """
         return None
 
     # How a matrix is sent to tasks.
@@ -500,6 +525,18 @@ class _View(Matrix):
         """Return known statistics of all columns. Every row counts once, whatever its weight."""
         return self._matrix.column_statistics()
 
+    def column_products(self, columns: slice, vectors: np.ndarray) -> np.ndarray | None:
+        """Return products with vectors over these rows, if the base has them."""
+        return self._matrix.column_products(columns, self._of_all_rows(vectors))
+
+    def column_moments(self, columns: slice, weight: np.ndarray) -> Moments | None:
+        """Return moments for weights of these rows, if the base has them."""
+        return self._matrix.column_moments(columns, self._of_all_rows(weight))
+
+    def _of_all_rows(self, vectors: np.ndarray) -> np.ndarray:
+        """Return vectors over the rows of the base, 0 in rows that are not here."""
+        return vectors
+
     @property
     def names(self) -> Names:
         """Names of the base. They are read on demand, so a pickled view stays small."""
@@ -647,6 +684,11 @@ class RowView(_View):
     def column_statistics(self) -> ColumnStatistics | None:
         """Return None: statistics of all rows do not apply to some of them."""
         return None
+
+    def _of_all_rows(self, vectors: np.ndarray) -> np.ndarray:
+        found = np.zeros((*vectors.shape[:-1], self._matrix.shape[0]))
+        np.add.at(found.T, self.rows, vectors.T)  # a row may be taken several times
+        return found
 
     def __repr__(self) -> str:
         return f"<RowView: {self.shape[0]:,} rows of {self._matrix!r}>"

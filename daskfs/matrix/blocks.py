@@ -172,6 +172,16 @@ class ColumnStatistics:
     n_missing: np.ndarray
 
 
+class Moments(NamedTuple):
+    """Weighted moments of some columns, over the rows of positive weight; all of shape (n_columns,), float64."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    """Population standard deviation, exactly 0 for a constant column."""
+    minimum: np.ndarray
+    maximum: np.ndarray
+
+
 def as_slice(rows: Rows) -> Rows:
     """Return consecutive ascending row numbers as a slice, anything else unchanged.
 

@@ -14,7 +14,8 @@ the 2 B halves, unless the selector has a fixed number. MESSAGE already votes on
 votes can be used as frequencies (`subsamples="own"`) with the same bound, which only needs disjoint subsamples. It is
 then for features that subsets of that size select by chance. The weights are uniform, as in R's c060 (the theory of
 2010 uses two values), and are drawn for each half separately. The two halves of a pair therefore stay independent, and
-the bounds of 2013, which hold for any procedure, hold for the randomised one.
+the bounds of 2013, which hold for any procedure, hold for the randomised one. They also hold if the things that halves
+select are blocks of correlated neighbours (`block_r2`): a half selects a block if it selects any of its columns.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
 from daskfs.model_selection.error_bounds import Assumption, expected_false_selections, largest_n_selected
+from daskfs.model_selection.neighbour_blocks import neighbour_blocks
 from daskfs.model_selection.stability_index import StabilityIndex, stability_index
 from daskfs.parameters import Count, Positive, PositiveShare, RowGroups
 from daskfs.selectors.base import BaseSelector
@@ -111,12 +113,14 @@ def selected_on(selector: BaseSelector, run: Run, sample: Half) -> dict[str, np.
 
 
 class Frequencies(NamedTuple):
-    """Selection frequencies of features."""
+    """Selection frequencies of features, or of blocks of them."""
 
     share: np.ndarray
     n_selected: np.ndarray
     """Shape (n_subsamples,)."""
     alike: StabilityIndex | None
+    of_columns: np.ndarray | None = None
+    """Those of single features, if `share` is of blocks."""
 
     def bound(self, threshold: float, assumption: Assumption) -> float:
         """Return the bound on the expected number of false selections.
@@ -164,13 +168,23 @@ class StabilitySelection(MetaSelector):
         Keeps rows that belong together (of a patient or family) in one half: a label for each row of the source, or
         the name of a store column that is not a feature (role id or split; "fid" of PLINK files for families). Halves
         that share relatives would agree too often. Not for MESSAGE's own subsets.
+    block_r2 : float, optional
+        Counts the selection of blocks of correlated neighbours instead of single columns, for variants in linkage
+        disequilibrium: halves select now one, now another variant of a block, and none of them is stable. Columns at
+        most 64 apart with at least this squared correlation, and those between them, are one block; 0.1 to 0.3 are
+        usual. The bound is then for the number of false blocks. Columns that are always included are not counted.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features,)
-        Proportion of the halves that selected a feature; equal to `scores_`.
+        Proportion of the halves that selected a feature; equal to `scores_`. With `block_r2`: that selected any feature
+        of its block, and 1 for columns that are always included.
     selected_ : ndarray of shape (n_selected,)
-        Features that reach the threshold, the most frequent first.
+        Features that reach the threshold, the most frequent first. With `block_r2`: of each block that reaches it, the
+        feature that most halves selected. The result's table says how many features the block has, and which are its
+        first and last.
+    blocks_ : ndarray of shape (n_features,), int64
+        With `block_r2`: the number of each feature's block, -1 for columns that are always included.
     pfer_bound_ : float
         Bound on the expected number of false selections. A selection is false if a half selects the feature with a
         probability of at most chance level, ``n_selected_per_half_ / n_features``.
@@ -215,13 +229,15 @@ class StabilitySelection(MetaSelector):
     subsamples: Literal["auto", "halves", "own"] = "auto"
     weakness: PositiveShare | None = None
     groups: RowGroups = None
+    block_r2: PositiveShare | None = None
 
     def _check_combination(self) -> None:
         super()._check_combination()
         if self.subsamples == "own" and not _votes_on_columns(self.selector):
             raise ConfigError('"own" requires Message without feature_groups', "subsamples", 'leave it at "auto"')
-        if self.subsamples == "own" and self.groups is not None:
-            raise ConfigError('has no effect with subsamples="own"', "groups", "leave out subsamples")
+        for name in ("groups", "block_r2"):
+            if self.subsamples == "own" and getattr(self, name) is not None:
+                raise ConfigError('has no effect with subsamples="own"', name, "leave out subsamples")
         if self.weakness is not None:
             self._check_weakness()
 
@@ -240,6 +256,8 @@ class StabilitySelection(MetaSelector):
         what = f"{self.n_pairs} pairs of halves of the rows"
         if self.groups is not None:
             what += " in whole groups"
+        if self.block_r2 is not None:
+            what += f", counted by blocks of neighbours with r² of at least {self.block_r2:g}"
         if self.weakness is not None:
             what += f", columns weighted at random from {self.weakness:g} to 1"
         return plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
@@ -250,6 +268,7 @@ class StabilitySelection(MetaSelector):
             self.subsamples == "halves"
             or self.weakness is not None
             or self.groups is not None
+            or self.block_r2 is not None
             or not _votes_on_columns(self.selector_)
         ):
             return False
@@ -257,25 +276,43 @@ class StabilitySelection(MetaSelector):
         n_subsets = choose_n_subsets(n_samples, n_features, given.n_subsets, given.subset_size)
         return self.subsamples == "own" or n_subsets >= MIN_SUBSETS
 
-    def _recipe(self, n_features: int) -> Recipe:
-        """Return the recipe of a fit on a half; with `pfer`, it selects as many features as the bound allows."""
+    def _recipe(self, n_features: int, n_included: int = 0) -> Recipe:
+        """Return the recipe of a fit on a half; with `pfer`, it selects as many features as the bound allows.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features or blocks that are counted.
+        n_included : int
+            Number of features that are not.
+        """
         is_open = getattr(self.selector_, "n_features_to_select", 0) is None
         if self.pfer is None or not is_open:
             return self.recipe
         q = largest_n_selected(self.threshold, self.pfer, n_features, self.n_pairs, self.assumption)
-        return Recipe.of(self.selector_, n_features_to_select=min(q, n_features))
+        return Recipe.of(self.selector_, n_features_to_select=min(q, n_features) + n_included)
 
     def _fit(self, run: Run) -> None:
         self._plan(self._shape_of(run), run.limits)
         found = self._votes(run) if self._takes_own(*run.matrix.shape) else self._on_halves(run)
-        q, p = float(found.n_selected.mean()), run.matrix.shape[1]
+        q, p = float(found.n_selected.mean()), len(found.share)
         self.threshold_ = self.threshold
         if self.pfer is not None:
             self.threshold_ = max(self.threshold, found.least_threshold(self.pfer, self.assumption))
         self.pfer_bound_ = found.bound(self.threshold_, self.assumption)
-        self.frequencies_, self.n_selected_per_half_, self.stability_ = found.share, q, found.alike
-        columns = np.flatnonzero(found.share >= self.threshold_ - 1e-12)
-        notes = [self._bound_note(p), *self._take_columns(run, columns, found.share)]
+        columns, share = np.flatnonzero(found.share >= self.threshold_ - 1e-12), found.share
+        if found.of_columns is not None:
+            columns, share = self._leads(columns, found)
+        self.frequencies_, self.n_selected_per_half_, self.stability_ = share, q, found.alike
+        notes = [self._bound_note(p), *self._take_columns(run, columns, share)]
+        of_blocks: dict[str, np.ndarray] = {}
+        if found.of_columns is not None:
+            of_blocks = self._table_of_blocks(run.matrix.names)
+            notes.append(
+                f"{p:,} blocks of neighbours with r² of at least {self.block_r2:g} were counted, of up to "
+                f"{int(np.bincount(self.blocks_[self.blocks_ >= 0]).max()):,} columns; the column that most halves "
+                "selected stands for its block"
+            )
         if self.weakness is not None:
             notes.append(f"on each half, columns had random weights between {self.weakness:g} and 1")
         if found.alike is not None and np.isfinite(found.alike.value):
@@ -283,7 +320,26 @@ class StabilitySelection(MetaSelector):
             notes.append(f"stability of the selections (Nogueira): {value:.2f}, 95 % interval {low:.2f} to {high:.2f}")
         history = {"subsample": np.arange(len(found.n_selected)), "n_selected": found.n_selected}
         chosen = {"threshold": self.threshold_}
-        self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen)
+        self.result_ = self._result_of(run, notes=notes, history=history, chosen=chosen, columns=of_blocks)
+
+    def _leads(self, blocks: np.ndarray, found: Frequencies) -> tuple[np.ndarray, np.ndarray]:
+        """Return the column that stands for each of some blocks, and those always included; and shares of columns."""
+        assert found.of_columns is not None
+        order = np.lexsort((-found.of_columns, self.blocks_))
+        leads = order[np.searchsorted(self.blocks_[order], blocks)]
+        share = np.where(self.blocks_ < 0, 1.0, found.share[self.blocks_])
+        return np.append(np.flatnonzero(self.blocks_ < 0), leads), share
+
+    def _table_of_blocks(self, names: Any) -> dict[str, np.ndarray]:
+        """Return size, first and last column of the selected columns' blocks; a column without block is alone."""
+        size, first, last = [], [], []
+        for column in self.selected_.tolist():
+            block = self.blocks_[column]
+            members = np.flatnonzero(self.blocks_ == block) if block >= 0 else np.array([column])
+            size.append(len(members))
+            first.append(str(names[int(members[0])]))
+            last.append(str(names[int(members[-1])]))
+        return {"block_size": np.array(size), "block_first": np.array(first), "block_last": np.array(last)}
 
     def _on_halves(self, run: Run) -> Frequencies:
         """Run steps 1 and 2."""
@@ -291,11 +347,19 @@ class StabilitySelection(MetaSelector):
         pairs = range(self.n_pairs)
         how = by_class, self.weakness, run.matrix.rows_together if self.groups is None else self.groups
         halves = [Half(seed, pair, second, *how) for pair in pairs for second in (False, True)]
-        p = run.matrix.shape[1]
-        answers = on_samples(run, "halves", selected_on, self._recipe(p), halves)
-        sets = [one["columns"] for one in answers]
+        n_features, n_included = run.matrix.shape[1], 0
+        if self.block_r2 is not None:
+            included = self.included_columns(run.matrix)
+            self.blocks_, n_included = neighbour_blocks(run, self.block_r2, included), len(included)
+        p = n_features if self.block_r2 is None else int(self.blocks_.max()) + 1
+        answers = on_samples(run, "halves", selected_on, self._recipe(p, n_included), halves)
+        sets, of_columns = [one["columns"] for one in answers], None
+        if self.block_r2 is not None:
+            of_columns = np.bincount(np.concatenate(sets), minlength=n_features) / len(sets)
+            blocks = [np.unique(self.blocks_[columns]) for columns in sets]
+            sets = [some[some >= 0] for some in blocks]
         share = np.bincount(np.concatenate(sets), minlength=p) / len(sets)
-        return Frequencies(share, np.array([len(one) for one in sets]), stability_index(sets, p))
+        return Frequencies(share, np.array([len(one) for one in sets]), stability_index(sets, p), of_columns)
 
     def _votes(self, run: Run) -> Frequencies:
         """Return the votes of MESSAGE's subsets."""
@@ -304,11 +368,11 @@ class StabilitySelection(MetaSelector):
 
     def _bound_note(self, p: int) -> str:
         """Return the note on false selections."""
-        bound, q = self.pfer_bound_, self.n_selected_per_half_
+        bound, q, unit = self.pfer_bound_, self.n_selected_per_half_, "feature" if self.block_r2 is None else "block"
         said = (
-            f"expected false selections: at most {bound:.3g} of the {p:,} features, {ASSUMPTIONS[self.assumption]}; a "
-            f"selection is false if a subsample selects the feature with a probability of at most {q / p:.3g}, the "
-            f"average over features ({q:.3g} selected)"
+            f"expected false selections: at most {bound:.3g} of the {p:,} {unit}s, {ASSUMPTIONS[self.assumption]}; a "
+            f"selection is false if a subsample selects the {unit} with a probability of at most {q / p:.3g}, the "
+            f"average over {unit}s ({q:.3g} selected)"
         )
         return Caution(f"{said}: this bound is not informative; select fewer features or raise the threshold") if (
             bound >= p

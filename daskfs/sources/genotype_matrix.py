@@ -19,6 +19,7 @@ from daskfs.kernels.genotypes import (
     COUNTS_IN_BYTES,
     MISSING_CODE,
     MISSING_DOSAGE,
+    code_totals,
     count_codes,
     decode,
     decode_columns,
@@ -26,7 +27,7 @@ from daskfs.kernels.genotypes import (
     decode_dosages,
 )
 from daskfs.matrix.base import Matrix
-from daskfs.matrix.blocks import Rows
+from daskfs.matrix.blocks import Moments, Rows
 from daskfs.matrix.names import Names, distinct
 
 GENOTYPES_IN_BYTE = 4
@@ -400,6 +401,45 @@ class GenotypeMatrix(Matrix):
             packed, part = one.read(begin, end, low, high), slice(begin - first, end - first)
             one.decode(packed, among, values[part], out[:, part])
 
+    def column_products(self, columns: slice, vectors: np.ndarray) -> np.ndarray:
+        """Return ``vectors @ X[:, columns]``, of two-bit codes without decoding them."""
+        found = [np.einsum("jl,kjl->kj", values, totals) for values, totals in self._totals(columns, vectors)]
+        return np.concatenate(found, axis=1)
+
+    def column_moments(self, columns: slice, weight: np.ndarray) -> Moments:
+        """Return the moments of columns, of two-bit codes without decoding them."""
+        found = [_moments(values, totals[0]) for values, totals in self._totals(columns, weight[None])]
+        return Moments(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+    def _totals(self, columns: slice, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield values of consecutive columns, and the totals of the vectors over the rows that have a value.
+
+        Shapes are (n_columns, n_values) and (n_vectors, n_columns, n_values). A variant has a value for each of its
+        four codes; covariates and dosages have one for each row.
+        """
+        covariates = self._covariates[:, columns].T
+        yield covariates, np.broadcast_to(vectors[:, None], (len(vectors), *covariates.shape))
+        first, last, _ = columns.indices(self.shape[1])
+        by_place = np.zeros((len(vectors), GENOTYPES_IN_BYTE, -(-self._sets[0].n_samples // GENOTYPES_IN_BYTE)))
+        by_place[:, self._samples % GENOTYPES_IN_BYTE, self._samples // GENOTYPES_IN_BYTE] = vectors
+        n_bytes, column = by_place.shape[2], self._covariates.shape[1]
+        for one in self._sets:
+            start, stop = max(first - column, 0), min(last - column, one.n_variants)
+            of_codes = self._values[column - self._covariates.shape[1] :]
+            column += one.n_variants
+            for begin, end in pairwise(one.bounds(start, stop, PIECE_NBYTES)) if start < stop else ():
+                interrupts.check()
+                packed, values = one.read(begin, end, 0, n_bytes), of_codes[begin:end]
+                if one.are_whole:
+                    totals = np.empty((len(vectors), *values.shape))
+                    for vector, found in zip(by_place, totals, strict=True):
+                        code_totals(packed, vector, found)
+                    yield values, totals
+                    continue
+                dosages = np.empty((end - begin, len(self._samples)), self.dtype)
+                one.decode(packed, self._samples, values, dosages.T)
+                yield dosages, np.broadcast_to(vectors[:, None], (len(vectors), *dosages.shape))
+
     def read_target(self, rows: Rows = slice(None)) -> np.ndarray:
         """Return y[rows]."""
         return self._y[rows]
@@ -460,6 +500,16 @@ class GenotypeMatrix(Matrix):
 
     def __repr__(self) -> str:
         return f"<GenotypeMatrix: {self.shape[0]:,} x {self.shape[1]:,} {self.dtype}>"
+
+
+def _moments(values: np.ndarray, weight: np.ndarray) -> Moments:
+    """Return the moments of columns from values and their weights, both of shape (n_columns, n_values)."""
+    values, is_there = values.astype(np.float64), weight > 0.0
+    least, most = (of(values, axis=1, where=is_there, initial=at) for of, at in ((np.min, np.inf), (np.max, -np.inf)))
+    share = weight / weight.sum(axis=1, keepdims=True)
+    mean = (share * values).sum(axis=1)
+    std = np.sqrt((share * (values - mean[:, None]) ** 2).sum(axis=1))
+    return Moments(mean, np.where(least < most, std, 0.0), least, most)
 
 
 def fill(file: int, array: np.ndarray, offset: int, cut: Callable[[], Exception]) -> None:

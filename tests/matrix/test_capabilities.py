@@ -311,6 +311,29 @@ class Examination:
         elif isinstance(self.matrix, Reweighted) and self.matrix._matrix is self.root:
             assert self.root.column_statistics() is None
 
+    def column_products(self):
+        columns = self.columns if isinstance(self.columns, slice) else slice(1, 4)
+        vectors = np.random.default_rng(0).standard_normal((2, len(self.known.X)))
+        found = self.matrix.column_products(columns, vectors)
+        assert (found is None) == (self.root.column_products(slice(0, 1), np.zeros((0, N))) is None)
+        if found is not None:
+            np.testing.assert_allclose(found, vectors @ self.known.X[:, columns], rtol=1e-12, atol=1e-12)
+
+    def column_moments(self):
+        columns, weight = self.columns if isinstance(self.columns, slice) else slice(1, 4), np.zeros(len(self.known.X))
+        weight[self.rows] = 0.1 + np.random.default_rng(0).random(len(weight[self.rows]))
+        if not weight.any():
+            return
+        found, X = self.matrix.column_moments(columns, weight), self.known.X[weight > 0.0][:, columns].astype(float)
+        assert (found is None) == (self.root.column_products(slice(0, 1), np.zeros((0, N))) is None)
+        if found is not None:
+            share = weight[weight > 0.0] / weight.sum()
+            same(found.minimum, X.min(axis=0))
+            same(found.maximum, X.max(axis=0))
+            np.testing.assert_allclose(found.mean, share @ X, rtol=1e-12)
+            np.testing.assert_allclose(found.std, np.sqrt(share @ (X - share @ X) ** 2), atol=1e-12)
+            assert (found.std[found.minimum == found.maximum] == 0.0).all()
+
     def base(self):
         assert not isinstance(self.matrix.base, RowView)
         assert self.matrix.base.base is self.matrix.base

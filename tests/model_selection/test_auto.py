@@ -41,6 +41,10 @@ def data(n=300, p=20, seed=0):
     [
         ((71, 4_088), 0, False, "mission"),
         ((2_000_000, 74), 0, False, "fgm"),
+        ((1_000, 20_000), 0, False, "mission"),
+        ((8_000, 20_000), 0, False, "fgm"),
+        ((8_000, 20_000), 2, False, "online_substitution"),
+        ((8_000, 20_000), 3, False, "fgm"),
         ((72, 7_129), 2, False, "mission"),
         ((72, 7_129), 4, False, "mission"),
         ((100_000, 30), 2, False, "online_substitution"),
@@ -324,7 +328,7 @@ def _keeps(method, shape, limit):
 
 def test_more_than_can_be_compared_is_the_recommended_methods_alone():
     plan = Auto().plan(2_000_000, 74, "float32", None)
-    assert plan.text.startswith("auto: fgm, for more rows than columns")
+    assert plan.text.startswith("auto: fgm, for many rows")
     assert plan.n_passes == FGM("cv").plan(2_000_000, 74, "float32", None).n_passes
 
 
@@ -339,7 +343,7 @@ def test_a_pipeline_and_the_command_line_choose_too(tmp_path):
     )
     (tmp_path / "p.yaml").write_text(text)
     planned = CliRunner().invoke(app, ["plan", str(tmp_path / "p.yaml"), "--on", "2x2"], catch_exceptions=False)
-    assert "auto: fgm, for more rows than columns" in planned.output
+    assert "auto: fgm, for many rows" in planned.output
     result = run_pipeline(load_pipeline(tmp_path / "p.yaml")).results["auto"]
     assert set(result.table["name"]) == {"f3", "f7"}
     assert "fgm was chosen" in (tmp_path / "run" / "report.html").read_text()

@@ -47,6 +47,7 @@ def test_strided_subsets_know_what_only_a_part_of_the_rows_tells(problem, tmp_pa
     with pytest.warns(UserWarning, match="strided"):
         consecutive = Message(n_subsets=5).fit(store)
     assert not consecutive.support_[7]
+    assert Message(n_subsets=1).fit(store).support_[7]  # all rows in any order: no warning
 
 
 def test_a_strided_plan_reads_all_tiles_in_every_task():

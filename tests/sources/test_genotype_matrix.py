@@ -6,13 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from daskfs import OnlineSubstitution
+from daskfs import FGM, OnlineSubstitution
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, SourceError
+from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.sources.genotype_matrix import GenotypeMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.sources.plink import PlinkSource
 from daskfs.sources.vcf_zarr import VcfZarrSource
@@ -74,6 +76,27 @@ def test_a_selection_without_a_store_is_that_of_a_store(tmp_path, missing_ratio)
         blocks = source.as_matrix().column_blocks(delayed=True)
         found = OnlineSubstitution(n_features_to_select=5).fit_blocks(blocks)
         assert_same_answer(found, stored, tolerance_of("online_substitution", store.dtype))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_fgm_reads_only_the_columns_that_it_selects(tmp_path, monkeypatch, classes):
+    dosages, y = some(0.02)
+    table = write_phenotypes(tmp_path / "t.pheno", {"T": np.digitize(y, [-1.0, 1.0]) if classes else y, "age": y**2})
+    options = {"phenotypes": table, "target": "T", "covariate_names": "age", "missing": "mean"}
+    matrix = PlinkSource(write_plink(tmp_path / "set.bed", dosages), **options).as_matrix()
+    rows = np.random.default_rng(1).permutation(matrix.shape[0])[:150]
+    matrix, asked, read = matrix.take(rows), [], GenotypeMatrix.read
+
+    def counted(self, rows, columns=slice(None), out=None):
+        asked.append(np.arange(self.shape[1])[columns])
+        return read(self, rows, columns, out)
+
+    monkeypatch.setattr(GenotypeMatrix, "read", counted)
+    options = {"n_features_to_select": 6, "n_features_per_pass": 2, "always_include": ["age"]}
+    found = FGM(**options).fit(matrix)
+    assert set(np.concatenate(asked).tolist()) == set(found.selected_.tolist())
+    expected = FGM(**options).fit(ArrayMatrix(read(matrix.base, rows), matrix.target, feature_names=list(matrix.names)))
+    assert_same_answer(found, expected, tolerance_of("fgm", matrix.dtype))
 
 
 def test_workers_read_it_too(tmp_path):

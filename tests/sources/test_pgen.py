@@ -132,6 +132,9 @@ def test_dosages_are_read_if_there_are_any(tmp_path):
     matrix = source.as_matrix()
     assert matrix.dtype == np.float32
     np.testing.assert_allclose(matrix.read(slice(5, 30), np.array([7, 2])), dosages[5:30, [7, 2]], atol=within)
+    X, v = matrix.read(slice(None)).astype(np.float64), rng.standard_normal((2, 40))
+    np.testing.assert_allclose(matrix.column_products(slice(2, 8), v), v @ X[:, 2:8], atol=1e-10)
+    np.testing.assert_allclose(matrix.column_moments(slice(2, 8), np.ones(40)).std, X[:, 2:8].std(axis=0), atol=1e-10)
     np.testing.assert_array_equal(blocks(PgenSource(tmp_path / "phased.pgen", y)), np.rint(dosages))
 
 

@@ -167,7 +167,8 @@ def cut_columns(
     sizes : Sizes
     limits : Limits
     way : {"strips", "in place", "pieces"}
-        How tasks obtain the values: tile by tile, directly from memory, or in pieces, three of which must fit too.
+        How tasks obtain the values: tile by tile, without reading them (from memory, or from codes), or in pieces,
+        three of which must fit too.
     n_problems : int
         Dual variables per row: one, or one per class with several classes.
     scoring : Budget, optional

@@ -1,8 +1,8 @@
 """The tasks of FGM: sums and scores of a block of columns, and the values of a few columns.
 
 Workers import this file, so it is light: numpy and the kernels. Tiles of a store are scored strip by strip as they are
-decoded, arrays in memory in place, sparse columns one by one. Other matrices are read in pieces of rows; the next piece
-is read while the present one is scored.
+decoded, arrays in memory in place, sparse columns one by one, genotypes from their codes. Other matrices are read in
+pieces of rows; the next piece is read while the present one is scored.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ def sums_of_block(matrix: Matrix, weight: np.ndarray, columns: ColumnRange) -> C
     DataError
         NaN or infinity, with the column's name.
     """
+    moments = matrix.column_moments(slice(columns.start, columns.stop), weight)
+    if moments is not None:
+        return ColumnMoments(*moments)
     origin, total, sums, squares = np.zeros((4, columns.stop - columns.start))
     least, most = np.full(len(sums), np.inf), np.full(len(sums), -np.inf)
     sparse = sparse_block(matrix, columns.start, columns.stop, weight[None])
@@ -193,15 +196,16 @@ def scores_of_block(matrix: Matrix, v: np.ndarray, likely: np.ndarray, columns: 
     DataError
         NaN or infinity, with the column's name.
     """
-    products = np.zeros((len(v), columns.stop - columns.start))
     kept = likely[slice(*np.searchsorted(likely, (columns.start, columns.stop)))]
-    values = np.empty((len(kept), matrix.shape[0]), matrix.dtype)
-    sparse = sparse_block(matrix, columns.start, columns.stop, v)
+    known = matrix.column_products(slice(columns.start, columns.stop), v)
+    products = np.zeros((len(v), columns.stop - columns.start)) if known is None else known
+    values = np.empty((len(kept), matrix.shape[0]), matrix.dtype) if known is None else read_columns(matrix, kept)
+    sparse = sparse_block(matrix, columns.start, columns.stop, v) if known is None else None
     if sparse is not None:
         numbers = sparse.vectors.astype(summed_in(sparse.values.dtype))
         for vector, of_class in zip(numbers, products, strict=True):
             sparse_scores(sparse.starts, sparse.rows, sparse.values, vector, sparse.granule, of_class)
-    else:
+    elif known is None:
         numbers = v.astype(summed_in(matrix.dtype))
         sums, work = np.zeros(products.shape, numbers.dtype), new_granule(numbers.dtype)
         places = (kept - columns.start).tolist()

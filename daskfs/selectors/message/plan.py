@@ -398,7 +398,9 @@ def in_partition(matrix: Matrix, subsets: Subsets, random_state: Any, notes: lis
     """Return a matrix whose consecutive rows are the subsets: random rows, or every m-th row in the given order."""
     if subsets.partition == "strided":
         return strided(matrix, subsets.n_subsets)
-    return in_random_order(matrix, random_state, notes)
+    if subsets.n_subsets == 1 and not matrix.is_resident:
+        return matrix  # all rows are one subset, in any order
+    return in_random_order(matrix, random_state, notes, ', or set partition="strided"')
 
 
 def strided(matrix: Matrix, n_subsets: int) -> Matrix:

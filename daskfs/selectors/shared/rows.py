@@ -28,18 +28,19 @@ def weighted_rows(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def in_random_order(matrix: Matrix, random_state: Any, notes: list[str]) -> Matrix:
+def in_random_order(matrix: Matrix, random_state: Any, notes: list[str], remedy: str = "") -> Matrix:
     """Return a matrix whose consecutive rows are random subsets, as far as known.
 
     Rows of a shuffled store, and independently drawn rows, keep their order. Arrays in memory are permuted as ingest
     permutes the rows of a store. Other rows are in the order of their source and keep it, with a warning and a note.
+    The warning says to shuffle a store, and what else a method can do: `remedy`.
     """
     if matrix.rows_are_random:
         return matrix
     if matrix.is_resident:
         return matrix.take(ingest_order(matrix.shape[0], random_state))
     note = "the rows are in the order of their source: subsets of consecutive rows may not be random"
-    warn(f'{note}; ingest with shuffle=True, or set partition="strided"')
+    warn(f"{note}; ingest with shuffle=True{remedy}")
     notes.append(note)
     return matrix
 
