@@ -16,7 +16,7 @@ from daskfs.files import written_whole
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HASH_NAME = "daskfs-mix64-1"
 """Name of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
 
@@ -82,27 +82,33 @@ class CountSketch:
         """The arguments of kernels: buckets, rows, seed."""
         return np.uint64(self.n_buckets), rows_of(self.n_hashes), seed_word(self.seed)
 
-    def _cells_of(self, output: int) -> np.ndarray:
-        return self.cells.reshape(-1) if self.n_outputs == 1 else self.cells[:, output]
+    def add(self, keys: np.ndarray, values: np.ndarray, outputs: np.ndarray | None = None) -> None:
+        """Add values to the elements with these ids (uint64).
 
-    def add(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Add values, of shape (n_keys,) or (n_keys, n_outputs), to the elements with these ids (uint64)."""
-        wide = np.asarray(values, dtype=np.float64).reshape(len(keys), self.n_outputs)
-        table = (wide / self.scale).astype(np.float32)
-        for c in range(self.n_outputs):
-            add(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), np.ascontiguousarray(table[:, c]))
+        Parameters
+        ----------
+        keys : ndarray of shape (n_keys,), uint64
+        values : ndarray of shape (n_keys,) or (n_keys, n_outputs)
+        outputs : ndarray of shape (n_keys,), optional
+            The one output of each id to which its value is added. Values are then of shape (n_keys,) or (n_keys, 1).
+        """
+        table = np.asarray(values, dtype=np.float64).reshape(len(keys), self.n_outputs if outputs is None else 1)
+        add(*self._cells_of(keys, outputs), np.ascontiguousarray(table / self.scale, dtype=np.float32))
 
-    def add_to(self, output: int, keys: np.ndarray, values: np.ndarray) -> None:
-        """Add values, of shape (n_keys,), to one output of the elements with these ids."""
-        add(self._cells_of(output), *self.hashing, keys, (values.astype(np.float64) / self.scale).astype(np.float32))
+    def estimate(self, keys: np.ndarray, outputs: np.ndarray | None = None) -> np.ndarray:
+        """Return the estimates of elements, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs).
 
-    def estimate(self, keys: np.ndarray) -> np.ndarray:
-        """Return the estimates of elements, float32 of shape (n_keys,), with several outputs (n_keys, n_outputs)."""
-        estimates = np.empty((self.n_outputs, len(keys)), dtype=np.float32)
-        for c in range(self.n_outputs):
-            estimate(self._cells_of(c), *self.hashing, np.asarray(keys, np.uint64), estimates[c])
+        With `outputs`, as in `add`, of shape (n_keys, 1).
+        """
+        estimates = np.empty((len(keys), self.n_outputs if outputs is None else 1), dtype=np.float32)
+        estimate(*self._cells_of(keys, outputs), estimates)
         estimates *= np.float32(self.scale)
-        return estimates[0] if self.n_outputs == 1 else np.ascontiguousarray(estimates.T)
+        return estimates[:, 0] if outputs is None and self.n_outputs == 1 else estimates
+
+    def _cells_of(self, keys: np.ndarray, outputs: np.ndarray | None) -> tuple[Any, ...]:
+        """Return the first arguments of the kernels."""
+        first = np.zeros(len(keys), np.uint64) if outputs is None else np.asarray(outputs, np.uint64)
+        return self.cells.reshape(-1), np.uint64(self.n_outputs), *self.hashing, np.asarray(keys, np.uint64), first
 
     def decay(self, factor: float) -> None:
         """Multiply every element by a positive factor; the cells themselves are scaled only occasionally."""

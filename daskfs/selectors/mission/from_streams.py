@@ -27,11 +27,11 @@ from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, Pa
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
 from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
-from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
 from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission, with_blocks_of_source
 from daskfs.selectors.mission.stream import Learner, Passage, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
+from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
@@ -222,7 +222,7 @@ class LearnsFromStreams(KeepsModels):
                 )
                 n_before, names = n_before + found.n_rows, found.names
                 # keeps K of all features that are active in some model
-                model = MissionModel.of(shape, found.state, copy=False)
+                model = restored(shape, found.state, copy=False)
                 state = replace(model.state(), rows_seen=float(n_before))
                 lines.add(model, n_before, time.perf_counter() - started)
                 so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
@@ -231,8 +231,9 @@ class LearnsFromStreams(KeepsModels):
                     self._stream, self._names_of_features, self._stream_labels = fit, names, labels
                     if checkpoint is not None:
                         self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
-        if (block_names := rows.names_of(state.keys)) is not None:
-            names.note(block_names, state.keys)
+        active = np.unique(state.keys)
+        if (block_names := rows.names_of(active)) is not None:
+            names.note(block_names, active)
         learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])

@@ -14,9 +14,10 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow, merged
+from daskfs.selectors.mission.model import ModelShape, ModelState, NotFiniteRow
 from daskfs.selectors.mission.reading import read_entries
 from daskfs.selectors.mission.tasks import SgdSettings, not_finite
+from daskfs.selectors.mission.variants import merged, restored
 from daskfs.sources.sparse.base import SparseBlock
 
 
@@ -61,7 +62,7 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
     """
     if item.number:  # so that earlier counts are counted once when models are averaged
         state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
-    model, rule, n_seen = MissionModel.of(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
+    model, rule, n_seen = restored(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
     names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
     blocks = _coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels)
     rows = PassingEntries(blocks, source)

@@ -13,7 +13,7 @@ from daskfs.errors import RunError
 from daskfs.selectors.mission.count_sketch import FORMAT_VERSION, HASH_NAME
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
-from daskfs.selectors.mission.model import ModelState
+from daskfs.selectors.mission.model import ModelShape, ModelState
 from daskfs.selectors.mission.plan import MissionShape, Settings
 from daskfs.selectors.mission.tasks import SgdSettings, Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
@@ -88,12 +88,27 @@ def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings:
     shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
     shape = replace(shape, model=replace(shape.model, always=tuple(notes.get("always", ()))))
     survey = Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")})
-    state = ModelState.unpack({name[6:]: array for name, array in arrays.items() if name.startswith("state.")})
+    state = _state_of({name[6:]: array for name, array in arrays.items() if name.startswith("state.")}, shape.model)
     target = TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"])
     sgd = SgdSettings(shape=shape.model, target=target, scaling=survey.scaling, **notes["sgd"])
     history = [Line(*line) for line in notes["history"]]
     progressive = {int(n_rows): float(loss) for n_rows, loss in notes["progressive"]}
     return MissionFit(shape, sgd, survey, state, notes["n_samples"], history, progressive)
+
+
+def _state_of(arrays: dict[str, np.ndarray], shape: ModelShape) -> ModelState:
+    """Return the model of a file; format 1 had one threshold, and by class an entry for each feature."""
+    if "classes" in arrays:
+        return ModelState.unpack(arrays)
+    n_entries, threshold = len(arrays["keys"]), np.array([arrays["threshold"]])
+    state = ModelState.unpack({**arrays, "classes": np.zeros(n_entries, np.int32), "thresholds": threshold})
+    if not shape.is_by_class:
+        return state
+    entries, thresholds = state.entries.by_class(), np.zeros(shape.n_outputs)
+    for c, own in enumerate(entries.of_classes(shape.n_outputs)):
+        if len(own) >= shape.n_selected:
+            thresholds[c] = np.abs(entries.weights[own]).min()
+    return replace(state.with_entries(entries), thresholds=thresholds)
 
 
 def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:

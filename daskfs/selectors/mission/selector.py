@@ -505,7 +505,7 @@ def _notes_before(fit: MissionFit) -> list[str]:
 
 def _notes_after(fit: MissionFit) -> list[str]:
     """Return a note on whether the sketch was large enough."""
-    model, threshold = fit.shape.model, fit.state.threshold
+    model, threshold = fit.shape.model, float(fit.state.thresholds.min())
     if not (threshold > 0.0 and model.n_hashes and model.variant == "active"):
         return []
     tail_norm = fit.history[-1].tail_norm

@@ -23,6 +23,7 @@ from daskfs.selectors.mission.fit import Line, MissionFit
 from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
 from daskfs.selectors.mission.reading import read_entries
 from daskfs.selectors.mission.tasks import not_finite
+from daskfs.selectors.mission.variants import restored
 
 Tell = Callable[[str], None]
 """Called with a line of text for every report."""
@@ -59,7 +60,7 @@ class Learner:
 
     def __init__(self, fit: MissionFit, passage: Passage, names: FeatureNames | None = None) -> None:
         self.fit, self.settings, self.passage, self.names = fit, fit.shape.settings, passage, names
-        self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
+        self.model = restored(fit.sgd.shape, fit.state, copy=False)
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
         self.n_seen = passage.n_seen
         """Number of rows of this stream."""
@@ -100,8 +101,9 @@ class Learner:
         if self.n_seen and self.n_seen * 2 != report:
             self._report()
         learnt = self.so_far()
-        if self.names is not None and (block_names := rows.names_of(learnt.state.keys)) is not None:
-            self.names.note(block_names, learnt.state.keys)
+        active = np.unique(learnt.state.keys)
+        if self.names is not None and (block_names := rows.names_of(active)) is not None:
+            self.names.note(block_names, active)
         return learnt
 
     def so_far(self) -> MissionFit:
@@ -138,7 +140,7 @@ class Learner:
         self.counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, threshold = model.n_features(), float(scalars["threshold"])
+        n_active, threshold = len(model.active_ids()), float(model.thresholds.min())
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
         if self.passage.tell is not None:

@@ -19,8 +19,9 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import PackedRows, Rows, SparseRows, unpacked
 from daskfs.matrix.spans import Spans
 from daskfs.matrix.streaming import prefetched
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
+from daskfs.selectors.mission.model import ModelShape, ModelState, NotFiniteRow
 from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
+from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.record import Record
 
 SPARSE_PIECE = 256  # sparse rows that are surveyed together
@@ -137,7 +138,7 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     state = replace(state, rows_seen=part.rows_seen)
     if part.number:  # so that earlier counts are counted once when models are averaged
         state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
-    model = MissionModel.of(settings.shape, state, copy=not part.in_place)
+    model = restored(settings.shape, state, copy=not part.in_place)
     rule = settings.rule(part.n_replicas)
     sums = np.zeros((len(state.keys), 3)) if part.with_sums else None
     n_seen = 0
