@@ -20,7 +20,14 @@ from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.model import Entries, ModelShape, ModelState, norms
-from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
+from daskfs.selectors.mission.plan import (
+    MissionShape,
+    Settings,
+    n_outputs_of,
+    n_refit_epochs,
+    n_surveyed,
+    plan_mission,
+)
 from daskfs.selectors.mission.reading import Cuts, Scaling
 from daskfs.selectors.mission.rounds import Unit
 from daskfs.selectors.mission.tasks import (
@@ -185,7 +192,8 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     """
     is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
     n_classes = 0 if target.classes is None else len(target.classes)
-    shape = MissionShape.of(run.shape, settings, n_classes if n_classes > 2 else 1).with_always(run.matrix.names)
+    n_outputs = n_outputs_of(settings.loss, n_classes)
+    shape = MissionShape.of(run.shape, settings, n_outputs).with_always(run.matrix.names)
     if not is_sparse:
         plan_mission(shape, run.task_limit)
     survey = _survey(run, shape, target, is_sparse)
