@@ -155,7 +155,6 @@ TOPICS: dict[str, Topic] = {
             "store.sparse.names",
             "sources.arrays",
             "metrics",
-            "selectors.mission.count_sketch:DataError",
             "selectors.message.fits",
         ),
         """
@@ -392,8 +391,8 @@ TOPICS: dict[str, Topic] = {
         "Sketches and saved models",
         ("selectors.mission.count_sketch", "selectors.mission.saved"),
         """
-        The file is not a sketch or model of daskfs, is damaged, or was made by a newer version or with another
-        hash. Sketches can be added only if hashes, buckets and seed are equal.
+        The file is not a model of daskfs, is damaged, or was made by a newer version or with another hash.
+        Sketches can be added only if hashes, buckets and seed are equal.
         """,
     ),
     "store-exists": Topic(

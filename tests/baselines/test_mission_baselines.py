@@ -35,19 +35,19 @@ def sparse():
 def test_the_heap_keeps_the_largest(n_hashes):
     rng = np.random.default_rng(n_hashes)
     most, expected = 20, {}
-    heaps = [array[0] for array in empty_heaps(1, most, 64, 0)]
-    heaps[8] = np.zeros(1, np.int64)  # n_active
+    heaps = empty_heaps(1, most, 64, 0)
+    places, heap, keys, place_of = (array[0] for array in heaps[:4])
     for turn in range(3000):
         key, weight = int(rng.integers(0, 100)), np.float32(rng.standard_normal() * (1 + turn % 7))
-        push(*heaps[:9], np.uint64(key), weight, 1.0)
+        push(places, heap, keys, place_of, heaps.n_active, np.uint64(key), weight, 1.0)
         least = min(expected, key=lambda one: abs(expected[one]), default=None)
         if key in expected or len(expected) < most:
             expected[key] = weight
         elif abs(weight) > abs(expected[least]):
             del expected[least]
             expected[key] = weight
-        n_held = heaps[8][0]
-        assert dict(zip(heaps[0][:n_held].tolist(), heaps[1][:n_held].tolist(), strict=True)) == pytest.approx(expected)
+        held = places[: heaps.n_active[0]]
+        assert dict(zip(held["id"].tolist(), held["weight"].tolist(), strict=True)) == pytest.approx(expected)
 
 
 @pytest.mark.slow

@@ -21,14 +21,18 @@ def places(keys, n_buckets, n_hashes, seed):
 def sketch_of(keys, values, n_hashes, seed, n_buckets=BUCKETS):
     cells = np.zeros(n_hashes * n_buckets, np.float32)
     hashing = (np.uint64(n_buckets), rows_of(n_hashes), seed_word(seed))
-    add(cells, *hashing, np.asarray(keys, np.uint64), np.asarray(values, np.float32))
+    add(cells, *of_one_output(keys, hashing), np.asarray(values, np.float32)[:, None])
     return cells, hashing
 
 
+def of_one_output(keys, hashing):
+    return np.uint64(1), *hashing, np.asarray(keys, np.uint64), np.zeros(len(keys), np.uint64)
+
+
 def estimates_of(cells, hashing, keys):
-    estimates = np.empty(len(keys), np.float32)
-    estimate(cells, *hashing, np.asarray(keys, np.uint64), estimates)
-    return estimates
+    estimates = np.empty((len(keys), 1), np.float32)
+    estimate(cells, *of_one_output(keys, hashing), estimates)
+    return estimates[:, 0]
 
 
 GOLDEN_KEYS = [0, 1, 2, 12345, 2**31, 2**63 - 1, 2**64 - 2]
@@ -150,7 +154,7 @@ def test_the_sketch_of_a_sum_is_the_sum_of_the_sketches(entries, cut, n_hashes):
 def test_the_identity_holds_every_element():
     cells = np.zeros(10, np.float32)
     hashing = (np.uint64(10), rows_of(0), seed_word(0))
-    add(cells, *hashing, np.array([3, 9, 3], np.uint64), np.array([1.0, 2.0, 0.5], np.float32))
+    add(cells, *of_one_output([3, 9, 3], hashing), np.array([[1.0], [2.0], [0.5]], np.float32))
     np.testing.assert_array_equal(cells, [0, 0, 0, 1.5, 0, 0, 0, 0, 0, 2])
     np.testing.assert_array_equal(estimates_of(cells, hashing, [9, 0]), [2.0, 0.0])
 

@@ -9,8 +9,9 @@ from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums
 from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
 from daskfs.matrix.blocks import SparseRows
-from daskfs.selectors.mission.model import MissionModel, ModelShape
+from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.mission.tasks import SgdSettings, TargetEncoding
+from daskfs.selectors.mission.variants import model_of
 
 
 def rule_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):
@@ -31,16 +32,16 @@ def learnt(X, y, weight=None, *, n_selected=8, is_paper=False, rule=None, n_hash
     shape = ModelShape(
         n_selected, X.shape[1] if n_hashes == 0 else 64, n_hashes, 0, variant="paper" if is_paper else "active"
     )
-    model = MissionModel(shape)
+    model = model_of(shape)
     rows = SparseRows(*entries_of(np.ascontiguousarray(X)))
     model.train(rows, y, np.ones(len(y)) if weight is None else weight, rule_of() if rule is None else rule)
     return model
 
 
 def weights_of(model, n_features):
-    keys, weights, _ = model.active()
+    active = model.active()
     coef = np.zeros(n_features)
-    coef[keys.astype(int)] = weights[:, 0]
+    coef[active.keys.astype(int)] = active.weights[:, 0]
     return coef
 
 
@@ -71,7 +72,7 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
     coef = weights_of(model, 8)
     x = X[20]
     step = 0.1 * (y[20] - x[kept] @ coef[kept] - model.intercept[0])
-    model.scalars["threshold"] = 1e9  # the threshold: nobody becomes active
+    model.thresholds[:] = 1e9  # nobody becomes active
     model.train(SparseRows(*entries_of(X[20:21])), y[20:21], np.ones(1), rule_of())
     others = np.setdiff1d(np.arange(8), kept)
     after = model.sketch.estimate(np.arange(8, dtype=np.uint64))
@@ -80,19 +81,18 @@ def test_what_is_not_active_learns_in_the_tail_without_being_heard(rows):
 
 
 def test_a_feature_over_the_threshold_becomes_active_and_leaves_the_sketch():
-    model = MissionModel(ModelShape(2, 64, 3, 0))
-    model.scalars["threshold"] = 0.5
+    model = model_of(ModelShape(2, 64, 3, 0))
+    model.thresholds[:] = 0.5
     one = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([10.0, 1.0], np.float32))
     model.train(one, np.array([1.0]), np.ones(1), rule_of(ratio=0.0))
-    keys, weights, touches = model.active()
-    assert (keys.tolist(), weights.tolist(), touches.tolist()) == ([7], [[1.0]], [1])
+    assert [array.tolist() for array in model.active()] == [[7], [0], [[1.0]], [1]]
     np.testing.assert_allclose(model.sketch.estimate(np.array([7, 9], np.uint64)), [0.0, 0.1], atol=1e-7)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_an_id_may_stand_several_times_in_a_row(n_outputs):
     loss = "multinomial" if n_outputs > 1 else "squared"
-    models = [MissionModel(ModelShape(2, 64, 3, 0, n_outputs, loss)) for _ in range(2)]
+    models = [model_of(ModelShape(2, 64, 3, 0, n_outputs, loss)) for _ in range(2)]
     twice = SparseRows(np.array([0, 3]), np.array([7, 9, 7], np.uint32), np.array([1.0, 1.0, 2.0], np.float32))
     once = SparseRows(np.array([0, 2]), np.array([7, 9], np.uint32), np.array([3.0, 1.0], np.float32))
     rule = rule_of()
@@ -107,7 +107,7 @@ def test_an_id_may_stand_several_times_in_a_row(n_outputs):
 def test_a_row_longer_than_the_table_is_taken():
     n = 50_000
     X = np.ones((3, n), np.float32)
-    model = MissionModel(ModelShape(5, 1 << 16, 3, 0))
+    model = model_of(ModelShape(5, 1 << 16, 3, 0))
     model.train(SparseRows(*entries_of(X)), np.ones(3), np.ones(3), rule_of(1e-6))
     model.select()
     assert len(model.active()[0]) == 5

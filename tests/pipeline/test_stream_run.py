@@ -21,6 +21,7 @@ from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.steps.learn import Holdout
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.mission.stream import Learner
+from daskfs.selectors.mission.tasks import Training
 from daskfs.sources.sparse.streams import LineStream
 from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
@@ -147,14 +148,14 @@ def test_a_run_without_a_store_is_planned(pipeline):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_replicas", "name", "at"), [(1, "_take", 15), (2, "add", 2)])
-def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_path, n_replicas, name, at):
+@pytest.mark.parametrize(("n_replicas", "owner", "name", "at"), [(1, Training, "learn", 15), (2, Learner, "add", 2)])
+def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_path, n_replicas, owner, name, at):
     other = tmp_path / "other.vw"
     other.write_bytes(text.read_bytes())
     os.utime(other, ns=(10**18, 10**18))
     changes = [f"source.path=[{text}, {text}, {other}]", f"select.n_replicas={n_replicas}", "split=null"]
     expected = run_pipeline(load_pipeline(pipeline, [*changes, "output=whole"])).results["mission"]
-    calls, original = [], getattr(Learner, name)
+    calls, original = [], getattr(owner, name)
 
     def interrupted(*args):
         calls.append(args)
@@ -163,7 +164,7 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
         return original(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, name, interrupted)
+        patch.setattr(owner, name, interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             run_pipeline(load_pipeline(pipeline, changes))
     assert "--resume" in caught.value.__notes__[0]
@@ -173,7 +174,7 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
     os.utime(other, ns=(10**18, 10**18))
     calls.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, name, lambda *args: (calls.append(args), original(*args))[1])
+        patch.setattr(owner, name, lambda *args: (calls.append(args), original(*args))[1])
         found = run_pipeline(load_pipeline(pipeline, changes), resume=True).results["mission"]
     assert 0 < len(calls) < at
     assert found.table.equals(expected.table)

@@ -6,7 +6,8 @@ import scipy.sparse
 from scipy.special import softmax
 
 from daskfs import Mission
-from daskfs.selectors.mission.model import MissionModel, ModelShape, merged, settled
+from daskfs.selectors.mission.model import Entries, ModelShape
+from daskfs.selectors.mission.variants import merged, model_of, restored, settled
 from tests.tolerances import assert_same_answer, tolerance_of
 
 
@@ -88,12 +89,11 @@ def test_pieces_and_resumed_models_are_the_same(n_hashes):
     whole = fit(X, y, n_hashes=n_hashes, n_buckets=64)
     shape = whole._stream.shape.model
     state = whole._stream.state
-    again = MissionModel.of(shape, state).state()
-    for name in ("keys", "weights", "touches", "cells"):
+    again = restored(shape, state).state()
+    for name in ("keys", "classes", "weights", "touches", "cells", "thresholds"):
         np.testing.assert_array_equal(getattr(again, name), getattr(state, name))
-    assert again.threshold == state.threshold
-    assert (np.count_nonzero(state.weights, axis=0) == 6).all()
-    assert state.weights.any(axis=1).all()
+    assert (np.bincount(state.classes) == 6).all()
+    assert state.weights.all()
 
 
 def test_models_are_averaged_entry_by_entry():
@@ -102,27 +102,21 @@ def test_models_are_averaged_entry_by_entry():
     rng, keys = np.random.default_rng(0), np.arange(20, dtype=np.uint64)
     states, weights = [], []
     for _ in range(2):
-        model = MissionModel(shape)
+        model = model_of(shape)
         weights.append(rng.standard_normal((20, 3)))
+        active = np.argsort(-np.abs(weights[-1]), axis=0)[:3].T  # of each class
+        classes, largest = np.repeat(np.arange(3, dtype=np.int32), 3), active.ravel()
+        values = weights[-1][largest, classes][:, None].astype(np.float32)
         model.sketch.add(keys, weights[-1])
-        for c in range(3):
-            active = np.argsort(-np.abs(weights[-1][:, c]))[:3]
-            values = np.zeros((20, 3), np.float32)
-            values[active, c] = weights[-1][active, c]
-            model.sketch.add(keys, -values)
-            old = model.active()
-            both = np.union1d(old[0], keys[active])
-            filled = np.zeros((len(both), 3), np.float32)
-            filled[np.searchsorted(both, old[0])] = old[1]
-            filled[np.searchsorted(both, keys[active]), c] = weights[-1][active, c]
-            model._fill(both, filled, np.ones(len(both), np.int64))
+        model.sketch.add(keys[largest], -values, classes)
+        model.fill(Entries(keys[largest], classes, values, np.ones(9, np.int64)))
         states.append(model.state())
     found = settled(shape, merged(shape, *states))
     mean = (weights[0] + weights[1]) / 2
     of_all = shape.sketch(found.cells, found.scale).estimate(keys)
-    of_all[found.keys.astype(int)] += found.weights
+    of_all[found.keys.astype(int), found.classes] += found.weights[:, 0]
     np.testing.assert_allclose(of_all, mean, atol=1e-5)
-    assert (np.count_nonzero(found.weights, axis=0) == 3).all()
+    assert (np.bincount(found.classes) == 3).all()
 
 
 @pytest.mark.slow

@@ -10,8 +10,9 @@ import scipy.sparse
 from sklearn.datasets import load_digits
 
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.mission.model import MissionModel, ModelShape
+from daskfs.selectors.mission.model import ModelShape
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.mission.variants import model_of
 
 WORD = (1 << 64) - 1
 A, B, C = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -149,7 +150,7 @@ def test_a_heap_that_is_corrected_lazily_is_near_one_that_is_fresh():
 
 def test_a_model_with_heaps_takes_the_memory_it_says():
     for shape in (ModelShape(100, 1 << 10, 3, 0, variant="paper"), ModelShape(10, 64, 1, 0, 5, "hinge", "heap")):
-        model = MissionModel(shape)
+        model = model_of(shape)
         assert model.sketch.cells.nbytes + sum(array.nbytes for array in model.heaps) == shape.nbytes
 
 

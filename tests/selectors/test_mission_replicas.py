@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse
 
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.mission import fit
-from daskfs.selectors.mission.model import MissionModel, ModelShape, merged
+from daskfs.selectors.mission.model import Entries, ModelShape
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.mission.variants import merged, model_of, restored
 from daskfs.sources.ingest import ingest
 from tests.contract.lab import assert_same_bits
 from tests.tolerances import assert_same_answer, tolerance_of
@@ -46,25 +45,28 @@ def test_ids_of_64_bits_are_ids(problem):
     assert_same_bits(selector().fit_matrix(ArrayMatrix(wide, y)), selector().fit_matrix(ArrayMatrix(narrow, y)))
 
 
+def entries(keys, weights, touches):
+    """Features that are active for all outputs."""
+    return Entries(np.array(keys, np.uint64), np.zeros(len(keys), np.int32), np.array(weights, np.float32), touches)
+
+
 def test_the_mean_of_models_is_exact_where_all_are_active():
     shape = ModelShape(2, 64, 3, 0)
     keys = np.array([5, 9, 11], np.uint64)
     models = []
     for values in ([1.0, 2.0, 0.5], [3.0, 0.0, 0.5]):
-        model = MissionModel(shape)
+        model = model_of(shape)
         model.intercept[:] = values[0]
-        model._fill(keys[:2], np.array(values[:2], np.float32)[:, None], np.array([1, 1]))
+        model.fill(entries(keys[:2], np.array(values[:2])[:, None], np.array([1, 1])))
         model.sketch.add(keys[2:], np.array(values[2:]))
         models.append(model.state())
-    models[1] = replace(  # 9 is not active there, weighs 0
-        models[1], keys=keys[:1], weights=models[1].weights[:1], touches=models[1].touches[:1]
-    )
+    models[1] = models[1].with_entries(models[1].entries.at(np.arange(1)))  # 9 is not active there, weighs 0
     mean = merged(shape, *models)
     assert mean.keys.tolist() == [5, 9]
     np.testing.assert_allclose(mean.weights[:, 0], [2.0, 1.0], atol=1e-6)
     assert mean.touches.tolist() == [2, 1]
     assert mean.intercept.tolist() == [2.0]
-    again = MissionModel.of(shape, mean)
+    again = restored(shape, mean)
     np.testing.assert_allclose(again.sketch.estimate(keys), [0.0, 0.0, 0.5], atol=1e-6)
 
 
@@ -72,8 +74,8 @@ def test_a_mean_of_three_weighs_each_the_same():
     shape = ModelShape(1, 64, 1, 0)
     parts = []
     for value in (3.0, 6.0, 9.0):
-        model = MissionModel(shape)
-        model._fill(np.array([4], np.uint64), np.array([[value]], np.float32), np.array([1]))
+        model = model_of(shape)
+        model.fill(entries([4], [[value]], np.array([1])))
         parts.append(model.state())
     assert merged(shape, merged(shape, parts[0], parts[1]), parts[2]).weights[0, 0] == pytest.approx(6.0)
 
@@ -156,10 +158,13 @@ def test_chains_hold_every_round_once_and_end_where_they_are_told(n_replicas):
 
 
 def test_a_model_takes_the_memory_it_says():
-    for shape in (ModelShape(100, 1 << 12, 3, 0), ModelShape(10, 1 << 10, 1, 0, n_outputs=5, loss="multinomial")):
-        arrays = MissionModel(shape)
-        held = arrays.sketch.cells.nbytes + arrays.keys.nbytes + arrays.weights.nbytes + arrays.touches.nbytes
-        assert held == shape.nbytes
+    several = {"n_outputs": 5, "loss": "multinomial"}
+    shapes = ModelShape(100, 1 << 12, 3, 0), ModelShape(10, 1 << 10, 1, 0, **several)
+    for shape in (*shapes, ModelShape(10, 1 << 10, 1, 0, **several, per_class=True)):
+        model = model_of(shape)
+        table = model.table
+        held = sum(array.nbytes for array in (table.keys, table.classes, table.weights, table.touches))
+        assert held + model.sketch.cells.nbytes == shape.nbytes
 
 
 @pytest.mark.nightly
@@ -172,6 +177,7 @@ def test_four_times_the_rows_take_the_same_memory(tmp_path):
 import sys, numpy as np
 from daskfs.cluster.memory import peak_memory_nbytes
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.mission.variants import merged, model_of, restored
 from daskfs.sources.ingest import ingest
 from daskfs.sources.synthetic import SyntheticSource
 n, folder = int(sys.argv[1]), sys.argv[2]

@@ -21,6 +21,7 @@ from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.sketch.count_sketch import hash_word, updated
 
 IHT, ITI, PHT = range(3)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 RIDGE = 1e-9
 
 
@@ -158,9 +159,9 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # t
         _residuals(X, y, chosen, coef, residual)
         _gradient(X, residual, gradient)
         for j in range(n_features):
-            updated(cells, n_buckets, rows, words[j], np.float32(step * gradient[j]))
+            updated(cells, _ONE, _ZERO, n_buckets, rows, words[j], np.float32(step * gradient[j]))
         for j in range(n_features):
-            z[j] = updated(cells, n_buckets, rows, words[j], np.float32(0.0))
+            z[j] = updated(cells, _ONE, _ZERO, n_buckets, rows, words[j], np.float32(0.0))
         k_largest(z, k, chosen)
         coef[:] = z[chosen]
         if not math.isfinite(coef[0]) or abs(coef[0]) > 1e30:
@@ -171,5 +172,5 @@ def accumulate(X, y, k, step, n_steps, last_factor, n_buckets, rows, seed):  # t
             for i in range(cells.shape[0]):
                 cells[i] *= np.float32(factor)
             for q in range(k):  # the sketch is linear: add back what the chosen columns have lost
-                updated(cells, n_buckets, rows, words[chosen[q]], np.float32((1.0 - factor) * coef[q]))
+                updated(cells, _ONE, _ZERO, n_buckets, rows, words[chosen[q]], np.float32((1.0 - factor) * coef[q]))
     return chosen, coef

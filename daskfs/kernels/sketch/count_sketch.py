@@ -89,13 +89,15 @@ def _median5(a, b, c, d, e):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def updated(cells, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
-    """Add a value to one element and return its new estimate.
+def updated(cells, n_outputs, output, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
+    """Add a value to one output of an element and return its new estimate.
 
     Parameters
     ----------
-    cells : ndarray of shape (max(n_hashes, 1) * n_buckets,), float32
-        Concatenated rows; updated.
+    cells : ndarray of shape (max(n_hashes, 1) * n_buckets * n_outputs,), float32
+        Concatenated rows; updated. The cells of a bucket's outputs are adjacent.
+    n_outputs, output : uint64
+        Numbers per element, and the one to change.
     n_buckets : uint64
         A power of two.
     rows : tuple of int
@@ -109,41 +111,29 @@ def updated(cells, n_buckets, rows, h, value):  # type: ignore[no-untyped-def]
     float32
     """
     mask = n_buckets - _ONE
-    if len(rows) == 3:
-        g = h * C
-        i0, i1 = h & mask, n_buckets + ((h >> _S32) & mask)
-        i2 = _TWO * n_buckets + ((g >> _S32) & mask)
-        b0, b1, b2 = (h >> _S31) & _S1, h >> _S63, g >> _S63
-        v0, v1, v2 = cells[i0] + _signed(value, b0), cells[i1] + _signed(value, b1), cells[i2] + _signed(value, b2)
-        cells[i0], cells[i1], cells[i2] = v0, v1, v2
-        return _median3(_signed(v0, b0), _signed(v1, b1), _signed(v2, b2))
+    if len(rows) == 0:
+        i0 = h * n_outputs + output
+        v0 = cells[i0] + value
+        cells[i0] = v0
+        return v0
+    i0, b0 = (h & mask) * n_outputs + output, (h >> _S31) & _S1
+    v0 = cells[i0] + _signed(value, b0)
     if len(rows) == 1:
-        i0, b0 = h & mask, (h >> _S31) & _S1
-        v0 = cells[i0] + _signed(value, b0)
         cells[i0] = v0
         return _signed(v0, b0)
-    if len(rows) == 0:
-        v0 = cells[h] + value
-        cells[h] = v0
-        return v0
     g = h * C
+    i1, b1 = (n_buckets + ((h >> _S32) & mask)) * n_outputs + output, h >> _S63
+    i2, b2 = (_TWO * n_buckets + ((g >> _S32) & mask)) * n_outputs + output, g >> _S63
+    v1, v2 = cells[i1] + _signed(value, b1), cells[i2] + _signed(value, b2)
+    cells[i0], cells[i1], cells[i2] = v0, v1, v2
+    if len(rows) == 3:
+        return _median3(_signed(v0, b0), _signed(v1, b1), _signed(v2, b2))
     k = (g ^ (g >> _S32)) * A
-    i0, i1 = h & mask, n_buckets + ((h >> _S32) & mask)
-    i2 = _TWO * n_buckets + ((g >> _S32) & mask)
-    i3, i4 = _THREE * n_buckets + (k & mask), _FOUR * n_buckets + ((k >> _S32) & mask)
-    b0, b1, b2, b3, b4 = (h >> _S31) & _S1, h >> _S63, g >> _S63, (k >> _S31) & _S1, k >> _S63
-    cells[i0] += _signed(value, b0)
-    cells[i1] += _signed(value, b1)
-    cells[i2] += _signed(value, b2)
-    cells[i3] += _signed(value, b3)
-    cells[i4] += _signed(value, b4)
-    return _median5(
-        _signed(cells[i0], b0),
-        _signed(cells[i1], b1),
-        _signed(cells[i2], b2),
-        _signed(cells[i3], b3),
-        _signed(cells[i4], b4),
-    )
+    i3, b3 = (_THREE * n_buckets + (k & mask)) * n_outputs + output, (k >> _S31) & _S1
+    i4, b4 = (_FOUR * n_buckets + ((k >> _S32) & mask)) * n_outputs + output, k >> _S63
+    v3, v4 = cells[i3] + _signed(value, b3), cells[i4] + _signed(value, b4)
+    cells[i3], cells[i4] = v3, v4
+    return _median5(_signed(v0, b0), _signed(v1, b1), _signed(v2, b2), _signed(v3, b3), _signed(v4, b4))
 
 
 @kernel
@@ -230,30 +220,36 @@ def positions(keys, n_buckets, rows, seed, buckets, signs):  # type: ignore[no-u
 
 
 @kernel
-def add(cells, n_buckets, rows, seed, keys, values):  # type: ignore[no-untyped-def]
+def add(cells, n_outputs, n_buckets, rows, seed, keys, outputs, values):  # type: ignore[no-untyped-def]
     """Add values to elements, one at a time. An id may occur repeatedly.
 
     Parameters
     ----------
-    cells, n_buckets, rows : see `updated`
+    cells, n_outputs, n_buckets, rows : see `updated`
     seed : uint64
         From `seed_word`.
     keys : ndarray of shape (n_keys,), uint64
-    values : ndarray of shape (n_keys,), float32
+    outputs : ndarray of shape (n_keys,), uint64
+        The first output of each id that gets a value; the others get the next ones.
+    values : ndarray of shape (n_keys, n_values), float32
     """
     for j in range(keys.shape[0]):
         if j % 1024 == 0 and is_stopped():
             break
-        updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), values[j])
+        h = hash_word(keys[j], seed, rows)
+        for c in range(np.uint64(values.shape[1])):
+            updated(cells, n_outputs, outputs[j] + c, n_buckets, rows, h, values[j, c])
 
 
 @kernel
-def estimate(cells, n_buckets, rows, seed, keys, estimates):  # type: ignore[no-untyped-def]
-    """Write the estimates of elements into `estimates`, float32 of shape (n_keys,). The arguments are those of `add`.
+def estimate(cells, n_outputs, n_buckets, rows, seed, keys, outputs, estimates):  # type: ignore[no-untyped-def]
+    """Write the estimates of elements into `estimates`, float32 of shape (n_keys, n_values); see `add`.
 
     No cell is changed.
     """
     for j in range(keys.shape[0]):
         if j % 1024 == 0 and is_stopped():
             break
-        estimates[j] = updated(cells, n_buckets, rows, hash_word(keys[j], seed, rows), np.float32(0.0))
+        h = hash_word(keys[j], seed, rows)
+        for c in range(np.uint64(estimates.shape[1])):
+            estimates[j, c] = updated(cells, n_outputs, outputs[j] + c, n_buckets, rows, h, np.float32(0.0))

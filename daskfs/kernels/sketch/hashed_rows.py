@@ -8,9 +8,8 @@ import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into, squared_norm_between
-from daskfs.kernels.losses import loss_and_derivatives, row_derivative, row_value
 from daskfs.kernels.sketch.count_sketch import hash_word, rows_of
-from daskfs.kernels.sketch.rows import step_of
+from daskfs.kernels.sketch.rows import take_steps
 
 ONE_ROW = rows_of(1)
 _ONE, _S31 = np.uint64(1), np.uint64(31)
@@ -47,7 +46,7 @@ def predict_hashed_rows(indptr, indices, data, cells, n_buckets, seed, z):  # ty
 
 @inner_loop
 def train_hashed_rows(  # type: ignore[no-untyped-def]
-    rows, first, last, rule, cells, n_buckets, seed, scalars, intercept, words
+    rows, first, last, rule, cells, n_buckets, seed, scalars, intercept, work
 ):
     """Process rows ``first, first + 1, ...``, predicting with the signed weights of all their cells.
 
@@ -55,12 +54,10 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
     ----------
     cells : ndarray of shape (n_buckets, n_outputs), float32
         Cells of a sketch with one row, in which `count_sketch` places ids.
-    words : ndarray of shape (longest row,), uint64
-        Work array. The other arguments and the result are those of `daskfs.kernels.sketch.rows.train_rows`.
+        The other arguments and the result are those of `daskfs.kernels.sketch.rows.train_rows`.
     """
     indptr, indices, data, y, row_weight = rows
-    n_outputs = intercept.shape[0]
-    z, derivatives = np.empty(n_outputs), np.empty(n_outputs)
+    words, z, derivatives, steps = work.words, work.z, work.derivatives, work.steps
     mask = n_buckets - _ONE
     for row in range(first, last):
         if is_stopped():
@@ -74,21 +71,12 @@ def train_hashed_rows(  # type: ignore[no-untyped-def]
             h = hash_word(np.uint64(indices[i]), seed, ONE_ROW)
             words[i - start] = h
             x = signed(data[i], h)
-            for c in range(n_outputs):
+            for c in range(z.shape[0]):
                 z[c] += np.float64(cells[h & mask, c]) * x
-        if n_outputs == 1:
-            scalars[0]["loss_sum"] += row_weight[row] * row_value(rule.loss, z[0], y[row])
-            derivatives[0] = row_derivative(rule.loss, z[0], y[row])
-        else:
-            scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-        scalars[0]["weight_sum"] += row_weight[row]
-        rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
-        scalars[0]["rows_seen"] += rule.row_count
-        for c in range(n_outputs):
-            intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
+        take_steps(rule, scalars, intercept, z, y[row], row_weight[row], norm, derivatives, steps)
         for i in range(start, stop):
             h = words[i - start]
             x = signed(data[i], h)
-            for c in range(n_outputs):
-                cells[h & mask, c] -= np.float32(rate * derivatives[c] * x)
+            for c in range(z.shape[0]):
+                cells[h & mask, c] += np.float32(steps[c] * x)
     return last, True

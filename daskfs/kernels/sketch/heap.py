@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
-from daskfs.kernels.linear.columns import squared_norm_between
-from daskfs.kernels.losses import loss_and_derivatives
+from daskfs.kernels.linear.columns import copy_into, squared_norm_between
 from daskfs.kernels.sketch.count_sketch import A, bucket_of, hash_word, rows_of, updated
-from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_from, step_of
+from daskfs.kernels.sketch.rows import EMPTY, slot_of, take_steps
 
 FRESH, STALE, FORGETS = range(3)
 
@@ -33,18 +32,23 @@ _S32 = np.uint64(32)
 ALL_ROWS = rows_of(1)
 """Rows for `hash_word`, whose result is the same for any positive number of rows."""
 
+PLACE = np.dtype(
+    [("id", np.uint64), ("touches", np.int64), ("stand", np.int64), ("weight", np.float32), ("rank", np.float32)]
+)
+"""An active feature.
+
+Its rows since it became active, its position in the heap, its weight as of its last occurrence, and the absolute weight
+by which it is ordered.
+"""
+
 
 class Heaps(NamedTuple):
     """The active features of each class, and the heap of them."""
 
-    ids: np.ndarray  # (n_outputs, k) uint64, by place
-    weights: np.ndarray  # (n_outputs, k) float32: as of the feature's last occurrence
-    ranks: np.ndarray  # (n_outputs, k) float32: the absolute weight by which a place is ordered in the heap
-    touches: np.ndarray  # (n_outputs, k) int64: rows with the feature since it became active
-    heap: np.ndarray  # (n_outputs, k) int64 places
-    stands: np.ndarray  # (n_outputs, k) int64: position of a place in the heap
+    places: np.ndarray  # (n_outputs, k) PLACE
+    heap: np.ndarray  # (n_outputs, k) int64: places, that of the smallest rank on top
     keys: np.ndarray  # (n_outputs, n_slots) uint64 ids, EMPTY in free slots
-    places: np.ndarray  # (n_outputs, n_slots) int64: the place of a slot's id
+    place_of: np.ndarray  # (n_outputs, n_slots) int64: the place of a slot's id
     n_active: np.ndarray  # (n_outputs,) int64
     heads: np.ndarray  # (n_outputs, n_chains, n_slots) int32: the chains, below; for FRESH one per row of the sketch
     nexts: np.ndarray  # (n_outputs, n_chains, k) int32
@@ -53,52 +57,49 @@ class Heaps(NamedTuple):
 
 def empty_heaps(n_outputs: int, k: int, n_slots: int, n_chains: int) -> Heaps:
     """Return heaps for k features of each output, with chains for `n_chains` rows of the sketch."""
-    by_place, by_slot = (n_outputs, k), (n_outputs, n_slots)
     return Heaps(
-        ids=np.zeros(by_place, dtype=np.uint64),
-        weights=np.zeros(by_place, dtype=np.float32),
-        ranks=np.zeros(by_place, dtype=np.float32),
-        touches=np.zeros(by_place, dtype=np.int64),
-        heap=np.zeros(by_place, dtype=np.int64),
-        stands=np.zeros(by_place, dtype=np.int64),
-        keys=np.full(by_slot, EMPTY, dtype=np.uint64),
-        places=np.zeros(by_slot, dtype=np.int64),
-        n_active=np.zeros(n_outputs, dtype=np.int64),
-        heads=np.full((n_outputs, n_chains, n_slots), -1, dtype=np.int32),
-        nexts=np.zeros((n_outputs, n_chains, k), dtype=np.int32),
-        buckets=np.zeros((n_outputs, n_chains, k), dtype=np.int32),
+        places=np.zeros((n_outputs, k), PLACE),
+        heap=np.zeros((n_outputs, k), np.int64),
+        keys=np.full((n_outputs, n_slots), EMPTY),
+        place_of=np.zeros((n_outputs, n_slots), np.int64),
+        n_active=np.zeros(n_outputs, np.int64),
+        heads=np.full((n_outputs, n_chains, n_slots), -1, np.int32),
+        nexts=np.zeros((n_outputs, n_chains, k), np.int32),
+        buckets=np.zeros((n_outputs, n_chains, k), np.int32),
     )
 
 
 @kernel
-def _is_less(ids, ranks, a, b):  # type: ignore[no-untyped-def]
+def _is_less(places, a, b):  # type: ignore[no-untyped-def]
     """Return whether place a is dropped before place b. Ties drop the larger id, so order does not matter."""
-    return ranks[a] < ranks[b] or (ranks[a] == ranks[b] and ids[a] > ids[b])
+    return places[a]["rank"] < places[b]["rank"] or (
+        places[a]["rank"] == places[b]["rank"] and places[a]["id"] > places[b]["id"]
+    )
 
 
 @kernel
-def _settle(ids, ranks, heap, stands, n, place):  # type: ignore[no-untyped-def]
+def _settle(places, heap, n, place):  # type: ignore[no-untyped-def]
     """Move a place up or down in the heap of n places to its position by rank."""
-    i = stands[place]
-    while i > 0 and _is_less(ids, ranks, place, heap[(i - 1) // 2]):
+    i = places[place]["stand"]
+    while i > 0 and _is_less(places, place, heap[(i - 1) // 2]):
         heap[i] = heap[(i - 1) // 2]
-        stands[heap[i]] = i
+        places[heap[i]]["stand"] = i
         i = (i - 1) // 2
     while 2 * i + 1 < n:
         child = 2 * i + 1
-        if child + 1 < n and _is_less(ids, ranks, heap[child + 1], heap[child]):
+        if child + 1 < n and _is_less(places, heap[child + 1], heap[child]):
             child += 1
-        if not _is_less(ids, ranks, heap[child], place):
+        if not _is_less(places, heap[child], place):
             break
         heap[i] = heap[child]
-        stands[heap[i]] = i
+        places[heap[i]]["stand"] = i
         i = child
     heap[i] = place
-    stands[place] = i
+    places[place]["stand"] = i
 
 
 @kernel
-def _free(keys, places, slot):  # type: ignore[no-untyped-def]
+def _free(keys, place_of, slot):  # type: ignore[no-untyped-def]
     """Remove a slot from the table. Entries that probed past it move up."""
     mask = np.int64(keys.shape[0] - 1)
     gap, at = np.int64(slot), np.int64(slot)
@@ -108,26 +109,24 @@ def _free(keys, places, slot):  # type: ignore[no-untyped-def]
             break
         home = np.int64((keys[at] * A >> _S32) & np.uint64(mask))
         if ((at - home) & mask) >= ((at - gap) & mask):
-            keys[gap], places[gap] = keys[at], places[at]
+            keys[gap], place_of[gap] = keys[at], place_of[at]
             gap = at
     keys[gap] = EMPTY
 
 
 @kernel
-def _is_small(ids, ranks, heap, n_active, size):  # type: ignore[no-untyped-def]
+def _is_small(places, heap, n_active, size):  # type: ignore[no-untyped-def]
     """Return whether an inactive feature of this size stays out. A test before `push`, whose call costs more."""
-    return n_active[0] == ids.shape[0] and size < ranks[heap[0]]
+    return n_active[0] == places.shape[0] and size < places[heap[0]]["rank"]
 
 
 @kernel
-def push(  # type: ignore[no-untyped-def]
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, hysteresis
-):
+def push(places, heap, keys, place_of, n_active, key, weight, hysteresis):  # type: ignore[no-untyped-def]
     """Set the weight of a feature if it is active, or make it active if it is among the k largest.
 
     Parameters
     ----------
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active : the fields of `Heaps`, of one class
+    places, heap, keys, place_of, n_active : the fields of `Heaps`, of one class
         Passed one at a time: unpacking a record for every feature of a row takes two thirds more time.
     key : uint64
     weight : float32
@@ -141,47 +140,48 @@ def push(  # type: ignore[no-untyped-def]
     """
     size, slot = abs(weight), slot_of(keys, key)
     if keys[slot] == key:
-        place = places[slot]
-        weights[place] = weight
-        touches[place] += 1
-        if size >= hysteresis * ranks[place] or size * hysteresis <= ranks[place]:
-            ranks[place] = size
-            _settle(ids, ranks, heap, stands, n_active[0], place)
+        place = place_of[slot]
+        places[place]["weight"] = weight
+        places[place]["touches"] += 1
+        rank = places[place]["rank"]
+        if size >= hysteresis * rank or size * hysteresis <= rank:
+            places[place]["rank"] = size
+            _settle(places, heap, n_active[0], place)
         return -1
     if not size > 0.0:
         return -1
     place = n_active[0]
-    if place < ids.shape[0]:
-        stands[place] = place
+    if place < places.shape[0]:
+        places[place]["stand"] = place
         n_active[0] += 1
     else:
         place = heap[0]
-        least = hysteresis * ranks[place]
-        if size < least or (size == least and key > ids[place]):
+        least = hysteresis * places[place]["rank"]
+        if size < least or (size == least and key > places[place]["id"]):
             return -1
-        _free(keys, places, slot_of(keys, ids[place]))
+        _free(keys, place_of, slot_of(keys, places[place]["id"]))
         slot = slot_of(keys, key)
-    keys[slot], places[slot] = key, place
-    ids[place], weights[place], ranks[place], touches[place] = key, weight, size, 1
-    _settle(ids, ranks, heap, stands, n_active[0], place)
+    keys[slot], place_of[slot] = key, place
+    places[place]["id"], places[place]["touches"] = key, 1
+    places[place]["weight"], places[place]["rank"] = weight, size
+    _settle(places, heap, n_active[0], place)
     return place
 
 
 @kernel
 def fill_heap(  # type: ignore[no-untyped-def]
     new_ids, new_weights, new_touches, n_buckets, seed,
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
+    places, heap, keys, place_of, n_active, heads, nexts, buckets,
 ):  # fmt: skip
     """Make exactly those of these features active that have a nonzero weight."""
     keys[:] = EMPTY
     heads[:] = -1
     n_active[0] = 0
     for j in range(new_ids.shape[0]):
-        key, weight = new_ids[j], new_weights[j]
-        place = push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        place = push(places, heap, keys, place_of, n_active, new_ids[j], new_weights[j], 1.0)
         if place >= 0:
-            touches[place] = new_touches[j]
-            _link(heads, nexts, buckets, n_buckets, seed, key, place)
+            places[place]["touches"] = new_touches[j]
+            _link(heads, nexts, buckets, n_buckets, seed, new_ids[j], place)
 
 
 # Chains find the active features of a cell. For each row of the sketch, the places whose buckets agree in the last bits
@@ -216,14 +216,10 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
 
     Parameters
     ----------
-    rows, first, last, rule, scalars : see `train_rows`
-    sketch : Sketch
-        With cells of shape (n_hashes * n_buckets, n_outputs).
+    rows, first, last, rule, sketch, scalars, intercept, work : see `train_rows`
     heaps : Heaps
-    intercept : ndarray of shape (n_outputs,), float64
     policy : int
         FRESH, STALE or FORGETS.
-    work : Work
 
     Returns
     -------
@@ -231,12 +227,10 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
     is_finite : bool
     """
     indptr, indices, data, y, row_weight = rows
-    all_cells, n_buckets, hashes, seed = sketch
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets = heaps
-    n_outputs = intercept.shape[0]
-    words, is_other = work.words, work.places
-    scale = np.float32(scalars[0]["tail_scale"])
-    z, derivatives, steps = np.empty(n_outputs), np.empty(n_outputs), np.empty(n_outputs, np.float32)
+    cells, n_buckets, hashes, seed = sketch
+    places, heap, keys, place_of, n_active, heads, nexts, buckets = heaps
+    n_outputs, scale = np.uint64(intercept.shape[0]), np.float32(scalars[0]["tail_scale"])
+    words, others, z, derivatives, steps = work.words, work.places, work.z, work.derivatives, work.steps
     for row in range(first, last):
         if is_stopped():
             break
@@ -248,76 +242,66 @@ def train_rows_with_heaps(rows, first, last, rule, sketch, heaps, scalars, inter
         for i in range(stop - start):
             words[i] = hash_word(np.uint64(found[i]), seed, hashes)
         # The predictions z_c = intercept_c + Σ QUERY_c(j) x_j over the active features of each class.
+        copy_into(intercept, z)
         for c in range(n_outputs):
-            keys_of_class, places_of_class, weights_of_class = keys[c], places[c], weights[c]
-            total = intercept[c]
+            keys_of_class, place_of_key, places_of_class, total = keys[c], place_of[c], places[c], z[c]
             for i in range(stop - start):
                 slot = slot_of(keys_of_class, np.uint64(found[i]))
                 if keys_of_class[slot] != EMPTY:
-                    total += np.float64(weights_of_class[places_of_class[slot]]) * np.float64(values[i])
+                    total += np.float64(places_of_class[place_of_key[slot]]["weight"]) * np.float64(values[i])
             z[c] = total
-        # The gradient in z, and the step of each class's weights for x = 1.
-        if n_outputs == 1:
-            steps[0] = step_from(rule, scalars, intercept, z[0], y[row], row_weight[row], norm)
-        else:
-            scalars[0]["loss_sum"] += row_weight[row] * loss_and_derivatives(rule.loss, z, y[row], derivatives)
-            scalars[0]["weight_sum"] += row_weight[row]
-            rate = step_of(rule, scalars[0]["rows_seen"], row_weight[row], norm)
-            scalars[0]["rows_seen"] += rule.row_count
-            for c in range(n_outputs):
-                steps[c] = -rate * derivatives[c]
-                intercept[c] -= rule.intercept_ratio * rate * derivatives[c]
+        take_steps(rule, scalars, intercept, z, y[row], row_weight[row], norm, derivatives, steps)
         # UPDATE(j, -rate ∂loss/∂z_c x_j) for every feature of the row, then the k largest estimates.
         for c in range(n_outputs):
-            places_and_table = (
-                ids[c], weights[c], ranks[c], touches[c], heap[c], stands[c], keys[c], places[c], n_active[c : c + 1],
-            )  # fmt: skip
-            cells = all_cells[:, c]
-            if policy == FRESH:
-                chains = heads[c], nexts[c], buckets[c]
-                _step_freshly(
-                    found, values, words, steps[c], cells, n_buckets, hashes, seed, scale, *places_and_table, *chains
-                )
-            elif policy == STALE:
-                _step_stalely(found, values, words, steps[c], cells, n_buckets, hashes, scale, *places_and_table)
+            step, of_class = steps[c], (places[c], heap[c], keys[c], place_of[c], n_active[c : c + 1])
+            if policy == FORGETS:
+                _step_forgetfully(found, values, others, step, *of_class)
+                continue
+            tail = cells, n_outputs, c, n_buckets, hashes
+            if policy == STALE:
+                _step_stalely(found, values, words, step, scale, *tail, *of_class)
             else:
-                _step_forgetfully(found, values, is_other, steps[c], *places_and_table)
+                _step_freshly(found, values, words, step, scale, *tail, *of_class, seed, heads[c], nexts[c], buckets[c])
     return last, True
 
 
 @kernel
 def _step_freshly(  # type: ignore[no-untyped-def]
-    found, values, words, step, cells, n_buckets, hashes, seed, scale,
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active, heads, nexts, buckets,
+    found, values, words, step, scale, cells, n_outputs, output, n_buckets, hashes,
+    places, heap, keys, place_of, n_active, seed, heads, nexts, buckets,
 ):  # fmt: skip
     """Add a row's step to the sketch. Then select the k largest of the active features and those of the row.
 
     The estimates of active features whose cells have changed are recomputed, whether or not they occur in the row.
     """
+    zero = np.float32(0.0)
     for i in range(found.shape[0]):
-        updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale))
-    sketch, heap_of = (cells, n_buckets, hashes, seed, scale), (ids, weights, ranks, heap, stands, n_active[0])
+        updated(cells, n_outputs, output, n_buckets, hashes, words[i], np.divide(step * values[i], scale))
     for i in range(found.shape[0]):
         slot = slot_of(keys, np.uint64(found[i]))
         if keys[slot] != EMPTY:
-            touches[places[slot]] += 1
-            _look_again(*sketch, *heap_of, places[slot])
+            place = place_of[slot]
+            places[place]["touches"] += 1
+            weight = updated(cells, n_outputs, output, n_buckets, hashes, words[i], zero) * scale
+            _reweigh(places, heap, n_active[0], place, weight)
         for r in range(heads.shape[0]):
             bucket = bucket_of(words[i], r, n_buckets)
             place = heads[r, bucket & (heads.shape[1] - 1)]
             while place >= 0:
                 if buckets[r, place] == bucket:
-                    _look_again(*sketch, *heap_of, place)
+                    h = hash_word(places[place]["id"], seed, hashes)
+                    weight = updated(cells, n_outputs, output, n_buckets, hashes, h, zero) * scale
+                    _reweigh(places, heap, n_active[0], place, weight)
                 place = nexts[r, place]
     for i in range(found.shape[0]):
         key = np.uint64(found[i])
         if keys[slot_of(keys, key)] != EMPTY:
             continue
-        is_full = n_active[0] == ids.shape[0]
-        weight = updated(cells, n_buckets, hashes, words[i], np.float32(0.0)) * scale
-        if _is_small(ids, ranks, heap, n_active, abs(weight)):
+        is_full = n_active[0] == places.shape[0]
+        weight = updated(cells, n_outputs, output, n_buckets, hashes, words[i], zero) * scale
+        if _is_small(places, heap, n_active, abs(weight)):
             continue
-        place = push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        place = push(places, heap, keys, place_of, n_active, key, weight, 1.0)
         if place >= 0:
             if is_full:
                 _unlink(heads, nexts, buckets, place)
@@ -325,33 +309,28 @@ def _step_freshly(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _look_again(  # type: ignore[no-untyped-def]
-    cells, n_buckets, hashes, seed, scale, ids, weights, ranks, heap, stands, n, place
-):
-    """Update an active feature's weight and its position in the heap to the sketch's current estimate."""
-    h = hash_word(ids[place], seed, hashes)
-    weights[place] = updated(cells, n_buckets, hashes, h, np.float32(0.0)) * scale
-    if ranks[place] != abs(weights[place]):
-        ranks[place] = abs(weights[place])
-        _settle(ids, ranks, heap, stands, n, place)
+def _reweigh(places, heap, n, place, weight):  # type: ignore[no-untyped-def]
+    """Set an active feature's weight and its position in the heap."""
+    places[place]["weight"] = weight
+    if places[place]["rank"] != abs(weight):
+        places[place]["rank"] = abs(weight)
+        _settle(places, heap, n, place)
 
 
 @kernel
 def _step_stalely(  # type: ignore[no-untyped-def]
-    found, values, words, step, cells, n_buckets, hashes, scale,
-    ids, weights, ranks, touches, heap, stands, keys, places, n_active,
+    found, values, words, step, scale, cells, n_outputs, output, n_buckets, hashes,
+    places, heap, keys, place_of, n_active,
 ):  # fmt: skip
     """Add a row's step to the sketch one feature at a time. Each takes its place in the heap at once."""
     for i in range(found.shape[0]):
-        key = np.uint64(found[i])
-        weight = updated(cells, n_buckets, hashes, words[i], np.divide(step * values[i], scale)) * scale
-        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, HYSTERESIS)
+        change = np.divide(step * values[i], scale)
+        weight = updated(cells, n_outputs, output, n_buckets, hashes, words[i], change) * scale
+        push(places, heap, keys, place_of, n_active, np.uint64(found[i]), weight, HYSTERESIS)
 
 
 @inner_loop
-def _step_forgetfully(  # type: ignore[no-untyped-def]
-    found, values, others, step, ids, weights, ranks, touches, heap, stands, keys, places, n_active
-):
+def _step_forgetfully(found, values, others, step, places, heap, keys, place_of, n_active):  # type: ignore[no-untyped-def]
     """Take a step from the weights of active features and from zero for the others. The k largest stay."""
     n_others = 0
     for i in range(found.shape[0]):  # first those with a weight: the k largest are selected from the union
@@ -361,14 +340,14 @@ def _step_forgetfully(  # type: ignore[no-untyped-def]
             others[n_others] = i
             n_others += 1
             continue
-        weight = weights[places[slot]] + step * values[i]
-        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        weight = places[place_of[slot]]["weight"] + step * values[i]
+        push(places, heap, keys, place_of, n_active, key, weight, 1.0)
     for k in range(n_others):
         i = others[k]
         key, weight = np.uint64(found[i]), step * values[i]
         slot = slot_of(keys, key)
         if keys[slot] != EMPTY:  # the id occurs twice in this row
-            weight += weights[places[slot]]
-        elif _is_small(ids, ranks, heap, n_active, abs(weight)):
+            weight += places[place_of[slot]]["weight"]
+        elif _is_small(places, heap, n_active, abs(weight)):
             continue
-        push(ids, weights, ranks, touches, heap, stands, keys, places, n_active, key, weight, 1.0)
+        push(places, heap, keys, place_of, n_active, key, weight, 1.0)

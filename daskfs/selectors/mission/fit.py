@@ -19,8 +19,15 @@ from daskfs.matrix.blocks import Rows, packed
 from daskfs.selectors.base import SEPARATED
 from daskfs.selectors.mission.choice import choose
 from daskfs.selectors.mission.entries import MOST_IDS
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, merged, norms, settled
-from daskfs.selectors.mission.plan import MissionShape, Settings, n_refit_epochs, n_surveyed, plan_mission
+from daskfs.selectors.mission.model import Entries, ModelShape, ModelState, norms
+from daskfs.selectors.mission.plan import (
+    MissionShape,
+    Settings,
+    n_outputs_of,
+    n_refit_epochs,
+    n_surveyed,
+    plan_mission,
+)
 from daskfs.selectors.mission.reading import Cuts, Scaling
 from daskfs.selectors.mission.rounds import Unit
 from daskfs.selectors.mission.tasks import (
@@ -32,6 +39,7 @@ from daskfs.selectors.mission.tasks import (
     survey_rows,
     train_on_rows,
 )
+from daskfs.selectors.mission.variants import merged, model_of, settled
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
@@ -101,17 +109,16 @@ class MissionFit:
         return self.shape.data.n_features >= MOST_IDS
 
     def selected(self) -> MissionFit:
-        """Return the fit with the selected features active (all columns with feature hashing).
+        """Return the fit with an entry for each selected feature (all columns with feature hashing).
 
         Hashed ids cannot be listed: none of them is active, and rows are predicted from their cells.
         """
         if self.shape.model.variant != "hashing" or self.are_ids:
-            return self
+            return replace(self, state=self.state.by_feature())
         n_features = self.shape.data.n_features
-        keys = np.arange(n_features, dtype=np.uint64)
+        keys, none = np.arange(n_features, dtype=np.uint64), np.zeros(n_features, np.int64)
         weights = self.shape.model.sketch(self.state.cells, self.state.scale).estimate(keys).reshape(n_features, -1)
-        touches = np.zeros(n_features, dtype=np.int64)
-        return replace(self, state=replace(self.state, keys=keys, weights=weights, touches=touches))
+        return replace(self, state=self.state.with_entries(Entries(keys, none, weights, none)))
 
     def going_on(self, settings: Settings, n_samples: int) -> MissionFit:
         """Return a copy of the fit that is ready to learn from `n_samples` more rows."""
@@ -185,7 +192,8 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
     """
     is_sparse = run.matrix.sparse_rows(slice(0, 1)) is not None
     n_classes = 0 if target.classes is None else len(target.classes)
-    shape = MissionShape.of(run.shape, settings, n_classes if n_classes > 2 else 1).with_always(run.matrix.names)
+    n_outputs = n_outputs_of(settings.loss, n_classes)
+    shape = MissionShape.of(run.shape, settings, n_outputs).with_always(run.matrix.names)
     if not is_sparse:
         plan_mission(shape, run.task_limit)
     survey = _survey(run, shape, target, is_sparse)
@@ -208,7 +216,7 @@ def begin(run: Run, settings: Settings, target: TargetEncoding, intercept: np.nd
         scaling=survey.scaling,
         spans=cuts.spans,
     )
-    model = MissionModel(shape.model, intercept)
+    model = model_of(shape.model, intercept)
     model.hold()
     return MissionFit(shape, sgd, survey, model.state(), n_rows)
 
@@ -382,17 +390,16 @@ class Passes:
         self._counted = counted
         norm = self.sgd.shape.sketch(state.cells, state.scale).norm()
         mean_loss = loss / weight if weight else np.nan
-        self.history.append(Line(number + 1, state.rows_seen, mean_loss, state.threshold, len(state.keys), norm))
+        threshold = float(state.thresholds.min())
+        self.history.append(Line(number + 1, state.rows_seen, mean_loss, threshold, state.n_features, norm))
         self.run.learn("pass", state.rows_seen / max(1, self.run.shape.n_samples), mean_loss, self._largest)
         if self.progressive:  # a stream is continued
             self.progressive[int(state.rows_seen)] = counted[0] / counted[1] if counted[1] else np.nan
 
     def _largest(self) -> np.ndarray:
         """Return the active features, largest weights first; there are none with feature hashing."""
-        keys, weights = self.state.keys, self.state.weights
-        if not len(keys):
-            return keys
-        return keys[np.argsort(-np.abs(weights).reshape(len(keys), -1).max(axis=1, initial=0.0), kind="stable")]
+        entries = self.state.by_feature().entries
+        return entries.keys[np.argsort(-np.abs(entries.weights).max(axis=1, initial=0.0), kind="stable")]
 
     def _resume(self, step: str) -> int:
         """Restore an interrupted run from a checkpoint; return the number of finished rounds."""
@@ -405,6 +412,7 @@ class Passes:
 
     def choose(self) -> None:
         """Keep the candidates that explain the target together, if there are more than to select."""
+        self.state = self.state.by_feature()
         shape, keys = self.fit.shape, self.state.keys
         if not shape.has_choice or not len(keys):
             return
@@ -412,8 +420,7 @@ class Passes:
         standardize = self.sgd.scaling is not None
         always = self.sgd.shape.always
         keep = choose(run, columns, shape.n_selected, self._positives, standardize=standardize, always=always)
-        weights, touches = self.state.weights[keep], self.state.touches[keep]
-        self.state = replace(self.state, keys=keys[keep], weights=weights, touches=touches)
+        self.state = self.state.with_entries(self.state.entries.at(keep))
 
     @property
     def _positives(self) -> list[Any]:

@@ -16,7 +16,6 @@ from daskfs import interrupts
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DataError
-from daskfs.losses import find_loss
 from daskfs.matrix.arrays import as_column
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.incoming import Block, read_ahead, weights_of
@@ -27,11 +26,11 @@ from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, Pa
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
 from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
-from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
-from daskfs.selectors.mission.plan import MissionShape, Settings, plan_mission, with_blocks_of_source
+from daskfs.selectors.mission.plan import MissionShape, Settings, n_outputs_of, plan_mission, with_blocks_of_source
 from daskfs.selectors.mission.stream import Learner, Passage, Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
+from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
@@ -126,9 +125,8 @@ class LearnsFromStreams(KeepsModels):
         self._settle_loss(source.estimate_target(), is_plan=True)
         head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
         n_rows, n_features = source.estimate_shape()[0] or head.n_rows, source.n_features
-        n_classes = source.estimate_target().n_classes if find_loss(self.loss_).is_classifier else 0
         data = DataShape(n_rows, MOST_IDS if source.features_are_ids else n_features or MOST_IDS, np.dtype(np.float32))
-        settings, n_outputs = self._settings_of_streams(), n_classes if n_classes > 2 else 1
+        settings, n_outputs = self._settings_of_streams(), n_outputs_of(self.loss_, source.estimate_target().n_classes)
         shape = MissionShape.of(data, settings, n_outputs, len(head.features) / head.n_rows)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
         k, model = shape.n_selected, shape.model
@@ -210,19 +208,20 @@ class LearnsFromStreams(KeepsModels):
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
         lines = Learner(fit, Passage(tell=tell, counted=None if done is None else done.counted))
         settings, shape, state = fit.shape.settings, fit.sgd.shape, fit.state
+        sgd = replace(fit.sgd, growing_half_life=settings.tail_half_life)
         with self._run(rows) as run, run.timed("train"):
             kept = run.keep(source)
             for k in range(0 if done is None else done.n_seen, len(parts), self.n_replicas):
                 some = parts[k : k + self.n_replicas]
                 items = [PartToLearn(part, len(some), i) for i, part in enumerate(some)]
-                how = HowToLearn(fit.sgd, labels, settings.block_rows, settings.tail_half_life, n_before)
+                how = HowToLearn(sgd, labels, settings.block_rows, n_before)
                 combine, shared = partial(averaged, shape), (kept, how, state, names)
                 found: LearntPart = run.workers.reduce_blocks(
                     learn_part, items, combine, name="mission-train", shared=shared
                 )
                 n_before, names = n_before + found.n_rows, found.names
                 # keeps K of all features that are active in some model
-                model = MissionModel.of(shape, found.state, copy=False)
+                model = restored(shape, found.state, copy=False)
                 state = replace(model.state(), rows_seen=float(n_before))
                 lines.add(model, n_before, time.perf_counter() - started)
                 so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
@@ -231,8 +230,9 @@ class LearnsFromStreams(KeepsModels):
                     self._stream, self._names_of_features, self._stream_labels = fit, names, labels
                     if checkpoint is not None:
                         self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
-        if (block_names := rows.names_of(state.keys)) is not None:
-            names.note(block_names, state.keys)
+        active = np.unique(state.keys)
+        if (block_names := rows.names_of(active)) is not None:
+            names.note(block_names, active)
         learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])

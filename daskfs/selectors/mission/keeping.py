@@ -17,12 +17,11 @@ from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.names import Names
 from daskfs.selectors.from_blocks import TakesRowBlocks
-from daskfs.selectors.mission.count_sketch import load_arrays, save_arrays
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit, Refit
 from daskfs.selectors.mission.plan import Settings
-from daskfs.selectors.mission.saved import arrays_of, fit_of, names_of, notes_of
+from daskfs.selectors.mission.saved import arrays_of, fit_of, load_arrays, names_of, notes_of, save_arrays
 from daskfs.selectors.mission.stream import Learner
 from daskfs.selectors.shared.run import Checkpoint, Run
 

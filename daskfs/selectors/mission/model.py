@@ -5,16 +5,13 @@ Workers import this file, so it is light: numpy and the kernels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, starmap
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from daskfs.errors import DataError
-from daskfs.kernels.sketch.by_class import count_features, empty_entries, entries_by_class, fill_entries, train_by_class
-from daskfs.kernels.sketch.classes import train_classes
-from daskfs.kernels.sketch.hashed_rows import train_hashed_rows
-from daskfs.kernels.sketch.heap import FORGETS, FRESH, STALE, empty_heaps, fill_heap, train_rows_with_heaps
 from daskfs.kernels.sketch.rows import (
     EMPTY,
     SCALARS,
@@ -24,7 +21,9 @@ from daskfs.kernels.sketch.rows import (
     Table,
     Work,
     place_keys,
+    train_by_class,
     train_rows,
+    work_arrays,
 )
 from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.count_sketch import CountSketch
@@ -33,8 +32,8 @@ from daskfs.selectors.shared.record import Record
 SLACK = 4096
 """Features that a row may make active beyond the number that triggers a selection; the others wait in the sketch."""
 
-POLICIES = {"paper": FRESH, "heap": STALE, "iht": FORGETS}
-"""Variants that keep the k largest features of each class in a heap."""
+HEAP_VARIANTS = ("paper", "heap", "iht")
+"""Variants that keep the K largest features of each output in a heap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class ModelShape:
     """The sizes of a model's arrays, and what it learns."""
 
     n_selected: int
-    """K, the number of active features after a selection; with a heap, of each class."""
+    """K, the number of active features after a selection; by class, of each class."""
     n_buckets: int
     n_hashes: int
     seed: int
@@ -69,17 +68,22 @@ class ModelShape:
     @property
     def has_heap(self) -> bool:
         """Whether heaps, one for each output, hold the K largest features after every row."""
-        return self.variant in POLICIES
-
-    @property
-    def most_selected(self) -> int:
-        """Largest number of active features at the end."""
-        return self.n_selected * (self.n_outputs if self.is_by_class else 1)
+        return self.variant in HEAP_VARIANTS
 
     @property
     def is_by_class(self) -> bool:
-        """Whether each output has its own K largest; a weight is 0 if the feature is not active for the class."""
+        """Whether each output has its own K largest."""
         return self.has_heap or self.per_class
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights of an entry: by class one, otherwise one for each output."""
+        return 1 if self.is_by_class else self.n_outputs
+
+    @property
+    def most_selected(self) -> int:
+        """Largest number of active entries at the end."""
+        return self.n_selected * (self.n_outputs if self.is_by_class else 1)
 
     @property
     def forgets(self) -> bool:
@@ -88,7 +92,7 @@ class ModelShape:
 
     @property
     def full(self) -> int:
-        """Number of active features, or entries of the classes, that triggers a selection."""
+        """Number of entries that triggers a selection."""
         if self.per_class:
             return self.most_selected + max(self.most_selected // 4, 1024)
         return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
@@ -111,19 +115,58 @@ class ModelShape:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one model in memory."""
+        """Bytes of one model in memory: a table of entries during training, weights by feature afterwards."""
         if self.has_heap:
-            slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 4 + 4 + 8 + 8 + 8 + 8 * self.n_chains
+            slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 32 + 8 * self.n_chains
             heap_nbytes = self.n_slots * slot_nbytes + self.n_selected * place_nbytes + 8
             return self.sketch_nbytes + self.n_outputs * heap_nbytes
-        if self.per_class:  # a table of entries during training, rows of all classes afterwards
-            table_nbytes, rows_nbytes = self.n_slots * 20, self.most_selected * (16 + 4 * self.n_outputs)
-            return self.sketch_nbytes + max(table_nbytes, rows_nbytes)
-        return self.sketch_nbytes + self.n_slots * (8 + 8 + 4 * self.n_outputs)
+        table_nbytes = self.n_slots * (16 + 4 * self.n_weights + 4 * self.per_class)
+        return self.sketch_nbytes + max(table_nbytes, self.most_selected * (16 + 4 * self.n_outputs))
 
     def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
         """Return the sketch, empty or with these cells."""
         return CountSketch(self.n_buckets, self.n_hashes, self.seed, self.n_outputs, cells, scale)
+
+
+class Entries(NamedTuple):
+    """Active features: one entry for each, or by class one for each pair of a feature and a class."""
+
+    keys: np.ndarray
+    """Ids, shape (n_entries,), uint64."""
+    classes: np.ndarray
+    """The entry's class, int32; 0 if a feature is active for all."""
+    weights: np.ndarray
+    """Shape (n_entries, n_weights), float32."""
+    touches: np.ndarray
+    """Number of rows that had the feature while it was active, int64."""
+
+    def at(self, chosen: np.ndarray) -> Entries:
+        """Return some of the entries."""
+        return Entries(*(array[chosen] for array in self))
+
+    def sorted(self) -> Entries:
+        """Return the entries by id, then class: independent of the layout of a table."""
+        return self.at(np.lexsort((self.classes, self.keys)) if self.classes.any() else np.argsort(self.keys))
+
+    def of_classes(self, n_classes: int) -> Iterator[np.ndarray]:
+        """Yield the positions of each class's entries."""
+        order = np.argsort(self.classes.astype(np.min_scalar_type(n_classes)), kind="stable")
+        yield from np.split(order, np.cumsum(np.bincount(self.classes, minlength=n_classes))[:-1])
+
+    def by_feature(self, n_outputs: int) -> Entries:
+        """Return one entry for each feature, with its weights for all outputs: 0 if not active for the class."""
+        if self.weights.shape[1] == n_outputs:
+            return self
+        keys, at = np.unique(self.keys, return_inverse=True)
+        weights, touches = np.zeros((len(keys), n_outputs), np.float32), np.zeros(len(keys), np.int64)
+        weights[at, self.classes] = self.weights[:, 0]
+        np.maximum.at(touches, at, self.touches)
+        return Entries(keys, np.zeros(len(keys), np.int32), weights, touches)
+
+    def by_class(self) -> Entries:
+        """Return one entry for each nonzero weight of entries with a weight for each class."""
+        at, classes = np.nonzero(self.weights)
+        return Entries(self.keys[at], classes.astype(np.int32), self.weights[at, classes][:, None], self.touches[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +174,18 @@ class ModelState(Record):
     """A model between two tasks."""
 
     keys: np.ndarray
-    """Ids of the active features, ascending."""
+    classes: np.ndarray
     weights: np.ndarray
-    """Weights of the active features, shape (n_active, n_outputs); with heaps 0 if not active for the class."""
     touches: np.ndarray
-    """Number of rows that had the feature while it was active."""
+    """These four are the `Entries`, sorted."""
     cells: np.ndarray
     """Cells of the sketch."""
     scale: float
     """Factor of all cells."""
     intercept: np.ndarray
     """Shape (n_outputs,)."""
-    threshold: float = 0.0
-    """Weight from which a feature becomes active."""
+    thresholds: np.ndarray
+    """Size from which an entry becomes active, for each class or for all."""
     rows_seen: float = 0.0
     loss_sum: float = 0.0
     """Summed loss of the rows so far, each before the update with it."""
@@ -152,6 +194,25 @@ class ModelState(Record):
     """Number of models of which this is the mean."""
     sums: np.ndarray | None = None
     """Weighted sums of 1, x and x² over the active features' columns, if requested, (n_active, 3)."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of active features."""
+        return int(np.count_nonzero(np.diff(self.keys))) + (len(self.keys) > 0)
+
+    @property
+    def entries(self) -> Entries:
+        """The active features."""
+        return Entries(self.keys, self.classes, self.weights, self.touches)
+
+    def with_entries(self, entries: Entries) -> ModelState:
+        """Return the state with other active features."""
+        return replace(self, **entries._asdict())
+
+    def by_feature(self) -> ModelState:
+        """Return the state with one entry for each feature."""
+        state = self.with_entries(self.entries.by_feature(len(self.intercept)))
+        return replace(state, thresholds=self.thresholds.min(keepdims=True))
 
 
 class NotFiniteRow(Exception):
@@ -163,7 +224,7 @@ class NotFiniteRow(Exception):
 
 
 class MissionModel:
-    """Weights, threshold and intercept; see the module.
+    """Weights, thresholds and intercept; see the module. `daskfs.selectors.mission.variants.model_of` makes one.
 
     Parameters
     ----------
@@ -179,17 +240,23 @@ class MissionModel:
     ) -> None:
         self.shape = shape
         self.sketch = shape.sketch() if sketch is None else sketch
-        if shape.has_heap:
-            self.heaps = empty_heaps(shape.n_outputs, shape.n_selected, shape.n_slots, shape.n_chains)
-        elif shape.per_class:
-            self.entries = empty_entries(shape.n_outputs, shape.n_slots)
-        else:
-            self.keys = np.full(shape.n_slots, EMPTY, dtype=np.uint64)
-            self.weights = np.zeros((shape.n_slots, shape.n_outputs), dtype=np.float32)
-            self.touches = np.zeros(shape.n_slots, dtype=np.int64)
-            self.n_active = np.zeros(1, dtype=np.int64)
         self.intercept = np.zeros(shape.n_outputs) if intercept is None else np.array(intercept, dtype=np.float64)
         self.scalars = np.zeros(1, SCALARS)
+        self.thresholds = np.zeros(shape.n_outputs if shape.is_by_class else 1)
+        self.allocate()
+
+    def allocate(self) -> None:
+        """Make the arrays of the active features."""
+        n_slots = self.shape.n_slots
+        self.table = Table(
+            keys=np.full(n_slots, EMPTY),
+            classes=np.zeros(n_slots * self.shape.per_class, np.int32),
+            weights=np.zeros(n_slots * self.shape.n_weights, np.float32),
+            touches=np.zeros(n_slots, np.int64),
+            thresholds=self.thresholds,
+            n_active=np.zeros(1, np.int64),
+            full=self.shape.full,
+        )
 
     def train(
         self, rows: SparseRows, y: np.ndarray, row_weight: np.ndarray, rule: StepRule, frozen: bool = False
@@ -211,117 +278,67 @@ class MissionModel:
         ------
         NotFiniteRow
         """
-        longest = int(np.diff(rows.indptr).max(initial=0))
-        work = Work(*(np.empty(longest, np.uint64) for _ in range(3)))
+        work = work_arrays(int(np.diff(rows.indptr).max(initial=0)), self.shape.n_outputs)
         given = LabelledRows(rows.indptr, rows.indices, rows.data, y, row_weight)
         first, n_rows = 0, len(y)
         while first < n_rows:
-            first, is_finite = self._take(given, first, n_rows, rule, frozen, work)
+            self.scalars["tail_scale"] = self.sketch.scale
+            first, is_finite = self.train_until_full(given, first, rule, frozen, work)
             if not is_finite:
                 raise NotFiniteRow(first)
             if first < n_rows:
                 self.select()
 
-    def _take(
-        self, rows: LabelledRows, first: int, last: int, rule: StepRule, frozen: bool, work: Work
+    def train_until_full(
+        self, rows: LabelledRows, first: int, rule: StepRule, frozen: bool, work: Work
     ) -> tuple[int, bool]:
-        self.scalars["tail_scale"] = self.sketch.scale
-        state, cells = (self.scalars, self.intercept), self.sketch.cells
-        if self.shape.variant == "hashing":
-            n_buckets, _, seed = self.sketch.hashing
-            return train_hashed_rows(rows, first, last, rule, cells, n_buckets, seed, *state, work.words)
-        if self.shape.has_heap:
-            sketch, policy = Sketch(cells, *self.sketch.hashing), POLICIES[self.shape.variant]
-            return train_rows_with_heaps(rows, first, last, rule, sketch, self.heaps, *state, policy, work)
+        """Learn from rows until the table needs a selection or a row is not finite; see `train_rows`."""
+        sketch = Sketch(self.sketch.cells.reshape(-1), *self.sketch.hashing)
+        given = rows, first, len(rows.y), rule, sketch, self.table, self.scalars, self.intercept
         if self.shape.per_class:
-            sketch, full = Sketch(cells, *self.sketch.hashing), self.shape.full
-            return train_by_class(rows, first, last, rule, sketch, self.entries, full, *state, work.words)
-        is_single = self.shape.n_outputs == 1
-        sketch = Sketch(cells.reshape(-1) if is_single else cells, *self.sketch.hashing)
-        weights = self.weights.reshape(-1) if is_single else self.weights
-        table = Table(self.keys, weights, self.touches, self.n_active, self.shape.full)
-        kernel = train_rows if is_single else train_classes
-        return kernel(rows, first, last, rule, sketch, table, *state, frozen, work)
+            return train_by_class(*given, work)
+        return train_rows(*given, (0,) * (self.shape.n_outputs == 1), frozen, work)
 
     def hold(self) -> None:
         """Activate the features that are always active, before the first row."""
         n = len(self.shape.always)
-        if not n:
-            return
-        keys = np.array(self.shape.always, dtype=np.uint64)
-        self._fill(keys, np.zeros((n, self.shape.n_outputs), np.float32), np.zeros(n, np.int64))
+        weights = np.zeros((n, self.shape.n_weights), np.float32)
+        self.fill(
+            Entries(np.array(self.shape.always, np.uint64), np.zeros(n, np.int32), weights, np.zeros(n, np.int64))
+        )
 
     def select(self) -> None:
         """Keep the K active features with the largest weights; the weights of the others return to the sketch."""
-        if self.shape.per_class:
-            self._select_of_each_class()
-            return
-        keys, weights, touches = self.active()
-        if not self.shape.has_heap:
-            self._fill(*self._selected(keys, weights, touches))
-            return
-        self._check_finite(weights)  # heaps hold the K largest at all times
-        sizes, is_full = np.abs(weights[weights != 0.0]), (self.heaps.n_active == self.shape.n_selected).all()
-        if self.shape.is_in_sketch:
-            self.scalars["threshold"] = sizes.min() if is_full and len(sizes) else 0.0
+        self.fill(self.selected(self.active()))
 
-    def _selected(
-        self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the K largest features, those always active first; add the weights of the others to the sketch."""
-        self._check_finite(weights)
-        sizes = norms(weights)
-        if len(keys) <= self.shape.n_selected:
-            return keys, weights, touches
-        compete = ~np.isin(keys, np.array(self.shape.always, dtype=np.uint64))
-        keep = largest(np.where(compete, sizes, np.inf), keys, self.shape.n_selected)
-        if self.shape.forgets:
-            return keys[keep], weights[keep], touches[keep]
-        is_dropped = np.ones(len(keys), dtype=bool)
-        is_dropped[keep] = False
-        dropped = np.flatnonzero(is_dropped)
-        order = dropped[np.argsort(keys[dropped])]  # independent of the table's layout
-        self.sketch.add(keys[order], weights[order])
-        kept = sizes[keep][compete[keep]]  # empty if as many are always active as are selected
-        self.scalars["threshold"] = kept.min() if len(kept) else sizes[dropped].max()
-        return keys[keep], weights[keep], touches[keep]
+    def selected(self, entries: Entries) -> Entries:
+        """Return the K largest entries, or those of each class; add the weights of the others to the sketch."""
+        self.check_finite(entries.weights)
+        sizes, is_kept = norms(entries.weights), np.ones(len(entries.keys), dtype=bool)
+        competes = ~np.isin(entries.keys, np.array(self.shape.always, dtype=np.uint64))
+        ranks = np.where(competes, sizes, np.inf)
+        for c, own in enumerate(entries.of_classes(len(self.thresholds))):
+            if len(own) < self.shape.n_selected + (not self.shape.per_class):
+                continue
+            keep = own[largest(ranks[own], entries.keys[own], self.shape.n_selected)]
+            is_kept[own] = False
+            is_kept[keep] = True
+            if self.shape.forgets:
+                continue
+            kept = sizes[keep[competes[keep]]]  # none if as many are always active as are selected
+            self.thresholds[c] = kept.min() if len(kept) else sizes[own[~is_kept[own]]].max()
+        dropped = entries.at(~is_kept).sorted()
+        if not self.shape.forgets:
+            self.sketch.add(dropped.keys, dropped.weights, dropped.classes if self.shape.is_by_class else None)
+        return entries.at(is_kept)
 
-    def _select_of_each_class(self) -> None:
-        """Keep the K largest entries of each class; the weights of the others return to the sketch."""
-        stops = np.cumsum(self.entries.n_active)
-        keys, weights, touches = entries_by_class(self.entries)
-        self._check_finite(weights)
-        is_kept = np.ones(len(keys), dtype=bool)
-        for c, own in enumerate(starmap(slice, pairwise([0, *stops.tolist()]))):
-            keep = largest(np.abs(weights[own]), keys[own], self.shape.n_selected)
-            if len(keep) < own.stop - own.start:
-                is_kept[own] = False
-                is_kept[own.start + keep] = True
-                dropped = own.start + np.flatnonzero(~is_kept[own])
-                order = dropped[np.argsort(keys[dropped])]  # independent of the table's layout
-                self.sketch.add_to(c, keys[order], weights[order])
-        classes = np.repeat(np.arange(len(stops), dtype=np.int32), self.entries.n_active)
-        self._fill_entries(keys[is_kept], classes[is_kept], weights[is_kept], touches[is_kept])
+    def check_finite(self, weights: np.ndarray) -> None:
+        """Refuse weights that diverged.
 
-    def _fill_entries(self, keys: np.ndarray, classes: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
-        """Set the active features of the classes; the smallest weight of a full class becomes its threshold."""
-        fill_entries(keys, classes, weights, touches, self.shape.n_selected, self.entries)
-        self.scalars["threshold"] = self.entries.thresholds.min()
-
-    def _selected_by_class(self, keys: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weights, set to 0 if not among the K largest of their class."""
-        if self.shape.is_in_sketch:  # which has the only estimate of them
-            weights = self.sketch.estimate(keys).reshape(weights.shape)
-        self._check_finite(weights)
-        selected = np.zeros_like(weights)
-        for c in range(self.shape.n_outputs):
-            keep = largest(np.abs(weights[:, c]), keys, self.shape.n_selected)
-            selected[keep, c] = weights[keep, c]
-        if self.shape.per_class:
-            self.sketch.add(keys, weights - selected)
-        return selected
-
-    def _check_finite(self, weights: np.ndarray) -> None:
+        Raises
+        ------
+        DataError
+        """
         if not np.isfinite(weights).all() or not np.isfinite(self.intercept).all():
             raise DataError(
                 "expected finite weights, found weights that diverged",
@@ -333,109 +350,52 @@ class MissionModel:
         """Select, and decay the tail by the factor for `n_rows` rows of its half-life (in rows; infinite for never)."""
         self.select()
         factor = 2.0 ** -(n_rows / half_life)
-        if factor == 1.0:
-            return
+        if factor != 1.0:
+            self.decay(factor)
+
+    def decay(self, factor: float) -> None:
+        """Multiply the weights outside the active set by a factor."""
         self.sketch.decay(factor)
-        if self.shape.is_in_sketch:  # active features do not decay: add the lost part again, since the sketch is linear
-            keys, weights, touches = self.active()
-            order = np.argsort(keys)
-            self.sketch.add(keys[order], (1.0 - factor) * weights[order])
-            self._fill(keys, self._selected_by_class(keys, weights), touches)
 
-    def active(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, weights of shape (n_active, n_outputs) and touches of the active features, in any order.
-
-        With heaps a weight is 0 if the feature is not active for the class.
-        """
-        if self.shape.has_heap:
-            return self._active_of_heaps()
-        if self.shape.per_class:
-            return self._active_of_classes()
-        occupied = np.flatnonzero(self.keys != EMPTY)
-        return self.keys[occupied], self.weights[occupied], self.touches[occupied]
+    def active(self) -> Entries:
+        """Return the active features, in any order."""
+        occupied = np.flatnonzero(self.table.keys != EMPTY)
+        classes = self.table.classes[occupied] if self.shape.per_class else np.zeros(len(occupied), np.int32)
+        weights = self.table.weights.reshape(self.shape.n_slots, -1)[occupied]
+        return Entries(self.table.keys[occupied], classes, weights, self.table.touches[occupied])
 
     def active_ids(self) -> np.ndarray:
         """Return the ids of the active features, in any order."""
-        return self.active()[0]
+        keys = self.active().keys
+        return np.unique(keys) if self.shape.is_by_class else keys
 
-    def n_features(self) -> int:
-        """Return the number of active features."""
-        return count_features(self.entries.keys) if self.shape.per_class else len(self.active()[0])
-
-    def _active_of_heaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        heaps = self.heaps
-        active = [ids[:n] for ids, n in zip(heaps.ids, heaps.n_active, strict=True)]
-        keys = np.unique(np.concatenate(active))
-        weights, touches = np.zeros((len(keys), len(active)), np.float32), np.zeros(len(keys), np.int64)
-        for c, ids in enumerate(active):
-            at = np.searchsorted(keys, ids)
-            weights[at, c] = heaps.weights[c, : len(ids)]
-            np.maximum.at(touches, at, heaps.touches[c, : len(ids)])
-        return keys, weights, touches
-
-    def _active_of_classes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        of_entries, of_weights, of_touches = entries_by_class(self.entries)
-        classes = np.repeat(np.arange(self.shape.n_outputs), self.entries.n_active)
-        keys, at = np.unique(of_entries, return_inverse=True)
-        weights, touches = np.zeros((len(keys), self.shape.n_outputs), np.float32), np.zeros(len(keys), np.int64)
-        weights[at, classes] = of_weights
-        order = np.argsort(of_touches)  # the largest over the classes
-        touches[at[order]] = of_touches[order]
-        return keys, weights, touches
-
-    def _fill(self, keys: np.ndarray, weights: np.ndarray, touches: np.ndarray) -> None:
+    def fill(self, entries: Entries) -> None:
+        """Set the active features."""
+        slots = place_keys(entries.keys, self.table.keys)
         if self.shape.per_class:
-            at, classes = np.nonzero(weights)
-            entries = keys[at], classes.astype(np.int32), weights[at, classes], touches[at].astype(np.uint32)
-            self._fill_entries(*entries)
-            return
-        if self.shape.has_heap:
-            *of_classes, n_active, heads, nexts, buckets = self.heaps
-            n_buckets, _, seed = self.sketch.hashing
-            for c in range(self.shape.n_outputs):
-                heap = (*(array[c] for array in of_classes), n_active[c : c + 1], heads[c], nexts[c], buckets[c])
-                fill_heap(keys, np.ascontiguousarray(weights[:, c]), touches, n_buckets, seed, *heap)
-            return
-        slots = place_keys(keys, self.keys)
-        self.weights[slots], self.touches[slots] = weights, touches
-        self.n_active[0] = len(keys)
+            self.table.classes[slots] = entries.classes
+        self.table.weights.reshape(self.shape.n_slots, -1)[slots] = entries.weights
+        self.table.touches[slots] = entries.touches
+        self.table.n_active[0] = len(entries.keys)
+
+    def restore(self, state: ModelState) -> Self:
+        """Set the active features and scalars of a state; if that is a mean of models, after a selection."""
+        self.scalars[0] = (state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
+        self.thresholds[:] = state.thresholds
+        self.fill(state.entries if state.n_merged == 1 else self.selected(state.entries))
+        return self
 
     def state(self, sums: np.ndarray | None = None) -> ModelState:
-        """Return the model as it is sent between processes: ids ascend, and the cells are not copied."""
-        keys, weights, touches = self.active()
-        order = np.argsort(keys)
-        threshold, _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
+        """Return the model as it is sent between processes. The cells are not copied."""
+        _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
         return ModelState(
-            keys[order], weights[order], touches[order], self.sketch.cells, self.sketch.scale, self.intercept,
-            threshold, rows_seen, loss_sum, weight_sum, sums=sums,
+            *self.active().sorted(), self.sketch.cells, self.sketch.scale, self.intercept,
+            self.thresholds.copy(), rows_seen, loss_sum, weight_sum, sums=sums,
         )  # fmt: skip
-
-    @classmethod
-    def of(cls, shape: ModelShape, state: ModelState, *, copy: bool = True) -> MissionModel:
-        """Return the model of a state; if that is a mean of models, after a selection.
-
-        Without a copy, the model uses the cells of the state.
-        """
-        model = cls(shape, state.intercept, shape.sketch(state.cells.copy() if copy else state.cells, state.scale))
-        model.scalars[0] = (state.threshold, state.scale, state.rows_seen, state.loss_sum, state.weight_sum)
-        keys, weights, touches = state.keys, state.weights, state.touches
-        if state.n_merged > 1 and shape.is_by_class:
-            weights = model._selected_by_class(keys, weights)
-        elif state.n_merged > 1:
-            keys, weights, touches = model._selected(keys, weights, touches)
-        model._fill(keys, weights, touches)
-        return model
-
-
-def settled(shape: ModelShape, state: ModelState) -> ModelState:
-    """Return a model; if it is a mean of models, select K of the features that are active in some model."""
-    if state.n_merged == 1:
-        return state
-    return replace(MissionModel.of(shape, state, copy=False).state(), sums=state.sums)
 
 
 def norms(weights: np.ndarray) -> np.ndarray:
-    """Return the norm of each feature's weights, of shape (n_active, n_outputs); features are compared by it."""
+    """Return the norm of each entry's weights, of shape (n_entries, n_weights); entries are compared by it."""
     if weights.shape[1] == 1:
         return np.abs(weights[:, 0])
     return np.sqrt(np.square(weights, dtype=np.float64).sum(axis=1)).astype(np.float32)
@@ -458,55 +418,3 @@ def largest(sizes: np.ndarray, keys: np.ndarray, n_kept: int) -> np.ndarray:
     n_missing = n_kept - int(is_kept.sum())
     is_kept[equal[np.argsort(keys[equal])[:n_missing]]] = True
     return np.flatnonzero(is_kept)
-
-
-def _entries_of(keys: np.ndarray, *states: ModelState) -> np.ndarray:
-    """Return for which classes a feature is active in any of some models, bool of shape (n_keys, n_outputs)."""
-    is_active = np.zeros((len(keys), states[0].weights.shape[1]), dtype=bool)
-    for state in states:
-        is_active[np.searchsorted(keys, state.keys)] |= state.weights != 0.0
-    return is_active
-
-
-def merged(shape: ModelShape, first: ModelState, second: ModelState) -> ModelState:
-    """Return the mean of two models, or of means of models.
-
-    A feature that is active in only one of them leaves the other's sketch with its estimate there, so that the mean's
-    sketch holds only the tail. Features that are active in either stay active; a selection follows when all are merged.
-    """
-    n_merged = first.n_merged + second.n_merged
-    share = second.n_merged / n_merged
-    keys = np.union1d(first.keys, second.keys)
-    is_active = _entries_of(keys, first, second) if shape.per_class else None
-    sketches, weights, touches = [], [], np.zeros(len(keys), dtype=np.int64)
-    for part in (first, second):
-        sketch = shape.sketch(part.cells.copy(), part.scale)
-        is_there = np.isin(keys, part.keys, assume_unique=True)
-        table = np.zeros((len(keys), shape.n_outputs), dtype=np.float32)
-        table[is_there] = part.weights
-        if is_active is not None:  # estimates of entries that are active only in the other model
-            missing = is_active & (table == 0.0)
-            table[missing] = sketch.estimate(keys).reshape(table.shape)[missing]
-            sketch.add(keys, np.where(missing, -table, 0.0))
-        else:
-            table[~is_there] = sketch.estimate(keys[~is_there]).reshape(-1, shape.n_outputs)
-            if not shape.is_in_sketch:  # otherwise the sketch holds all weights
-                sketch.add(keys[~is_there], -table[~is_there])
-        touches[is_there] += part.touches
-        sketches.append(sketch)
-        weights.append(table)
-    sketches[0].merge(sketches[1], share, 1.0 - share)
-    return ModelState(
-        keys,
-        weights=((1.0 - share) * weights[0] + share * weights[1]).astype(np.float32),
-        touches=touches,
-        cells=sketches[0].cells,
-        scale=sketches[0].scale,
-        intercept=(1.0 - share) * first.intercept + share * second.intercept,
-        threshold=(1.0 - share) * first.threshold + share * second.threshold,
-        rows_seen=first.rows_seen + second.rows_seen,
-        loss_sum=first.loss_sum + second.loss_sum,
-        weight_sum=first.weight_sum + second.weight_sum,
-        n_merged=n_merged,
-        sums=None if first.sums is None else first.sums + second.sums,  # the ids are then the same
-    )

@@ -14,9 +14,9 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow, merged
-from daskfs.selectors.mission.reading import read_entries
-from daskfs.selectors.mission.tasks import SgdSettings, not_finite
+from daskfs.selectors.mission.model import ModelShape, ModelState
+from daskfs.selectors.mission.tasks import SgdSettings, Training, begun, passing_rows
+from daskfs.selectors.mission.variants import merged, restored
 from daskfs.sources.sparse.base import SparseBlock
 
 
@@ -37,8 +37,6 @@ class HowToLearn(NamedTuple):
     labels: np.ndarray | None
     """Values of the target for the classes."""
     block_rows: int
-    half_life: float | None
-    """In passes over the rows so far; None: the tail never decays."""
     n_before: int
     """Number of rows that were learnt from before this round."""
 
@@ -59,31 +57,14 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
     DataError
         NaN or infinity, or an unknown class.
     """
-    if item.number:  # so that earlier counts are counted once when models are averaged
-        state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
-    model, rule, n_seen = MissionModel.of(how.sgd.shape, state), how.sgd.rule(item.n_replicas), 0
+    model = restored(how.sgd.shape, begun(state, item.number))
     names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
-    blocks = _coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels)
-    rows = PassingEntries(blocks, source)
-    while True:
-        block_end = (n_seen // how.block_rows + 1) * how.block_rows
-        stop = rows.reach(min(n_seen + how.sgd.piece_rows, block_end))
-        if stop > n_seen:
-            piece = slice(n_seen, stop)
-            entries = read_entries(rows, piece, None)
-            try:
-                model.train(entries, *how.sgd.target.read(rows, piece), rule)
-            except NotFiniteRow as fault:
-                raise not_finite(rows, piece, entries, fault.row) from None
-            names.note_rows(rows, piece, model.active_ids)
-        is_end = stop == n_seen
-        if (is_end and n_seen % how.block_rows) or (not is_end and stop == block_end):
-            n_rows = (n_seen if is_end else stop) - (block_end - how.block_rows)
-            n_taught = how.n_before + item.n_replicas * max(stop, 1)
-            model.end_block(n_rows * item.n_replicas, np.inf if how.half_life is None else how.half_life * n_taught)
-        if is_end:
-            return LearntPart(model.state(), names, n_seen)
-        n_seen = stop
+    rows = PassingEntries(_coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels), source)
+    training = Training(how.sgd, model, item.n_replicas, n_rows=how.n_before, names=names)
+    for piece in passing_rows(rows, how.sgd, how.block_rows):
+        training.learn(rows, piece)
+    training.end_block()
+    return LearntPart(model.state(), names, (training.n_rows - how.n_before) // item.n_replicas)
 
 
 def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> LearntPart:

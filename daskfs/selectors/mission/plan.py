@@ -45,6 +45,11 @@ DEFAULT_BUCKETS = 1 << 18
 FEWEST_BUCKETS = 1 << 10
 
 
+def n_outputs_of(loss: str, n_classes: int) -> int:
+    """Return the number of predictions per row: one, or for a classifier with more than two classes one for each."""
+    return n_classes if n_classes > 2 and find_loss(loss).is_classifier else 1
+
+
 def buckets_of(asked: int | None, n_features: int) -> int:
     """Return the number of cells per row of the sketch: 2¹⁸, or about twice the number of features if that is smaller.
 

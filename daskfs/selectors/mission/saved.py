@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs.errors import RunError
-from daskfs.selectors.mission.count_sketch import FORMAT_VERSION, HASH_NAME
+from daskfs.files import written_whole
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
-from daskfs.selectors.mission.model import ModelState
+from daskfs.selectors.mission.model import ModelShape, ModelState
 from daskfs.selectors.mission.plan import MissionShape, Settings
 from daskfs.selectors.mission.tasks import SgdSettings, Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
+
+FORMAT_VERSION = 2
+HASH_NAME = "daskfs-mix64-1"
+"""Name of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
 
 _OF_SGD = ("rate", "period", "step_limit", "intercept_ratio", "half_life", "piece_rows")
 
@@ -88,12 +95,27 @@ def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings:
     shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
     shape = replace(shape, model=replace(shape.model, always=tuple(notes.get("always", ()))))
     survey = Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")})
-    state = ModelState.unpack({name[6:]: array for name, array in arrays.items() if name.startswith("state.")})
+    state = _state_of({name[6:]: array for name, array in arrays.items() if name.startswith("state.")}, shape.model)
     target = TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"])
     sgd = SgdSettings(shape=shape.model, target=target, scaling=survey.scaling, **notes["sgd"])
     history = [Line(*line) for line in notes["history"]]
     progressive = {int(n_rows): float(loss) for n_rows, loss in notes["progressive"]}
     return MissionFit(shape, sgd, survey, state, notes["n_samples"], history, progressive)
+
+
+def _state_of(arrays: dict[str, np.ndarray], shape: ModelShape) -> ModelState:
+    """Return the model of a file; format 1 had one threshold, and by class an entry for each feature."""
+    if "classes" in arrays:
+        return ModelState.unpack(arrays)
+    n_entries, threshold = len(arrays["keys"]), np.array([arrays["threshold"]])
+    state = ModelState.unpack({**arrays, "classes": np.zeros(n_entries, np.int32), "thresholds": threshold})
+    if not shape.is_by_class:
+        return state
+    entries, thresholds = state.entries.by_class(), np.zeros(shape.n_outputs)
+    for c, own in enumerate(entries.of_classes(shape.n_outputs)):
+        if len(own) >= shape.n_selected:
+            thresholds[c] = np.abs(entries.weights[own]).min()
+    return replace(state.with_entries(entries), thresholds=thresholds)
 
 
 def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
@@ -107,3 +129,47 @@ def names_of(notes: Mapping[str, Any]) -> FeatureNames | None:
         {int(j): (first, second) for j, (first, second) in given["collisions"].items()},
         {int(j): digest for j, digest in given["_digests"].items()},
     )
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
+    """Write arrays to an .npz file; a file of this name is always complete.
+
+    Raises
+    ------
+    RunError
+        The file cannot be written.
+    """
+    try:
+        with written_whole(Path(path)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)
+    except OSError as fault:
+        remedy = "free disk space, or fix the permissions"
+        raise RunError(f"cannot be written: {fault.strerror}", str(path), remedy) from fault
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read a file written by `save_arrays`; refuse any other.
+
+    Raises
+    ------
+    RunError
+        The file does not exist, is damaged, or has a newer format or another hash.
+    """
+    where = str(path)
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+    except FileNotFoundError:
+        raise RunError("no such file", where, "name a file written by save()") from None
+    except (OSError, ValueError, EOFError) as fault:
+        raise RunError(f"cannot be read: {fault}", where, "create it again") from fault
+    except Exception as fault:  # zipfile and zlib raise errors of their own for a damaged archive
+        raise RunError(f"damaged: {fault}", where, "create it again") from fault
+    version = int(arrays.get("format_version", -1))
+    if version < 0:
+        raise RunError("not a model of daskfs", where, "name a file written by save()")
+    if version > FORMAT_VERSION:
+        raise RunError(f"format {version} is newer than this daskfs reads ({FORMAT_VERSION})", where, "upgrade daskfs")
+    if str(arrays.get("hash")) != HASH_NAME:
+        raise RunError(f"expected the hash {HASH_NAME}, found {arrays.get('hash')}", where, "create it again")
+    return arrays

@@ -79,7 +79,7 @@ from daskfs.selectors.mission.fit import (
 from daskfs.selectors.mission.from_streams import LARGEST_TARGET, LearnsFromStreams
 from daskfs.selectors.mission.keeping import NO_REFIT
 from daskfs.selectors.mission.model import norms
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, plan_mission
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, n_outputs_of, plan_mission
 from daskfs.selectors.mission.predicting import PredictsSources
 from daskfs.selectors.mission.stream import Tell
 from daskfs.selectors.mission.tasks import TargetEncoding
@@ -263,7 +263,7 @@ class Mission(LearnsFromStreams, PredictsSources):
         return self.variant != "paper" and (self._refits or self.refit in ("auto", "exact")) and not self.per_class
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        n_outputs = shape.n_classes if shape.n_classes > 2 and find_loss(self.loss_).is_classifier else 1
+        n_outputs = n_outputs_of(self.loss_, shape.n_classes)
         return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
 
     def _settings(self) -> Settings:
@@ -505,7 +505,7 @@ def _notes_before(fit: MissionFit) -> list[str]:
 
 def _notes_after(fit: MissionFit) -> list[str]:
     """Return a note on whether the sketch was large enough."""
-    model, threshold = fit.shape.model, fit.state.threshold
+    model, threshold = fit.shape.model, float(fit.state.thresholds.min())
     if not (threshold > 0.0 and model.n_hashes and model.variant == "active"):
         return []
     tail_norm = fit.history[-1].tail_norm

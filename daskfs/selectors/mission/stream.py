@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daskfs import interrupts
-from daskfs.kernels.sketch.rows import StepRule
 from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
-from daskfs.selectors.mission.model import MissionModel, NotFiniteRow
-from daskfs.selectors.mission.reading import read_entries
-from daskfs.selectors.mission.tasks import not_finite
+from daskfs.selectors.mission.model import MissionModel
+from daskfs.selectors.mission.tasks import Training, passing_rows
+from daskfs.selectors.mission.variants import restored
 
 Tell = Callable[[str], None]
 """Called with a line of text for every report."""
@@ -59,7 +58,16 @@ class Learner:
 
     def __init__(self, fit: MissionFit, passage: Passage, names: FeatureNames | None = None) -> None:
         self.fit, self.settings, self.passage, self.names = fit, fit.shape.settings, passage, names
-        self.model = MissionModel.of(fit.sgd.shape, fit.state, copy=False)
+        growing = self.settings.tail_half_life if passage.n_expected is None else None
+        self.sgd = replace(fit.sgd, growing_half_life=growing)
+        self.model = restored(fit.sgd.shape, fit.state, copy=False)
+        self.training = Training(
+            self.sgd,
+            self.model,
+            n_rows=int(fit.state.rows_seen),
+            n_in_block=passage.n_seen % self.settings.block_rows,
+            names=names,
+        )
         self.history, self.progressive = list(fit.history), dict(fit.progressive)
         self.n_seen = passage.n_seen
         """Number of rows of this stream."""
@@ -76,32 +84,23 @@ class Learner:
         DataError
             NaN or infinity, with the column's name, or an unknown class.
         """
-        sgd, block = self.fit.sgd, self.settings.block_rows
-        rule, report = sgd.rule(1), 1 << self.n_seen.bit_length()
-        while True:
-            block_end = (self.n_seen // block + 1) * block
-            stop = rows.reach(min(self.n_seen + sgd.piece_rows, block_end, report))
-            if stop == self.n_seen:
-                break
+        for piece in passing_rows(rows, self.sgd, self.settings.block_rows, self.n_seen):
             interrupts.check()
             with interrupts.held():  # so that an interrupt finds complete pieces
-                self._take(rows, slice(self.n_seen, stop), rule)
-                self.n_seen = stop
-                if stop == block_end:
-                    self._end_block(block)
-                if stop == report:
+                self.training.learn(rows, piece)
+                self.n_seen = self.training.n_rows - self._before
+                if self.n_seen & (self.n_seen - 1) == 0:
                     self._report()
-                    report *= 2
             if self.passage.save is not None and time.perf_counter() - self._saved > SAVE_S:
                 self.passage.save(self)
                 self._saved = time.perf_counter()
-        if self.n_seen % block:
-            self._end_block(self.n_seen % block)
-        if self.n_seen and self.n_seen * 2 != report:
+        self.training.end_block()
+        if self.n_seen & (self.n_seen - 1):
             self._report()
         learnt = self.so_far()
-        if self.names is not None and (block_names := rows.names_of(learnt.state.keys)) is not None:
-            self.names.note(block_names, learnt.state.keys)
+        active = np.unique(learnt.state.keys)
+        if self.names is not None and (block_names := rows.names_of(active)) is not None:
+            self.names.note(block_names, active)
         return learnt
 
     def so_far(self) -> MissionFit:
@@ -109,23 +108,6 @@ class Learner:
         state = replace(self.model.state(), rows_seen=float(self._before + self.n_seen))
         so_far = {"history": self.history, "progressive": self.progressive, "n_samples": self._before + self.n_seen}
         return replace(self.fit, state=state, **so_far)  # type: ignore[arg-type]
-
-    def _take(self, rows: Passing, piece: slice, rule: StepRule) -> None:
-        sgd = self.fit.sgd
-        entries = read_entries(rows, piece, sgd.scaling)
-        y, weight = sgd.target.read(rows, piece)
-        try:
-            self.model.train(entries, y, weight, rule)
-        except NotFiniteRow as fault:
-            raise not_finite(rows, piece, entries, fault.row) from None
-        if self.names is not None:
-            self.names.note_rows(rows, piece, self.model.active_ids)
-
-    def _end_block(self, n_rows: int) -> None:
-        half_life = self.fit.sgd.half_life
-        if self.passage.n_expected is None:
-            half_life = self.settings.half_life(self._before + self.n_seen)
-        self.model.end_block(n_rows, half_life)
 
     def _report(self) -> None:
         self.add(self.model, self._before + self.n_seen, time.perf_counter() - self._since)
@@ -138,7 +120,7 @@ class Learner:
         self.counted = sums
         mean_loss = lately / weight if weight else np.nan
         so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, threshold = model.n_features(), float(scalars["threshold"])
+        n_active, threshold = len(model.active_ids()), float(model.thresholds.min())
         self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
         self.progressive[n_rows] = so_far
         if self.passage.tell is not None:

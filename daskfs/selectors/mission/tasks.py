@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,16 @@ from daskfs.kernels.sketch.rows import StepRule
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import PackedRows, Rows, SparseRows, unpacked
+from daskfs.matrix.passing import Passing
 from daskfs.matrix.spans import Spans
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.mission.model import MissionModel, ModelShape, ModelState, NotFiniteRow
-from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
+from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of, read_entries
+from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.record import Record
+
+if TYPE_CHECKING:
+    from daskfs.selectors.mission.feature_names import FeatureNames
 
 SPARSE_PIECE = 256  # sparse rows that are surveyed together
 SURVEY_VALUES = 1 << 20  # entries that are enough for the survey
@@ -70,6 +75,12 @@ class SgdSettings:
     scaling: Scaling | None = None
     spans: Spans | None = None
     """Rows that are decoded at once, if there are tiles; does not affect the result either."""
+    growing_half_life: float | None = None
+    """The half-life in passes over the rows so far, in place of `half_life`, if it is not known how many will come."""
+
+    def half_life_after(self, n_rows: int) -> float:
+        """Return the number of rows in which the tail halves, after so many rows."""
+        return self.half_life if self.growing_half_life is None else self.growing_half_life * n_rows
 
     @property
     def cuts(self) -> Cuts:
@@ -134,30 +145,25 @@ def train_on_rows(matrix: Matrix, settings: SgdSettings, state: ModelState, part
     DataError
         NaN or infinity, with the column's name.
     """
-    state = replace(state, rows_seen=part.rows_seen)
-    if part.number:  # so that earlier counts are counted once when models are averaged
-        state = replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0)
-    model = MissionModel.of(settings.shape, state, copy=not part.in_place)
-    rule = settings.rule(part.n_replicas)
+    state = begun(replace(state, rows_seen=part.rows_seen), part.number)
+    model = restored(settings.shape, state, copy=not part.in_place)
+    training = Training(settings, model, part.n_replicas, frozen=part.frozen, n_rows=int(part.rows_seen))
     sums = np.zeros((len(state.keys), 3)) if part.with_sums else None
-    n_seen = 0
     for piece in _read_ahead(matrix, settings, [unpacked(rows) for rows in part.blocks]):
-        entries, weight = piece.entries, piece.weight
-        try:
-            model.train(entries, piece.y, weight, rule, part.frozen)
-        except NotFiniteRow as fault:
-            raise not_finite(matrix, piece.rows, entries, fault.row) from None
-        n_seen += len(weight) * part.n_replicas
+        training.learn(matrix, piece)
         if sums is not None:
-            add_column_sums(entries.indptr, entries.indices, entries.data, weight, state.keys, sums)
-        if piece.ends_block and not part.frozen:
-            model.end_block(n_seen, settings.half_life)
-            n_seen = 0
+            entries = piece.entries
+            add_column_sums(entries.indptr, entries.indices, entries.data, piece.weight, state.keys, sums)
     return model.state(sums)
 
 
-class _Read(NamedTuple):
-    """Rows that are in memory at one time."""
+def begun(state: ModelState, number: int) -> ModelState:
+    """Return the state from which model `number` starts: only the first keeps counts, or they would be added twice."""
+    return replace(state, touches=np.zeros_like(state.touches), loss_sum=0.0, weight_sum=0.0) if number else state
+
+
+class LearntRows(NamedTuple):
+    """Rows that are in memory at one time, ready to learn from."""
 
     rows: Rows
     entries: SparseRows
@@ -166,13 +172,86 @@ class _Read(NamedTuple):
     ends_block: bool
 
 
-def _read_ahead(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[_Read]:
+class Training:
+    """A model that learns from rows piece by piece. After each block it selects, and the tail decays.
+
+    Parameters
+    ----------
+    sgd : SgdSettings
+    model : MissionModel
+    n_replicas : int
+        Number of models that learn in parallel.
+    frozen : bool
+        Whether the set of active features stays the same.
+    n_rows : int
+        Number of rows that all models have learnt from before.
+    n_in_block : int
+        Number of these that belong to the present block.
+    names : FeatureNames, optional
+        Receives the names of features that become active.
+    """
+
+    def __init__(
+        self,
+        sgd: SgdSettings,
+        model: MissionModel,
+        n_replicas: int = 1,
+        *,
+        frozen: bool = False,
+        n_rows: int = 0,
+        n_in_block: int = 0,
+        names: FeatureNames | None = None,
+    ) -> None:
+        self.sgd, self.model, self.n_replicas, self.frozen, self.names = sgd, model, n_replicas, frozen, names
+        self.n_rows, self._n_in_block, self._rule = n_rows, n_in_block, sgd.rule(n_replicas)
+
+    def learn(self, matrix: Matrix, piece: LearntRows) -> None:
+        """Learn from the next rows.
+
+        Raises
+        ------
+        DataError
+            NaN or infinity, with the column's name.
+        """
+        try:
+            self.model.train(piece.entries, piece.y, piece.weight, self._rule, self.frozen)
+        except NotFiniteRow as fault:
+            raise not_finite(matrix, piece.rows, piece.entries, fault.row) from None
+        if self.names is not None:
+            self.names.note_rows(matrix, piece.rows, self.model.active_ids)  # type: ignore[arg-type]
+        self.n_rows += len(piece.y) * self.n_replicas
+        self._n_in_block += len(piece.y) * self.n_replicas
+        if piece.ends_block:
+            self.end_block()
+
+    def end_block(self) -> None:
+        """End the present block, if it has rows."""
+        if self._n_in_block and not self.frozen:
+            self.model.end_block(self._n_in_block, self.sgd.half_life_after(self.n_rows))
+        self._n_in_block = 0
+
+
+def passing_rows(rows: Passing, sgd: SgdSettings, block_rows: int, n_seen: int = 0) -> Iterator[LearntRows]:
+    """Yield rows as they arrive, after the first `n_seen`. A piece ends at a power of two at the latest."""
+    while True:
+        block_end = (n_seen // block_rows + 1) * block_rows
+        stop = rows.reach(min(n_seen + sgd.piece_rows, block_end, 1 << n_seen.bit_length()))
+        if stop == n_seen:
+            return
+        piece = slice(n_seen, stop)
+        yield LearntRows(
+            piece, read_entries(rows, piece, sgd.scaling), *sgd.target.read(rows, piece), stop == block_end
+        )
+        n_seen = stop
+
+
+def _read_ahead(matrix: Matrix, settings: SgdSettings, blocks: Sequence[Rows]) -> Iterator[LearntRows]:
     """Yield blocks of rows piece by piece; one piece is read ahead."""
     reader = RowReader(matrix)
 
-    def read(piece: Piece) -> _Read:
+    def read(piece: Piece) -> LearntRows:
         entries = reader.entries(piece, settings.scaling)
-        return _Read(piece.rows, entries, *settings.target.read(matrix, piece.rows), piece.ends_block)
+        return LearntRows(piece.rows, entries, *settings.target.read(matrix, piece.rows), piece.ends_block)
 
     return prefetched(read, pieces_of(blocks, settings.cuts), 0 if matrix.is_resident else 1)
 
