@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
 from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import as_column
-from daskfs.matrix.base import Matrix
 from daskfs.matrix.incoming import Block, read_ahead, weights_of
 from daskfs.matrix.passing import Passing, PassingBlocks
 from daskfs.matrix.streaming import prefetched
@@ -27,9 +25,9 @@ from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
 from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
-from daskfs.selectors.mission.plan import MissionShape, Settings, n_outputs_of, plan_mission, with_blocks_of_source
+from daskfs.selectors.mission.plan import MissionShape, n_outputs_of, plan_mission, with_blocks_of_source
+from daskfs.selectors.mission.results import notes_after, notes_before
 from daskfs.selectors.mission.stream import Learner, Passage, Tell
-from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
@@ -45,10 +43,6 @@ class LearnsFromStreams(KeepsModels):
     """The part of `daskfs.Mission` that learns from streams of rows."""
 
     _passes_once = True
-
-    @abstractmethod
-    def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
-        """Return the encoding of the target, and the intercepts of the model without features; set `classes_`."""
 
     def fit_blocks(self, blocks: Any, **more: Any) -> Any:
         """Select features from row blocks, given one after the other, each with its target.
@@ -235,7 +229,9 @@ class LearnsFromStreams(KeepsModels):
             names.note(block_names, active)
         learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
-        self._take(run, learnt.selected(), None, learnt.history, [*self._notes_on_stream(learnt), NO_REFIT])
+        self._take(
+            run, learnt.selected(), None, learnt.history, [*notes_before(learnt), *notes_after(learnt), NO_REFIT]
+        )
         if labels is not None:
             self.classes_ = labels
 
@@ -358,7 +354,17 @@ class LearnsFromStreams(KeepsModels):
         self._stream = replace(learnt, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
         run = run.over(rows)
-        self._take(run, self._stream.selected(), None, self._stream.history, [*self._notes_on_stream(learnt), NO_REFIT])
+        self._take(
+            run,
+            self._stream.selected(),
+            None,
+            self._stream.history,
+            [*notes_before(learnt), *notes_after(learnt), NO_REFIT],
+        )
+
+
+def _notes_of(learnt: MissionFit) -> list[str]:
+    return [*notes_before(learnt), *notes_after(learnt), NO_REFIT]
 
 
 def _features(n: int) -> str:

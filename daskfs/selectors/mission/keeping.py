@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -18,12 +17,12 @@ from daskfs.matrix.blocks import Rows
 from daskfs.matrix.names import Names
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.mission.entries import MOST_IDS
-from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.fit import Line, MissionFit, Refit
+from daskfs.selectors.mission.fit import MissionFit
 from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.results import GivesResults, notes_after, notes_before
 from daskfs.selectors.mission.saved import arrays_of, fit_of, load_arrays, names_of, notes_of, save_arrays
 from daskfs.selectors.mission.stream import Learner
-from daskfs.selectors.shared.run import Checkpoint, Run
+from daskfs.selectors.shared.run import Checkpoint
 
 NO_REFIT = "rows are used once and not kept: the coefficients are those of stochastic descent, without a refit"
 
@@ -40,39 +39,11 @@ class Done(NamedTuple):
     """As in `Passage`."""
 
 
-class _Streamed:
-    """The attributes of a selector while it learns from streams."""
-
-    n_replicas: Any
-    heap: Any
-    class_weight: Any
-    _labels: np.ndarray | None
-    _stream_labels: np.ndarray | None
-    _stream: MissionFit | None = None
-    _names_of_features: FeatureNames | None = None
-    """Names of features that are ids, or of columns that blocks name."""
-
-
-class KeepsModels(_Streamed, TakesRowBlocks):
+class KeepsModels(GivesResults, TakesRowBlocks):
     """The part of `daskfs.Mission` that holds a model to continue with."""
-
-    @abstractmethod
-    def _settings(self) -> Settings:
-        """Return the settings of a fit."""
-
-    @abstractmethod
-    def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
-        """Set the selection and the result."""
-
-    @abstractmethod
-    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
-        """Return notes on the survey, and on whether the sketch was large enough."""
 
     def _forget_stream(self) -> None:
         self._stream, self._names_of_features = None, None
-
-    def _notes_on_names(self) -> list[str]:
-        return [] if self._names_of_features is None else self._names_of_features.notes(self.selected_)
 
     def _settings_of_streams(self) -> Settings:
         return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
@@ -151,7 +122,7 @@ class KeepsModels(_Streamed, TakesRowBlocks):
         known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
         selector._take_names(known)
         with selector._run(known, Here()) as run:
-            selector._take(run, fit.selected(), None, fit.history, [*selector._notes_on_stream(fit), NO_REFIT])
+            selector._take(run, fit.selected(), None, fit.history, [*notes_before(fit), *notes_after(fit), NO_REFIT])
         if selector._stream_labels is not None:
             selector.classes_ = selector._stream_labels
         return selector

@@ -51,49 +51,36 @@ With the default variant:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from daskfs.errors import Caution, ConfigError, DataError
+from daskfs.errors import ConfigError, DataError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Columns, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.mission.capacity import check_capacity, check_noise
-from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.fit import (
-    HISTORY,
-    Line,
     MissionFit,
     Passes,
     Refit,
     begin,
-    encode_target,
-    on_scale_of_data,
     refuse_new_classes,
 )
 from daskfs.selectors.mission.from_streams import LARGEST_TARGET, LearnsFromStreams
 from daskfs.selectors.mission.keeping import NO_REFIT
-from daskfs.selectors.mission.model import norms
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, Settings, n_outputs_of, plan_mission
-from daskfs.selectors.mission.predicting import PredictsSources
+from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_outputs_of, plan_mission
+from daskfs.selectors.mission.results import notes_after, notes_before
 from daskfs.selectors.mission.stream import Tell
-from daskfs.selectors.mission.tasks import TargetEncoding
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseSource
 
-N_EPOCHS, INTERCEPT_RATE, HALF_LIFE = 5, 0.01, 1.0
-"""Default values; the paper's algorithm has one pass, no intercept, and no decay of the tail."""
 
-
-class Mission(LearnsFromStreams, PredictsSources):
+class Mission(LearnsFromStreams):
     """Select the features with the largest weights, learnt row by row in constant memory for any number of features.
 
     Parameters
@@ -266,38 +253,6 @@ class Mission(LearnsFromStreams, PredictsSources):
         n_outputs = n_outputs_of(self.loss_, shape.n_classes)
         return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
 
-    def _settings(self) -> Settings:
-        """Return the settings of a fit, with the default values of its variant."""
-        is_paper, intercept_rate, half_life = self.variant == "paper", self.intercept_rate, self.tail_half_life
-        return Settings(
-            n_features_to_select=self.n_features_to_select,
-            loss=self.loss_,
-            variant="heap" if self.heap else self.variant,
-            n_buckets=self.n_buckets,
-            n_hashes=0 if self.tail == "identity" else self.n_hashes,
-            n_epochs=self.n_epochs or (1 if is_paper else N_EPOCHS),
-            learning_rate=self.learning_rate,
-            intercept_rate=(0.0 if is_paper else INTERCEPT_RATE) if intercept_rate is None else intercept_rate,
-            tail_half_life=(None if is_paper else HALF_LIFE) if half_life == "auto" else half_life,
-            block_rows=self.block_rows,
-            n_replicas=self.n_replicas,
-            sync_every=self.sync_every,
-            standardize=not is_paper if self.standardize is None else self.standardize,
-            class_weight=self.class_weight,
-            refit=self._own_refit,
-            seed=seed_of(self.random_state) or 0,
-            n_candidates=None if is_paper or self.per_class else self.n_candidates,
-            per_class=self.per_class and not is_paper,
-            always_include=self.always_include,
-        )
-
-    @property
-    def _own_refit(self) -> Literal["auto", "exact", "sgd"] | None:
-        """This method's own refit. The refits of every selector ("ols", "ridge", "elastic") come after it."""
-        if self.refit in (None, "none") or (self.variant == "paper" and self.refit not in ("exact", "sgd")):
-            return None
-        return self.refit if self.refit in ("exact", "sgd") else "auto"  # type: ignore[return-value]
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
         is_named = isinstance(self.class_weight, Mapping) and y is not None
@@ -358,7 +313,7 @@ class Mission(LearnsFromStreams, PredictsSources):
             passes = Passes(run, fit)
             passes.take("train", 0, 1)
             self._stream = passes.learnt()
-            self._take(run, self._stream.selected(), None, passes.history, [*_notes_before(fit), NO_REFIT])
+            self._take(run, self._stream.selected(), None, passes.history, [*notes_before(fit), NO_REFIT])
         if labels is not None:
             self.classes_ = labels
         return self
@@ -375,70 +330,11 @@ class Mission(LearnsFromStreams, PredictsSources):
         passes.take("train", 0, settings.n_epochs)  # steps 2 to 5
         passes.choose()  # step 6
         fit = passes.learnt().selected()
-        notes += [*_notes_before(fit), *_notes_after(fit)]
+        notes += [*notes_before(fit), *notes_after(fit)]
         refit = passes.refit()  # step 7
         _check_always(fit, refit, run.matrix)
         self._stream = None
         self._take(run, fit, refit, passes.history, notes)
-
-    def _notes_on_stream(self, fit: MissionFit) -> list[str]:
-        return [*_notes_before(fit), *_notes_after(fit)]
-
-    def _encoded(self, settings: Settings, matrix: Matrix, n_classes: int | None) -> tuple[TargetEncoding, np.ndarray]:
-        """Return the encoding of the target, and the intercepts of the model without features; set `classes_`."""
-        target, intercept = encode_target(settings, matrix, n_classes, getattr(self, "_labels", None))
-        if target.classes is not None:
-            self.classes_ = target.classes
-        return target, intercept
-
-    def _take(self, run: Run, fit: MissionFit, refit: Refit | None, history: list[Line], notes: list[str]) -> None:
-        """Set the selection, its coefficients on the scale of the data, and the result."""
-        n_features, model = int(run.matrix.shape[1]), fit.state
-        keys, sizes = model.keys, norms(model.weights).astype(np.float64)
-        coef, intercept = on_scale_of_data(fit.sgd.scaling, model) if refit is None else (refit.coef, refit.intercept)
-        order = fit.by_rank
-        if n_features >= MOST_IDS:  # only for selected ids, in this order
-            self.selected_, columns, n_features = keys[order], np.argsort(order), len(keys)
-        else:
-            columns = keys.astype(np.int64)
-            self.selected_ = columns[order]
-        self.support_ = np.zeros(n_features, dtype=bool)
-        self.support_[columns] = True
-        self.scores_ = np.zeros(n_features)
-        self.scores_[columns] = sizes
-        if coef.shape[1] == 1:
-            self.coef_ = np.zeros(n_features)
-            self.coef_[columns] = coef[:, 0]
-            self.intercept_ = float(intercept[0])
-        else:
-            self.coef_ = np.zeros((coef.shape[1], n_features))
-            self.coef_[:, columns] = coef.T
-            self.intercept_ = np.array(intercept, dtype=np.float64)
-
-        lines = dict(zip(HISTORY, np.array(history, dtype=np.float64).reshape(-1, len(HISTORY)).T, strict=True))
-        lines |= {name: lines[name].astype(np.int64) for name in ("pass", "rows_seen", "n_active")}
-        if fit.progressive:
-            so_far = [fit.progressive.get(n_rows, np.nan) for n_rows in lines["rows_seen"].tolist()]
-            lines["progressive_loss"] = np.array(so_far)
-        table_coef, more_columns = _table(fit, refit)
-        self.result_ = self._result_of(
-            run,
-            notes=[*notes, *(refit.notes if refit else []), *_notes_on_selection(fit), *self._notes_on_names()],
-            history=lines,
-            chosen={
-                "n_features_to_select": fit.shape.n_selected,
-                "n_candidates": fit.shape.model.n_selected if fit.shape.has_choice else None,
-                "n_buckets": fit.shape.model.n_buckets,
-                "learning_rate": fit.sgd.rate,
-                "refit": None if refit is None else fit.shape.refit,
-            },
-            coef=table_coef,
-            columns=more_columns,
-            scores=sizes[order],
-            names=self._names_of_features,
-            memory={"held_nbytes": {"model": fit.shape.model.nbytes}},
-            n_samples=fit.n_samples,
-        )
 
     @property
     def response_losses(self) -> tuple[str, str]:
@@ -450,25 +346,6 @@ class Mission(LearnsFromStreams, PredictsSources):
         return "multinomial", "multinomial" if self._loss.has_classes else "logistic"
 
 
-def _table(fit: MissionFit, refit: Refit | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the coefficients of the selected features, most important first, and further columns of the table."""
-    model = fit.state
-    order = fit.by_rank
-    weights = on_scale_of_data(fit.sgd.scaling, model)[0][order]
-    leading = np.argmax(np.abs(weights), axis=1)  # the class with the largest weight
-    place = (np.arange(len(order)), leading)
-    deviation = np.full(len(order), np.nan) if refit is None else refit.deviation[order]
-    columns = {
-        "weight": weights[place],
-        "touches": model.touches[order],
-        "deviation": deviation,
-        "weight_x_deviation": np.abs(weights[place]) * deviation,
-    }
-    if weights.shape[1] > 1:
-        columns["class"] = leading
-    return (weights if refit is None else refit.coef[order])[place], columns
-
-
 def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
     """Refuse an always included column that is constant, if all its rows were read."""
     keys, varies = fit.state.keys, np.ones(len(fit.state.keys), dtype=bool)
@@ -477,62 +354,3 @@ def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
     missing = np.setdiff1d(np.array(fit.shape.model.always, dtype=np.int64), keys[varies].astype(np.int64))
     if len(missing):
         raise DataError("is constant", f"always_include, column {matrix.names[missing[0]]!r}", "drop it")
-
-
-def _notes_before(fit: MissionFit) -> list[str]:
-    """Return notes on the survey of the first rows."""
-    model, survey, settings, notes = fit.shape.model, fit.survey, fit.shape.settings, []
-    if model.n_hashes and not model.forgets and model.variant != "hashing":
-        sizes = (model.n_selected, survey.n_ids, model.n_buckets, model.n_hashes)
-        notes.append(check_capacity(*sizes, model.variant, survey.nnz_per_row).text)
-    if settings.learning_rate is None and model.is_in_sketch and math.isinf(fit.sgd.step_limit):
-        notes.append(f"learning rate {fit.sgd.rate:.4g} (constant), as in the paper")
-    elif settings.learning_rate is None:
-        notes.append(f"learning rate {fit.sgd.rate:.4g}, from a mean ‖x‖² of {survey.squared_norm:.4g}")
-    n_selected, data = fit.shape.n_selected, fit.shape.data
-    if n_selected == data.n_features:
-        notes.append("as many features are requested as there are: nothing is left out")
-    elif settings.n_features_to_select is None and not settings.is_stream and n_selected < DEFAULT_N_SELECTED:
-        notes.append(f"{n_selected:,} features by default: half the number of rows")
-    elif n_selected >= data.n_samples and not settings.is_stream:
-        notes.append(
-            Caution(f"{n_selected:,} features for {data.n_samples:,} rows: any of them fit the target by chance")
-        )
-    if settings.tail_half_life is None and settings.n_epochs > 1:
-        notes.append("several passes without tail_half_life: features that are not selected accumulate weight")
-    return notes
-
-
-def _notes_after(fit: MissionFit) -> list[str]:
-    """Return a note on whether the sketch was large enough."""
-    model, threshold = fit.shape.model, float(fit.state.thresholds.min())
-    if not (threshold > 0.0 and model.n_hashes and model.variant == "active"):
-        return []
-    tail_norm = fit.history[-1].tail_norm
-    return [check_noise(tail_norm, threshold, fit.survey.n_ids, model.n_buckets, model.n_hashes).text]
-
-
-def _notes_on_selection(fit: MissionFit) -> list[str]:
-    """Return notes on how features were selected."""
-    settings, n_outputs = fit.shape.settings, fit.shape.model.n_outputs
-    if fit.shape.model.variant == "hashing" and not len(fit.state.keys):
-        return ["features are 64-bit ids, which are not listed: rows are predicted from their shared cells"]
-    chosen = "weight" if n_outputs == 1 else "norm of the weights over the classes"
-    n_selected = len(fit.state.keys)
-    if n_outputs > 1 and fit.shape.model.is_by_class:
-        chosen = f"weight for a class, up to {fit.shape.model.n_selected:,} for each,"
-    notes = [f"selected: the {n_selected:,} features of largest {chosen} after {settings.n_epochs} pass(es)"]
-    if fit.shape.has_choice and fit.shape.model.n_selected > fit.shape.n_selected:
-        how = "by forward selection on their second moments"
-        notes = [
-            f"selected: {n_selected:,} features {how}, out of {fit.shape.model.n_selected:,} of largest {chosen} after "
-            f"{settings.n_epochs} pass(es)"
-        ]
-    if fit.shape.model.always:
-        notes.append(f"{len(fit.shape.model.always)} of them were always included")
-    if n_outputs > 1:
-        notes.append("coef of a feature is that of the class with its largest weight (column 'class' of selected.csv)")
-    if settings.n_replicas > 1:
-        when = "after each part of the source" if fit.progressive else f"every {settings.sync_every:,} rows"
-        notes.append(f"{settings.n_replicas} models were averaged {when}")
-    return notes
