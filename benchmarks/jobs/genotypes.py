@@ -425,8 +425,8 @@ JOBS = [
         },
         about=(
             "Cohorts as in `biobank`. Stability selection of FGM, 15 pairs of halves, pfer 1, by blocks of neighbours "
-            "and by single variants; means over the cohorts. A block is false if no variant of it is causal, a locus if "
-            "no causal variant is within 100 kb."
+            "and by single variants; means over the cohorts. A block is false if no variant of it is causal, a locus "
+            "if no causal variant is within 100 kb."
         ),
         repeats=1,
     ),
