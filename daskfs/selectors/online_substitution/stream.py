@@ -79,7 +79,8 @@ class SubstitutionStream:
         self.run, self.matrix = run.over(run.matrix, by="columns"), run.matrix
         self.engine, self.settings = engine, settings
         self.plan, self.weight, self.screens = plan, weight, screens
-        self._has_entries = not screens and run.matrix.sparse_columns(slice(0, 0)) is not None
+        can_judge = plan.n_judged > 0 and not screens
+        self._has_entries = can_judge and run.matrix.sparse_columns(slice(0, 0)) is not None
         self._history = array("d")
         self.n_epochs = 0
         """Epochs begun."""
@@ -147,8 +148,6 @@ class SubstitutionStream:
         start : Position
             Where to continue.
         """
-        if n_epochs - start.epoch > 1:
-            self.engine.expect_again(self.matrix.shape[1])
         for epoch in range(start.epoch, n_epochs):
             if epoch > 0 and start.position == 0:
                 has_changed = self.engine.counters.n_entered > start.n_entered_before
@@ -276,7 +275,6 @@ class SubstitutionStream:
     def _presented(self, blocks: Iterable[Columns]) -> Iterator[int]:
         """Present blocks batch by batch; yield the number of columns of each batch."""
         for block in blocks:
-            self.engine.look_ahead(block)
             for piece in self._pieces(block.ids, self.plan.batch):
                 batch = block.take(piece)
                 self.engine.take(batch)

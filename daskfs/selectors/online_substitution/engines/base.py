@@ -7,8 +7,6 @@ stream of columns or a test, use only these methods:
     keep_members()               never drop the present members
     coef, intercept, value       the present model and objective
     counters                     what happened so far
-    expect_again(n_columns)      announce that columns come more than once
-    look_ahead(columns)          announce the columns that are taken next
     relax(n_candidates)          lower the ridge to the value suited to the members
     entry_state()                the state that sparse columns are tested against
     screen(most)                 the state that columns are screened against
@@ -163,12 +161,6 @@ class Engine(ABC):
     def keep_members(self) -> None:
         """Never drop the present members."""
         self.members.n_fixed = self.members.n_members
-
-    def expect_again(self, n_columns: int) -> None:  # noqa: B027
-        """Prepare for columns (`n_columns` in total) that come more than once; what is known of them may be stored."""
-
-    def look_ahead(self, columns: Columns) -> None:  # noqa: B027
-        """Examine columns before they are taken batch by batch, if it is cheaper for many at once."""
 
     def relax(self, n_candidates: int) -> bool:
         """Lower the ridge to the value suited to the members out of so many columns; return whether it fell."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from daskfs.kernels.linear.linalg import multiply
 from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan, removal_costs
-from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 
 
@@ -29,8 +28,6 @@ class ExchangeModel(QuadraticModel):
 
     State = ExchangeState
     reverted = ("matrix", "linear", "coef", "inverse")
-    explained = np.zeros(0)
-    """hᵀ M⁻¹ h of each candidate of the last walk when it was tested; infinite if it was not."""
 
     @property
     def inverse(self) -> np.ndarray:
@@ -56,32 +53,16 @@ class ExchangeModel(QuadraticModel):
     def _scan(
         self, cross: np.ndarray, linear: np.ndarray, diagonal: np.ndarray, usable: np.ndarray, start: int
     ) -> tuple[int, int]:
-        if start == 0:
-            self.explained = np.full(len(cross), np.inf)
-        candidates, change = Candidates(cross, linear, diagonal, usable), np.zeros(1)
-        b, slot, counts = self._walked(candidates, start, change, False)
-        self.counters.n_presented += int(counts["n_presented"])
-        self.counters.n_refused += int(counts["n_refused"])
-        self.state.value += float(change[0])
-        return b, slot
-
-    def try_out(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> np.ndarray:
-        """Return which columns would enter or be refused now, bool of shape (B,); the model does not change."""
-        self.explained, may_enter = np.full(len(cross), np.inf), np.ones(len(cross), bool)
-        diagonal = columns.square + self.rule.ridge
-        self._walked(Candidates(cross, linear, diagonal, may_enter), 0, np.zeros(1), True)
-        return may_enter
-
-    def _walked(
-        self, candidates: Candidates, start: int, change: np.ndarray, is_trial: bool
-    ) -> tuple[int, int, np.void]:
-        members, state, ridge = self.members, self.state, self.rule.ridge
-        counts = np.zeros(1, COUNTS)
+        members, state = self.members, self.state
+        counts, change = np.zeros(1, COUNTS), np.zeros(1)
         b, slot = exchange_scan(
-            candidates, start, state.inverse, state.coef, self.squares, ridge,
-            members.n_members, members.n_fixed, self.rule.tolerance, counts, change, self.explained, is_trial,
+            Candidates(cross, linear, diagonal, usable), start, state.inverse, state.coef, self.squares,
+            self.rule.ridge, members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
         )  # fmt: skip
-        return int(b), int(slot), counts[0]
+        self.counters.n_presented += int(counts[0]["n_presented"])
+        self.counters.n_refused += int(counts[0]["n_refused"])
+        state.value += float(change[0])
+        return int(b), int(slot)
 
     def _entered(self) -> None:
         self.state.n_since += 1

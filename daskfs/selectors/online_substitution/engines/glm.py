@@ -91,13 +91,13 @@ class GlmEngine(PointEngine):
         cross = np.zeros((len(columns), members.capacity))
         cross[:, :k] = point.weighted(rows, members.rows[:k], sums, quadratic.sums[:k], total)
         linear = row_products(cross, point.coef, NO_WEIGHT) - point.gradient(columns, quadratic.derivative)
-        counts, change, explained = np.zeros(1, COUNTS), np.zeros(1), np.zeros(len(columns))
+        counts, change = np.zeros(1, COUNTS), np.zeros(1)
 
         def scan(start: int) -> tuple[int, int]:
             b, slot = exchange_scan(
                 Candidates(cross, linear, diagonal, usable), start, quadratic.inverse, quadratic.optimum,
                 quadratic.squares, self.rule.ridge,
-                members.n_members, members.n_fixed, self.rule.tolerance, counts, change, explained, False,
+                members.n_members, members.n_fixed, self.rule.tolerance, counts, change,
             )  # fmt: skip
             return int(b), int(slot)
 

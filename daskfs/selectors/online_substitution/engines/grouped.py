@@ -44,12 +44,6 @@ class TakesGroups(Engine):
                 some = some.take(some.scale > 0.0)
             self.width.after(self._take_batch(some) if len(some) else 0)
 
-    def expect_again(self, n_columns: int) -> None:
-        """Do nothing: groups are not remembered between epochs."""
-
-    def look_ahead(self, columns: Columns) -> None:
-        """Do nothing: groups are tested when they are taken."""
-
     def entry_state(self) -> None:
         """Return None: groups are not tested by their entries."""
 

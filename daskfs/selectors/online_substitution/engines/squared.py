@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from daskfs.kernels.substitution.entries import State
@@ -11,11 +9,9 @@ from daskfs.kernels.substitution.products import NO_WEIGHT, again, row_products
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
 from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
-from daskfs.selectors.online_substitution.engines.explained import Explained
 from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
 from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.plan import LOOKED_AHEAD
 from daskfs.selectors.online_substitution.screen import Screen
 
 
@@ -48,15 +44,9 @@ class SquaredEngine(Engine):
         self.y = y
         self.model = self._make_model(0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
         self.counters = self.model.counters
-        self._explained: Explained | None = None
 
     def _make_model(self, constant: float) -> QuadraticModel:
         return quadratic_model(self.members, self.rule, constant)
-
-    def expect_again(self, n_columns: int) -> None:
-        """Prepare for columns that come more than once; see `Explained`."""
-        if isinstance(self.model, ExchangeModel) and self.mode == "gram":
-            self._explained = Explained(self.model, n_columns)
 
     @property
     def coef(self) -> np.ndarray:
@@ -76,33 +66,14 @@ class SquaredEngine(Engine):
             columns = self._candidates(columns)
         if not len(columns):
             return 0
-        usable, n_before = members.usable(columns), members.n_entered
-        if self._explained is not None and members.n_members == members.capacity:
-            self.look_ahead(columns)
-            if self._explained.none_enters(columns, usable):
-                self.counters.n_presented += int(usable.sum())
-                return 0
         linear = members.against_target(columns, self.y)
-        n_entered = self.model.walk(columns, self._cross(columns), linear, usable, members)
-        if self._explained is not None:
-            self._explained.note(columns, n_before)
-        return n_entered
+        return self.model.walk(columns, self._cross(columns), linear, members.usable(columns), members)
 
     def _cross(self, columns: Columns) -> np.ndarray:
         """Return products of columns with the members, of shape (B, capacity), in a buffer that is reused."""
         k, cross = self.members.n_members, again("cross", (len(columns), self.members.capacity), np.float64)
         cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
         return cross
-
-    def look_ahead(self, columns: Columns) -> None:
-        """Determine for more than a batch of columns at once which cannot enter; see `Explained`."""
-        members, explained = self.members, self._explained
-        if explained is None or not members.n_fixed < members.capacity == members.n_members:
-            return
-        spread = math.sqrt(2.0 * self.model.constant)
-        for start in range(0, len(columns), LOOKED_AHEAD):
-            some = columns.take(slice(start, start + LOOKED_AHEAD))
-            explained.look_ahead(some, self.y, self._residual, spread)
 
     def _take_one(self, column: Columns) -> int:
         """Reference: residual, gradient and products of the column, each in one pass over the members."""
@@ -142,11 +113,8 @@ class SquaredEngine(Engine):
         return [(self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1))]
 
     def _take_ridge(self, ridge: float) -> None:
-        fall = self.rule.ridge - ridge
         super()._take_ridge(ridge)
         self.model.take_rule(self.rule)
-        if self._explained is not None:
-            self._explained.relax(fall)
 
     def entry_state(self) -> State | None:
         """Return the state for tests of columns by their entries alone."""
