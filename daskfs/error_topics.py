@@ -168,7 +168,6 @@ TOPICS: dict[str, Topic] = {
         "Columns that arrive one block after the other",
         (
             "selectors.online_substitution.stream",
-            "selectors.online_substitution.group_stream",
             "selectors.online_substitution.groups",
             "selectors.online_substitution.selector:DataError",
         ),

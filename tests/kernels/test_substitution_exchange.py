@@ -38,9 +38,7 @@ def present(matrix, linear, j, members, inverse, coef, n_fixed=0, tolerance=TOLE
     h, change = np.zeros(len(coef)), np.zeros(1)
     h[: len(members)] = matrix[j, members]
     work = np.zeros(len(coef))
-    slot = exchange(
-        h, linear[j], matrix[j, j], inverse, coef, len(members), n_fixed, tolerance, work, change, np.zeros(1), False
-    )
+    slot = exchange(h, linear[j], matrix[j, j], inverse, coef, len(members), n_fixed, tolerance, work, change)
     return slot, change[0]
 
 

@@ -15,11 +15,11 @@ from daskfs.losses import TargetKind
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os import run as asy_os_run
 from daskfs.selectors.asy_os.node import NO_COLUMNS, Reply, Share
-from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.plan import AsyncShape
 from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
+from daskfs.selectors.online_substitution.objective import Objective
 from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
 from daskfs.selectors.shared.run import Run
@@ -184,7 +184,7 @@ def made_worker(n_classes, n_samples=300, n_features=60, capacity=6, seed=0):
     X, labels, _ = planted(seed, n_classes, n_samples=n_samples, n_features=n_features)
     matrix, how = ArrayMatrix(X, np.zeros(n_samples)), ColumnSettings(True, True, False)
     y = np.where(labels == LABELS[:n_classes, None], 1.0, -1.0)
-    objective = SharedObjective("logistic", y, NO_WEIGHT, ridge=RIDGE, fits_intercept=True)
+    objective = Objective("logistic", y, NO_WEIGHT, ridge=RIDGE, fits_intercept=True)
     settings = WorkerSettings(objective, Rule(ridge=RIDGE), how, np.dtype(np.float64))
     worker = SubstitutionWorker(settings, capacity)
     worker.take_back(matrix, Share(0, NO_COLUMNS, objective.no_coef))
@@ -195,20 +195,23 @@ def made_worker(n_classes, n_samples=300, n_features=60, capacity=6, seed=0):
 def test_the_models_of_the_classes_stay_those_of_the_members(seed):
     """Whatever was exchanged: products, inverses and minima are what they are when computed anew."""
     worker, matrix, prediction = made_worker(3, seed=seed)
+    objective = worker.settings.objective
     how, n_examined = worker.settings.columns, 0
     for turn, start in enumerate([*range(0, 60, 12), *range(0, 60, 12)]):
         block = read_columns(matrix, np.arange(start, start + 12), how)
-        before = worker.objective.value(prediction, worker.objective.penalty(worker.holds().coef))
+        before = objective.value(prediction, objective.penalty(worker.holds().coef))
         proposal = worker.present(block, Reply("accepted", "work", turn, prediction))
         k, rows = worker.members.n_members, worker.members.held
-        is_reverted = np.isinf(worker._since)  # products are computed anew at the next look
-        n_examined += not is_reverted
-        for model, products in zip(worker.models, worker.products, strict=True) if not is_reverted else ():
-            matrix_anew = products.between(rows, rows) + RIDGE * np.eye(k)
-            np.testing.assert_allclose(model.state.matrix[:k, :k], matrix_anew, atol=1e-10)
-            np.testing.assert_allclose(model.inverse[:k, :k] @ matrix_anew, np.eye(k), atol=1e-8)
+        approximations = worker.engine._approximations or ()  # none: computed anew at the next look
+        n_examined += len(approximations) > 0
+        for one in approximations:
+            mean = rows @ one.curvature / one.total
+            products = (rows - mean[:, None]) * one.curvature @ (rows - mean[:, None]).T / rows.shape[1]
+            np.testing.assert_allclose(one.squares[:k], np.diagonal(products), atol=1e-10)
+            np.testing.assert_allclose(one.inverse[:k, :k] @ (products + RIDGE * np.eye(k)), np.eye(k), atol=1e-8)
         if proposal.delta is not None:
-            after = worker.objective.value(prediction + proposal.delta, worker.objective.penalty(proposal.share.coef))
+            penalty = objective.penalty(proposal.share.coef)
+            after = objective.with_best_intercept(prediction + proposal.delta, penalty)[0]
             assert after <= before + 1e-12
             prediction = prediction + proposal.delta
         worker.settle(proposal.delta is not None)

@@ -23,10 +23,10 @@ from daskfs.selectors.asy_os.node import (
     Proposal,
     Share,
 )
-from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.run import with_outcomes
 from daskfs.selectors.asy_os.session import Spent
 from daskfs.selectors.asy_os.task import Outcome
+from daskfs.selectors.online_substitution.objective import Objective
 
 N_SAMPLES, N_FEATURES, N_WORKERS, CAPACITY, TAU_MAX, N_EPOCHS, UNIT = 12, 24, 3, 4, 2, 2, 3
 X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES))
@@ -51,7 +51,7 @@ def make_node(loss="squared", checks=True, n_ahead=1, n_epochs=N_EPOCHS, n_class
     y = Y if loss == "squared" else np.where(Y > 0, 1.0, -1.0)
     if n_classes > 1:
         y = np.where(OF_CLASSES.max(axis=0) == OF_CLASSES, 1.0, -1.0)
-    objective = SharedObjective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
+    objective = Objective(loss, y, NO_WEIGHT, ridge=0.01, fits_intercept=True)
     leases = ColumnLeases(N_FEATURES, UNIT, n_epochs)
     return CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, checks, n_ahead, timeout_s=1.0)
 
@@ -341,7 +341,7 @@ def test_improper_shares_are_refused(columns, fault):
 
 
 def test_who_holds_a_column_that_is_always_included_cannot_give_it_up():
-    objective = SharedObjective("squared", Y, NO_WEIGHT, ridge=0.01)
+    objective = Objective("squared", Y, NO_WEIGHT, ridge=0.01)
     leases = ColumnLeases(N_FEATURES, UNIT, N_EPOCHS)
     node = CentralNode(objective, leases, N_WORKERS, CAPACITY, TAU_MAX, always=(20,))
     shares = (Share(0, np.array([20]), np.array([0.5])), *(Share(t, NO_COLUMNS, np.zeros(0)) for t in (1, 2)))
@@ -367,7 +367,7 @@ def test_coefficients_of_another_number_of_classes_are_refused(shape):
 def test_the_objective_of_several_classes_is_the_sum_of_theirs():
     node, prediction = make_node("logistic", n_classes=3), np.random.default_rng(2).standard_normal((3, N_SAMPLES))
     several, coef = node._objective, np.random.default_rng(3).standard_normal((4, 3))
-    alone = [SharedObjective("logistic", y, NO_WEIGHT, ridge=0.01, fits_intercept=True) for y in several.y]
+    alone = [Objective("logistic", y, NO_WEIGHT, ridge=0.01, fits_intercept=True) for y in several.y]
     penalties = [one.penalty(own) for one, own in zip(alone, coef.T, strict=True)]
     values = [one.value(*own) for one, own in zip(alone, zip(prediction, penalties, strict=True), strict=True)]
     assert several.value(prediction, several.penalty(coef)) == pytest.approx(sum(values), rel=1e-12)

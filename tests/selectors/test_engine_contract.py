@@ -11,10 +11,8 @@ from daskfs.losses import LOSSES
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, prepared
 from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
 from daskfs.selectors.online_substitution.engines.choose import make_engine
-from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
-from daskfs.selectors.online_substitution.engines.point import LossSettings
-from daskfs.selectors.online_substitution.engines.steps import StepsModel
 from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.objective import LossSettings
 from daskfs.selectors.shared.record import Record
 
 N_SAMPLES, N_FEATURES, CAPACITY = 200, 120, 6
@@ -167,7 +165,11 @@ def test_what_is_undone_leaves_no_trace(loss, rule):
         np.testing.assert_array_equal(members.held, held.rows)
         np.testing.assert_array_equal(members.mean[:k], held.mean)
         fresh = make_engine(
-            Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT), engine.point.y, rule, mode, engine.point.loss
+            Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT),
+            target(loss),
+            rule,
+            mode,
+            engine.points[0].objective.settings,
         )
         fresh.members.add(held)
         fresh.restore(engine.arrays())
@@ -245,87 +247,100 @@ def test_a_screen_lets_the_strongest_pass_and_no_member(case):
     assert not set(found.tolist()) & {*engine.members.ids.tolist(), 11}
 
 
-# The quadratic models that engines decide on, as those drive them who share a prediction with others
+# Engines whose prediction is shared with others, as workers drive them
+
+every_shared = pytest.mark.parametrize(
+    ("loss", "rule"),
+    [(loss, rule) for loss in ("squared", "logistic", "epsilon_insensitive") for rule in ("exchange", "os", "paper")],
+)
 
 
-def models():
-    return [
-        (model, Rule(name, ridge=0.01))
-        for model, name in ((ExchangeModel, "exchange"), (StepsModel, "os"), (StepsModel, "paper"))
-    ]
+def begun(loss, rule, held=(3, 9, 60)):
+    """Return an engine with members, and the prediction of others."""
+    engine = made(loss, rule, "gram")
+    if held:
+        engine.members.add(columns(*held))
+        engine.begin(np.array([1.0, -0.5, 0.2]))
+    return engine, 0.5 * columns(77).rows[0] + (0.3 if loss != "squared" else 0.0)
 
 
-every_model = pytest.mark.parametrize(("model", "rule"), models(), ids=["exchange", "os", "paper"])
+@every_shared
+def test_members_have_their_minimum_where_the_gradient_vanishes(loss, rule):
+    engine, others = begun(loss, rule)
+    engine.meet(others)
+    for _ in range(20):
+        engine.minimise()
+        others = others + engine.intercept  # the intercept is that of all, so others have it
+        engine.meet(others)
+    z, step = engine.contribution() + others, 1e-4
+    rows, y = engine.members.held, target(loss)
+    value = lambda z, coef: _mean_loss(loss, z, y) + 0.5 * engine.rule.ridge * (coef**2).sum()  # noqa: E731
+    for k in range(3):
+        coef = engine.coef[:3].copy()
+        least = value(z, coef)
+        for sign in (-1.0, 1.0):
+            moved = coef.copy()
+            moved[k] += sign * step
+            assert value(z + sign * step * rows[k], moved) >= least
 
 
-def drive(model, members, some, residual):
-    """Present columns against what others leave to explain, as a worker does."""
-    cross = np.zeros((len(some), members.capacity))
-    cross[:, : members.n_members] = members.cross(some)
-    return model.walk(some, cross, members.against_target(some, residual), members.usable(some), members)
+def _mean_loss(loss, z, y):
+    losses = {
+        "squared": lambda: 0.5 * (z - y) ** 2,
+        "logistic": lambda: np.log1p(np.exp(-y * z)),
+        "epsilon_insensitive": lambda: 0.5 * np.maximum(0.0, np.abs(z - y) - 0.1) ** 2,
+    }
+    return np.average(losses[loss](), weights=WEIGHT)
 
 
-def begun(model, rule, held=(3, 9, 60)):
+@pytest.mark.parametrize("rule", ["exchange", "os", "paper"])
+def test_what_others_explain_is_left_to_them(rule):
+    """An engine that meets a prediction of others selects what it would with the rest as its target."""
+    others, y = columns(77).rows[0] * 1.5, target("squared")
+    shared = made("squared", rule, "gram")
+    shared.meet(others)
+    shared.take(batch(0, N_FEATURES))
     members = Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT)
-    members.add(columns(*held))
-    driven = model(members, rule)
-    driven.begin(np.array([1.0, -0.5, 0.2])[: len(held)])
-    driven.set_products(members.cross(members.columns))
-    return driven, members
-
-
-@every_model
-def test_a_driven_model_has_its_minimum_where_the_gradient_vanishes(model, rule):
-    driven, members = begun(model, rule)
-    linear = members.against_target(members.columns, target("squared"))
-    driven.set_linear(linear, to_minimum=True)
-    matrix = members.cross(members.columns) + rule.ridge * np.eye(3)
-    np.testing.assert_allclose(matrix @ driven.coef[:3], linear, rtol=1e-10)
-    assert (driven.coef[3:] == 0.0).all()
-
-
-@every_model
-def test_what_others_explain_is_left_to_them(model, rule):
-    """A model shown the residual of others selects what it would with that residual as its target."""
-    y = target("squared")
-    theirs = y - columns(77).rows[0] * 1.5
-    driven, members = begun(model, rule, held=())
-    drive(driven, members, batch(0, N_FEATURES), theirs)
-    alone = make_engine(
-        Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT), theirs, rule, "gram", LossSettings(LOSSES["squared"])
-    )
-    alone.width = BatchWidth(N_FEATURES, N_FEATURES)
+    alone = make_engine(members, y - others, shared.rule, "gram", LossSettings(LOSSES["squared"]))
     alone.take(batch(0, N_FEATURES))
-    assert members.ids.tolist() == alone.members.ids.tolist()
-    np.testing.assert_array_equal(driven.coef, alone.coef)
+    assert shared.members.ids.tolist() == members.ids.tolist()
+    np.testing.assert_allclose(shared.coef, alone.coef, rtol=1e-9)
 
 
-@every_model
-def test_a_model_that_reverts_decides_again_as_before(model, rule):
-    y = target("squared")
-    driven, members = begun(model, rule)
-    driven.set_linear(members.against_target(members.columns, y))
-    drive(driven, members, batch(0, 70), y)
-    members.keep()
-    kept, rows, ids, coef = driven.kept(), members.rows.copy(), members.ids.copy(), driven.coef.copy()
-    assert drive(driven, members, batch(70, N_FEATURES), y) > 0
-    members.revert()
-    driven.revert(kept)
-    np.testing.assert_array_equal(members.ids, ids)
-    np.testing.assert_array_equal(members.rows, rows)
-    np.testing.assert_array_equal(driven.coef, coef)
-    for name, array in kept.items():
-        np.testing.assert_array_equal(getattr(driven.state, name), array)
+@every_shared
+def test_an_engine_that_reverts_decides_again_as_before(loss, rule):
+    engine, others = begun(loss, rule)
+    engine.meet(others)
+    engine.take(batch(0, 70))
+    engine.keep()
+    rows, ids, coef = engine.members.rows.copy(), engine.members.ids.copy(), engine.coef.copy()
+    found = []
+    for _ in range(2):
+        engine.meet(0.5 * others)
+        engine.take(batch(70, N_FEATURES))
+        found.append((engine.members.ids.copy(), engine.coef.copy()))
+        engine.revert()
+        np.testing.assert_array_equal(engine.members.ids, ids)
+        np.testing.assert_array_equal(engine.members.rows[: len(ids)], rows)
+        np.testing.assert_array_equal(engine.coef, coef)
+    assert found[0][0].tolist() != ids.tolist()
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6, atol=1e-9)
 
 
 def test_the_papers_step_is_shorter_where_a_prediction_is_shared():
     reached = []
     for rho in (0.0, 3.0):
-        driven, members = begun(StepsModel, Rule("paper", rho=rho))
-        driven.set_linear(np.zeros(3))
-        before = driven.coef.copy()
-        drive(driven, members, columns(77), target("squared"))
-        reached.append(np.abs(driven.coef - before)[:3].max())
+        members = Members(CAPACITY, N_SAMPLES, np.dtype(float), WEIGHT)
+        members.add(columns(3, 9, 60))
+        engine = make_engine(
+            members, target("squared"), Rule("paper", rho=rho), "gram", LossSettings(LOSSES["squared"])
+        )
+        engine.begin(np.array([1.0, -0.5, 0.2]))
+        engine.meet(np.zeros(N_SAMPLES))
+        before = engine.coef.copy()
+        engine.take(columns(77))
+        reached.append(np.abs(engine.coef - before)[:3].max())
     assert reached[1] == pytest.approx(reached[0] / 4.0)
 
 

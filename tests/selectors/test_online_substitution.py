@@ -142,8 +142,8 @@ class traced:
     def __init__(self, selector, X, y):
         from daskfs.selectors.online_substitution.columns import prepared
         from daskfs.selectors.online_substitution.engines.choose import make_engine
-        from daskfs.selectors.online_substitution.engines.point import LossSettings
         from daskfs.selectors.online_substitution.members import Members
+        from daskfs.selectors.online_substitution.objective import LossSettings
         from daskfs.selectors.shared.ridge import Effort
 
         members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"

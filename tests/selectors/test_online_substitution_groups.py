@@ -16,10 +16,10 @@ from daskfs.kernels.substitution.group_exchange import drop, enlarge, group_cost
 from daskfs.selectors.online_substitution.columns import ColumnSettings, prepared
 from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.choose import make_engine
-from daskfs.selectors.online_substitution.engines.point import loss_settings
-from daskfs.selectors.online_substitution.group_members import GroupMembers
 from daskfs.selectors.online_substitution.groups import StreamedGroups
+from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.online_substitution.target import loss_settings
 from tests.refusals import refused
 from tests.tolerances import assert_same_answer, tolerance_of
 
@@ -163,7 +163,7 @@ def test_the_objective_never_rises_and_the_members_are_whole_groups_within_the_l
     labels = rng.integers(0, 9, 30)
     groups = StreamedGroups(daskfs.feature_maps.groups.FeatureGroups.given(labels, 30), n_wanted, counts_columns)
     y = np.where(y > np.median(y), 1.0, -1.0) if loss == "logistic" else y - y.mean()
-    members = GroupMembers(groups, 80, np.dtype(np.float64))
+    members = Members(groups.capacity, 80, np.dtype(np.float64), groups=groups)
     engine = make_engine(members, y, Rule(ridge=ridge), "gram", loss_settings(loss, y, None, None, loss == "logistic"))
     is_full, value, layout = False, engine.value, members.layout()
     for _ in range(2):

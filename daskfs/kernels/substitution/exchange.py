@@ -20,7 +20,6 @@ are never dropped.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +48,7 @@ class Candidates(NamedTuple):
 
 @kernel
 def exchange_scan(  # type: ignore[no-untyped-def]
-    candidates, start, inverse, coef, squares, ridge, n_members, n_fixed, tolerance, counts, change, explained, is_trial
+    candidates, start, inverse, coef, squares, ridge, n_members, n_fixed, tolerance, counts, change
 ):
     """Scan a block until a candidate is accepted.
 
@@ -72,11 +71,6 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         Refused candidates are the collinear ones.
     change : ndarray of shape (1,), float64
         Change of the approximation's value; incremented.
-    explained : ndarray of shape (B,), float64
-        Output for the candidates examined: hᵀ M_S⁻¹ h.
-    is_trial : bool
-        Whether the model stays unchanged and all candidates are examined. `usable` becomes False for those that do not
-        pay.
 
     Returns
     -------
@@ -95,14 +89,9 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         if ridge > 0.0 and is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
             counts[0]["n_refused"] += 1
             continue
-        slot = exchange(
-            cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change,
-            explained[b : b + 1], is_trial,
-        )  # fmt: skip
+        slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
         if slot == COLLINEAR:
             counts[0]["n_refused"] += 1
-        elif is_trial:
-            usable[b] = slot >= 0
         elif slot >= 0:
             return b, slot
     return cross.shape[0], NO_ONE
@@ -119,22 +108,20 @@ def is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untype
 
 @kernel
 def exchange(  # type: ignore[no-untyped-def]
-    h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change, explained, is_trial
+    h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change
 ):
     """Accept one candidate if it wins. Return its slot, `NO_ONE` or `COLLINEAR`."""
     gradient = linear - dot_of_first(h, coef, n_members)
     for i in range(n_members):
         shift[i] = dot_of_first(inverse[i], h, n_members)
-    explained[0] = dot_of_first(h, shift, n_members)
-    pivot = diagonal - explained[0]
+    pivot = diagonal - dot_of_first(h, shift, n_members)
     if not pivot >= tolerance * diagonal:
         return COLLINEAR
     newcomer = gradient / pivot
     gain = 0.5 * gradient * newcomer
     if n_members < coef.shape[0]:
-        if not is_trial:
-            _grow(inverse, coef, n_members, shift, pivot, newcomer)
-            change[0] -= gain
+        _grow(inverse, coef, n_members, shift, pivot, newcomer)
+        change[0] -= gain
         return n_members
     cheapest = NO_ONE
     cost = gain * (1.0 - MIN_GAIN)
@@ -144,7 +131,7 @@ def exchange(  # type: ignore[no-untyped-def]
         if found < cost:
             cost = found
             cheapest = i
-    if cheapest != NO_ONE and not is_trial:
+    if cheapest != NO_ONE:
         _swap(inverse, coef, cheapest, shift, pivot, newcomer)
         change[0] += cost - gain
     return cheapest
@@ -189,58 +176,6 @@ def _swap(inverse, coef, slot, shift, pivot, newcomer):  # type: ignore[no-untyp
 def _add_multiple(row, factor, other, length):  # type: ignore[no-untyped-def]
     for i in range(length):
         row[i] += factor * other[i]
-
-
-class Bound(NamedTuple):
-    """Facts about the members for a second look at candidates; see `cannot_enter`."""
-
-    inverse: np.ndarray  # (A, A) part of M⁻¹ for the members added since
-    drift: float  # ν
-    worth: float  # w²: twice the cost of the cheapest removal
-    least: float  # of the diagonal of M
-    ridge: float
-    tolerance: float
-    margin: float  # for rounding errors
-    spread: float  # root of the target's mean square
-
-
-@kernel
-def cannot_enter(cross, gradient, square, most, bound, passed):  # type: ignore[no-untyped-def]
-    """Return which candidates are kept out by bounds of what the members explain of them.
-
-    Parameters
-    ----------
-    cross : ndarray of shape (B, A), float64
-        Products with the new members.
-    gradient, square : ndarray of shape (B,), float64
-        g, and the mean square of each column.
-    most : ndarray of shape (B,), float32
-        Bounds of the earlier e.
-    bound : Bound
-    passed : ndarray of shape (B,), bool
-        Set to False for candidates that may enter.
-    """
-    inverse, drift, worth, least, ridge, tolerance, margin, spread = bound
-    n_new = inverse.shape[0]
-    for b in range(passed.shape[0]):
-        if is_stopped():
-            break
-        if not passed[b]:
-            continue
-        of_new = 0.0
-        for i in range(n_new):
-            of_new += cross[b, i] * dot_of_first(inverse[i], cross[b], n_new)
-        e = float(most[b])
-        root = math.sqrt(max(of_new, 0.0)) + drift * math.sqrt(e)
-        diagonal = square[b] + ridge
-        e += root * root
-        e += margin * (e + diagonal)
-        left = diagonal - e
-        size = abs(gradient[b]) + margin * spread * math.sqrt(square[b])
-        passed[b] = size * (size + 2.0 * math.sqrt(worth * e)) <= (1.0 - margin) * left * worth
-        passed[b] &= left > 2.0 * tolerance * diagonal
-        if ridge > 0.0:  # and it is no copy of a member
-            passed[b] &= e * least <= (1.0 - 2.0 * tolerance) * square[b] * (least - ridge)
 
 
 @kernel

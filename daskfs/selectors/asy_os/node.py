@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease, LeasesState
-from daskfs.selectors.asy_os.objective import SharedObjective
+from daskfs.selectors.online_substitution.objective import Objective
 from daskfs.selectors.shared.record import Record
 
 TICKET = 1 << 32
@@ -186,7 +186,7 @@ class CentralNode:
 
     Parameters
     ----------
-    objective : SharedObjective
+    objective : Objective
     leases : ColumnLeases
     n_workers : int
         The paper's q.
@@ -208,7 +208,7 @@ class CentralNode:
 
     def __init__(
         self,
-        objective: SharedObjective,
+        objective: Objective,
         leases: ColumnLeases,
         n_workers: int,
         capacity: int,

@@ -137,7 +137,7 @@ class AsyncRun:
             return None
         for_workers = settings.worker(self.matrix)
         worker = SubstitutionWorker(replace(for_workers, rule=replace(for_workers.rule, name="exchange")), len(always))
-        objective = worker.objective
+        objective = for_workers.objective
         prediction, _ = objective.without_features()
         share = Share(0, NO_COLUMNS, objective.no_coef)
         worker.take_back(self.matrix, share)

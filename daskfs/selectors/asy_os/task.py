@@ -20,11 +20,11 @@ from daskfs.matrix.buffers import BufferPool
 from daskfs.matrix.spans import Spans
 from daskfs.selectors.asy_os.leases import ColumnLeases, Lease
 from daskfs.selectors.asy_os.node import NO_COLUMNS, CentralNode, FinalState, Share
-from daskfs.selectors.asy_os.objective import SharedObjective
 from daskfs.selectors.asy_os.session import Spent, WorkerSession
 from daskfs.selectors.asy_os.worker import WorkerSettings, contribution_of
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
 from daskfs.selectors.online_substitution.engines.base import Rule
+from daskfs.selectors.online_substitution.objective import Objective
 from daskfs.selectors.shared.targets import signs_of
 
 CALLS_SHARE = 0.1
@@ -67,7 +67,7 @@ class AsyncSettings:
     always: tuple[int, ...] = ()
     """Columns that are always selected: their worker never drops them."""
 
-    def objective(self, matrix: Matrix) -> SharedObjective:
+    def objective(self, matrix: Matrix) -> Objective:
         """Return the objective, with target and weights read from the matrix."""
         y = np.array(matrix.read_target(slice(None)), dtype=np.float64)
         if self.classes is None:
@@ -77,7 +77,7 @@ class AsyncSettings:
             y = y[0] if len(y) == 1 else y
         found = matrix.read_weight(slice(None))
         weight = NO_WEIGHT if found is None else np.array(found, dtype=np.float64)
-        return SharedObjective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
+        return Objective(self.loss, y, weight, self.rule.ridge, self.threshold, self.fits_intercept)
 
     def worker(self, matrix: Matrix) -> WorkerSettings:
         """Return the settings of a worker."""
@@ -172,7 +172,7 @@ def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) ->
         session.spent.reading_s += time.perf_counter() - started
         proposal = session.propose(columns)
         del columns  # otherwise its buffer counts as in use
-        session.push(proposal, block_width(session.spent, settings), ahead.read(session.reply.leases[1:]))
+        session.push(proposal, block_width(session.spent, settings))
 
 
 def block_width(spent: Spent, settings: AsyncSettings) -> int:
@@ -211,19 +211,11 @@ class _ReadAhead:
         kept = {span: before[span] for span in wanted if span in before}
         before.clear()  # otherwise the buffers of dropped reads count as in use
         self._reads = {span: kept.get(span) or self._pool.submit(self._read, *span) for span in wanted}
-        return self._part(lease)
-
-    def read(self, leases: tuple[Lease, ...]) -> Columns | None:
-        """Return the columns of the first of these leases if they have been read already."""
-        coming = self._reads.get(self._read_with(leases[0])) if leases else None
-        return self._part(leases[0]) if coming is not None and coming.done() else None
+        span = self._read_with(lease)
+        return self._reads[span].result().take(slice(lease.start - span[0], lease.stop - span[0]))
 
     def _read_with(self, lease: Lease) -> tuple[int, int]:
         return (lease.start, lease.stop) if self._spans is None else self._spans.of(lease.start)
-
-    def _part(self, lease: Lease) -> Columns:
-        span = self._read_with(lease)
-        return self._reads[span].result().take(slice(lease.start - span[0], lease.stop - span[0]))
 
     def _read(self, start: int, stop: int) -> Columns:
         ids = np.arange(start, min(stop, self._matrix.shape[1]), dtype=np.int64)

@@ -11,7 +11,19 @@ import numpy as np
 from daskfs.errors import DataError
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.matrix.names import Names
-from daskfs.selectors.online_substitution.group_screen import bounds_of
+
+
+def bounds_of(labels: np.ndarray) -> np.ndarray:
+    """Return the starts of runs of equal labels, and the end of the last run.
+
+    Examples
+    --------
+    >>> bounds_of(np.array([4, 4, 1, 7, 7]))
+    array([0, 2, 3, 5])
+    """
+    if not len(labels):
+        return np.zeros(1, np.int64)
+    return np.concatenate([[0], np.flatnonzero(np.diff(labels)) + 1, [len(labels)]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +102,33 @@ class StreamedGroups:
             raise DataError(problem, where, "name all columns of a group, or none")
         return groups[np.argsort(first)]
 
-    def bounds_in(self, columns: np.ndarray) -> np.ndarray:
-        """Return the starts of the groups among columns sorted by group, and the end of the last one."""
-        return bounds_of(self.group_of[columns])
+    def to_include(self, columns: np.ndarray) -> np.ndarray:
+        """Return the columns of the groups of some columns, which are to be selected first.
+
+        Raises
+        ------
+        DataError
+            They are more than may be selected.
+        """
+        wanted = np.unique(self.group_of[columns])
+        counted = int(self.counted[wanted].sum())
+        if counted > self.limit:
+            unit = "columns" if self.counts_columns else "groups"
+            problem = f"expected at most {self.limit} {unit}, found {counted}"
+            raise DataError(problem, "always_include", "raise n_features_to_select")
+        return self.in_order(wanted)
+
+    def refuse_left_out(self, columns: np.ndarray, selected: np.ndarray) -> None:
+        """Raise if the groups of some columns are not among those of the selected ones."""
+        missing = columns[~np.isin(self.group_of[columns], self.group_of[selected])]
+        if len(missing):
+            group = str(self.groups.names[self.group_of[missing[0]]])
+            problem = "its columns are constant, or linear combinations of the columns before it"
+            raise DataError(problem, f"always_include, group {group!r}", "drop it")
 
     def pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
         """Yield slices of columns: whole groups of at most `most` columns, or one larger group."""
-        bounds, start = self.bounds_in(columns), 0
+        bounds, start = bounds_of(self.group_of[columns]), 0
         while start < len(columns):
             stop = int(bounds[np.searchsorted(bounds, start + most, side="right") - 1])
             if stop <= start:

@@ -1,7 +1,8 @@
-"""The members of online substitution: the columns that are selected at present."""
+"""The members of online substitution: the columns that are selected at present, each a group of one or in groups."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from daskfs.kernels.substitution.products import (
     row_products,
 )
 from daskfs.selectors.online_substitution.columns import Columns
+from daskfs.selectors.online_substitution.groups import StreamedGroups
 
 
 def products_within(columns: Columns, weight: np.ndarray, total: float) -> np.ndarray:
@@ -30,6 +32,23 @@ def _centred(
         products -= columns.offset[:, None] * offset
         products *= columns.factor[:, None] * factor
     return products
+
+
+class Layout(NamedTuple):
+    """The positions of the selected groups."""
+
+    groups: np.ndarray
+    """Numbers of the groups, shape (n_groups,); those that are never dropped first."""
+    slots: np.ndarray
+    """Slots of the members, group after group, shape (n_members,)."""
+    bounds: np.ndarray
+    """Group m has ``slots[bounds[m]:bounds[m + 1]]``."""
+    n_fixed: int
+    """Number of groups that are never dropped."""
+
+    def slots_of(self, which: np.ndarray) -> np.ndarray:
+        """Return the slots of some of the groups, ascending."""
+        return np.sort(self.slots[np.repeat(which, np.diff(self.bounds))])
 
 
 class _Kept(NamedTuple):
@@ -51,18 +70,25 @@ class Members:
         Of the columns.
     weight : ndarray of shape (n_samples,), or `NO_WEIGHT`
         Of the samples.
+    groups : StreamedGroups, optional
+        Groups that enter and leave as a whole; None: each column is a group of its own.
     """
 
-    def __init__(self, capacity: int, n_samples: int, dtype: np.dtype, weight: np.ndarray = NO_WEIGHT) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        n_samples: int,
+        dtype: np.dtype,
+        weight: np.ndarray = NO_WEIGHT,
+        groups: StreamedGroups | None = None,
+    ) -> None:
         self.capacity, self.n_members, self.n_fixed = capacity, 0, 0
-        self.weight = weight
+        self.weight, self.groups = weight, groups
         self.total = float(weight.sum()) if len(weight) else float(n_samples)
         self.rows = np.zeros((capacity, n_samples), dtype)
         self.ids = np.full(capacity, -1, np.int64)
         self.mean, self.scale, self.square = np.zeros(capacity), np.ones(capacity), np.ones(capacity)
         self.offset, self.factor = np.zeros(capacity), np.ones(capacity)
-        self.n_entered, self.entered = 0, np.zeros(capacity, np.int32)
-        """Number of columns that have ever entered, and for each member its number in this order."""
         self._kept = _Kept(0, (), {})
 
     @property
@@ -87,8 +113,6 @@ class Members:
         self.mean[slot], self.scale[slot], self.square[slot] = columns.mean[b], columns.scale[b], columns.square[b]
         self.offset[slot], self.factor[slot] = columns.offset[b], columns.factor[b]
         self.n_members = max(self.n_members, slot + 1)
-        self.n_entered += 1
-        self.entered[slot] = self.n_entered
 
     def copy_in(self, columns: Columns, placed: dict[int, int]) -> None:
         """Copy the values of candidates that entered: ``placed[slot]`` is the candidate's position in the batch."""
@@ -126,14 +150,77 @@ class Members:
     def _descriptions(self) -> tuple[np.ndarray, ...]:
         return self.ids, self.mean, self.scale, self.square, self.offset, self.factor
 
+    def layout(self) -> Layout:
+        """Return the present positions of the groups."""
+        labels = self.labels(self.ids[: self.n_members])
+        present, first, place = np.unique(labels, return_index=True, return_inverse=True)
+        slots = np.argsort(first[place], kind="stable")
+        order = np.argsort(first)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=len(present))[order])])
+        return Layout(present[order], slots, bounds, int((first < self.n_fixed).sum()))
+
+    def labels(self, ids: np.ndarray) -> np.ndarray:
+        """Return the groups of columns."""
+        return ids if self.groups is None else self.groups.group_of[ids]
+
+    def counted(self, groups: np.ndarray) -> np.ndarray:
+        """Return what groups count: 1, or their numbers of columns."""
+        return np.ones(len(groups), np.int64) if self.groups is None else self.groups.counted[groups]
+
+    def pieces(self, ids: np.ndarray, most: int) -> Iterator[slice]:
+        """Yield slices of columns: whole groups of at most `most` columns, or one larger group."""
+        if self.groups is not None:
+            return self.groups.pieces(ids, most)
+        return (slice(start, start + most) for start in range(0, len(ids), most))
+
+    def room(self, layout: Layout) -> int:
+        """Return how much can still be added, as it is counted, before a group must be dropped."""
+        limit = self.capacity if self.groups is None else self.groups.limit
+        return int(limit - self.counted(layout.groups).sum())
+
     @property
     def is_full(self) -> bool:
-        """Whether a candidate must replace selected features."""
-        return self.n_members == self.capacity
+        """Whether a candidate must replace selected features, even if it counts only 1."""
+        return self.n_members == self.capacity if self.groups is None else self.room(self.layout()) <= 0
 
     def n_usable(self, columns: Columns) -> int:
-        """Return the number of candidates among the columns."""
-        return int(self.usable(columns).sum())
+        """Return the number of candidates, columns or groups, among the columns."""
+        if self.groups is None:
+            return int(self.usable(columns).sum())
+        found = np.unique(self.labels(columns.ids))
+        return int((~np.isin(found, self.layout().groups)).sum())
+
+    def exchange(self, dropped: np.ndarray, columns: Columns) -> np.ndarray:
+        """Put columns into the slots of dropped ones, then into new slots; fill gaps with the last members.
+
+        Parameters
+        ----------
+        dropped : ndarray of int
+            Slots, ascending.
+        columns : Columns
+
+        Returns
+        -------
+        ndarray of shape (n_members,)
+            The former slot of the content of each slot; numbers from the former number of members on stand for the new
+            columns.
+        """
+        k, q = self.n_members, len(columns)
+        size = k - len(dropped) + q
+        slots = np.concatenate([dropped, np.arange(k, k + q)])[:q]
+        source = np.arange(max(k, size))
+        source[slots] = k + np.arange(q)
+        holes = dropped[q:][dropped[q:] < size]
+        source[holes] = np.setdiff1d(np.arange(size, k), dropped)
+        for slot in holes.tolist():
+            self._write(slot, self.rows[source[slot]])
+            for part in self._descriptions():
+                part[slot] = part[source[slot]]
+        for b, slot in enumerate(slots.tolist()):
+            self.describe(slot, columns, b)
+            self._write(slot, columns.rows[b])
+        self.n_members, self.ids[size:] = size, -1
+        return source[:size]
 
     def usable(self, columns: Columns) -> np.ndarray:
         """Return which columns may enter: not constant, not members; bool of shape (B,)."""

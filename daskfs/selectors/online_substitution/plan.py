@@ -20,7 +20,6 @@ from daskfs.selectors.shared.work import Work, added, of_loss, of_newton
 
 SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 ROUND_BATCHES = 8  # screened against the same members; the result depends on it, so it is fixed
-LOOKED_AHEAD = 512  # columns that are tested together for whether they can enter
 READ_NBYTES = 8 << 20  # smallest read of short columns: each read has a fixed cost
 COPY_NBYTES = 4 << 20  # of columns in memory, which are copied into a block
 MAX_READ_NBYTES = 128 << 20
@@ -102,7 +101,12 @@ class SubstitutionShape:
 
     @property
     def n_judged(self) -> int:
-        """Sparse columns that are tested together from their entries: a multiple of the batch."""
+        """Sparse columns that are tested together from their entries, a multiple of the batch; 0: none are.
+
+        Columns of a store are read as they are: reading their entries costs more than the tests save.
+        """
+        if self.tile_columns > 1:
+            return 0
         most = max(1, min(MOST_JUDGED, self.n_features) // self.batch)
         n_batches = most_within(lambda n: self.entries_nbytes(n * self.batch), READ_NBYTES, most)
         return n_batches * self.batch
@@ -111,11 +115,6 @@ class SubstitutionShape:
     def column_nbytes(self) -> int:
         """Bytes of one column in memory."""
         return self.n_samples * self.itemsize
-
-    @property
-    def _again(self) -> int:
-        """1 if columns come more than once, else 0."""
-        return int(self.n_epochs > 1)
 
     @property
     def _n_lines(self) -> int:
@@ -133,7 +132,6 @@ class SubstitutionShape:
         members = s * self.column_nbytes
         refit = min(members, MAX_READ_NBYTES) + REFIT_NBYTES
         replaced = (s if self.n_groups else min(s, b)) * self.column_nbytes if self.undoes else 0
-        closer = self._again * self._of_them(batch_of(None, s)) * self.column_nbytes
         if self.n_groups:
             return self._held_groups(s, refit, replaced)
         return (
@@ -145,13 +143,11 @@ class SubstitutionShape:
             .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
             .add("coefficients of further classes", (n_problems - 1) * 8 * self.n_features)
             .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
-            .add("what is explained of each column", self._again * (12 * self.n_features + 3 * 8 * LOOKED_AHEAD * s))
             .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
             .add_largest(
                 refit=refit,
                 a_block_as_it_is_checked=b * self.n_samples,
                 columns_that_may_come_back=replaced,
-                columns_looked_at_closer=closer,
             )
             .add("entries of columns that are judged", self.entries_nbytes(self.n_judged))
             .add("tiles", self.tiles_nbytes)
@@ -216,7 +212,7 @@ class ReadPlan:
     memory: Budget
     """Memory of the whole selection, in addition to the process's baseline."""
     n_judged: int = MOST_JUDGED
-    """Sparse columns that are tested together from their entries."""
+    """Sparse columns that are tested together from their entries; 0: none are."""
     n_together: int = 1
     """Batches that are read at once for screening."""
 

@@ -1,4 +1,4 @@
-"""Screening of batches of columns. Workers import this file, so it is light."""
+"""Screening of batches of columns or groups. Workers import this file, so it is light."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.substitution.group_exchange import group_gains
 from daskfs.kernels.substitution.products import NO_WEIGHT, row_products
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.buffers import BufferPool
 from daskfs.selectors.online_substitution.columns import Columns, ColumnSettings, read_columns
+from daskfs.selectors.online_substitution.groups import bounds_of
+from daskfs.selectors.online_substitution.members import products_within
 from daskfs.selectors.shared.record import Record
 
 SCREEN = 0.3
-"""A column is promising if its gain, were it orthogonal to the members, exceeds this share of the removal cost."""
+"""A candidate is promising if its gain, were it orthogonal to the members, exceeds this share of the removal cost."""
+
+
+def products_of_groups(columns: Columns, bounds: np.ndarray, weight: np.ndarray, total: float) -> list[np.ndarray]:
+    """Return the products of each group with itself, of shape (q, q); the diagonal has the columns' mean squares."""
+    products = []
+    for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        own = columns.take(slice(first, stop))
+        within = products_within(own, weight, total) if stop - first > 1 else np.zeros((1, 1))
+        within[range(stop - first), range(stop - first)] = own.square
+        products.append(within)
+    return products
+
+
+def stacked(products: list[np.ndarray], bounds: np.ndarray) -> np.ndarray:
+    """Return the products of all groups stacked vertically, of shape (B, widest)."""
+    found = np.zeros((int(bounds[-1]), max(len(one) for one in products)))
+    for first, one in zip(bounds[:-1].tolist(), products, strict=True):
+        found[first : first + len(one), : len(one)] = one
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +56,17 @@ class Screen:
     """Column numbers of the members."""
     most: int
     """Largest number of candidates that a task may return."""
+    weight: np.ndarray
+    """Weights of the samples, or `NO_WEIGHT`."""
+    least_pivot: float
+    """With groups: the share of a column's mean square that the columns before it must leave unexplained."""
 
     def candidates(self, columns: Columns) -> np.ndarray:
         """Return the positions of promising columns, at most the `most` with the largest gains, ascending."""
         usable = (columns.scale > 0.0) & ~np.isin(columns.ids, self.members)
         gains = np.zeros(len(columns))
         for k, descent in enumerate(np.atleast_2d(self.descent)):
-            descents = row_products(columns.rows, descent, NO_WEIGHT)
-            if columns.is_int8:
-                descents -= columns.offset * float(descent.sum())
-            gradient = descents * (columns.factor / self.total)
-            diagonal = columns.square + self.ridge
+            gradient, diagonal = self._gradient(columns, descent), columns.square + self.ridge
             if len(self.curvature):
                 curvature = np.atleast_2d(self.curvature)[k]
                 products = [row_products(row[None], row, curvature)[0] for row in columns.rows]
@@ -58,6 +80,39 @@ class Screen:
             found = np.sort(found[strongest])
         return found
 
+    def groups(self, columns: Columns, labels: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return the positions of the columns of promising groups, ascending, and the number of non-member groups.
+
+        If a group were orthogonal to the members, its gain would be half the square of the residual's projection on its
+        span.
+        """
+        bounds = bounds_of(labels)
+        if len(bounds) == 1:
+            return np.empty(0, np.int64), 0
+        if len(self.curvature):
+            pairs = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+            products = [products_within(columns.take(slice(a, b)), self.curvature, self.total) for a, b in pairs]
+        else:
+            products = products_of_groups(columns, bounds, self.weight, self.total)
+        for one in products:
+            one[range(len(one)), range(len(one))] += self.ridge
+        is_member = np.add.reduceat(np.isin(columns.ids, self.members), bounds[:-1]) > 0
+        gradient = self._gradient(columns, self.descent)
+        gains = np.where(is_member, 0.0, group_gains(gradient, stacked(products, bounds), bounds, self.least_pivot))
+        order = np.argsort(-gains, kind="stable")
+        sizes = np.diff(bounds)
+        chosen = order[gains[order] > SCREEN * self.least]
+        fitting = np.cumsum(sizes[chosen]) <= self.most
+        chosen = np.sort(chosen[fitting] if fitting.any() else chosen[:1])
+        return np.flatnonzero(np.isin(np.repeat(np.arange(len(sizes)), sizes), chosen)), int((~is_member).sum())
+
+    def _gradient(self, columns: Columns, descent: np.ndarray) -> np.ndarray:
+        descents = row_products(columns.rows, descent, NO_WEIGHT)
+        if columns.is_int8:
+            descents -= columns.offset * float(descent.sum())
+        gradient: np.ndarray = descents * (columns.factor / self.total)
+        return gradient
+
 
 @dataclass(frozen=True, slots=True)
 class Screened(Record):
@@ -66,7 +121,7 @@ class Screened(Record):
     columns: Columns
     """The promising columns."""
     n_usable: int
-    """Number of columns that could have been presented."""
+    """Number of columns or groups that could have been presented."""
     n_found: int
     """Number of the promising columns, or of their groups."""
 
@@ -77,6 +132,8 @@ class BatchesToScreen(NamedTuple):
     batches: list[np.ndarray]
     together: int
     """Number of batches that are read at once."""
+    labels: list[np.ndarray] | None = None
+    """The group of each column, group after group; None: each column is a group of its own."""
 
 
 def screen_batches(
@@ -87,15 +144,20 @@ def screen_batches(
     for first in range(0, len(part.batches), part.together):
         some = part.batches[first : first + part.together]
         columns, stop = read_columns(matrix, np.concatenate(some), settings, weight, buffers), 0
-        for ids in some:
+        for n, ids in enumerate(some, start=first):
             batch = columns.take(slice(stop, stop + len(ids)))
-            found.append(_screened(batch, screen))
+            found.append(_screened(batch, screen, None if part.labels is None else part.labels[n]))
             stop += len(ids)
         del columns, batch  # otherwise their buffer counts as in use
     return found
 
 
-def _screened(columns: Columns, screen: Screen) -> Screened:
-    n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
-    places = screen.candidates(columns)
-    return Screened(columns.take(places), n_usable, len(places))
+def _screened(columns: Columns, screen: Screen, labels: np.ndarray | None) -> Screened:
+    if labels is None:
+        places = screen.candidates(columns)
+        n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
+        return Screened(columns.take(places), n_usable, len(places))
+    is_used = columns.scale > 0.0
+    columns, labels = (columns, labels) if is_used.all() else (columns.take(is_used), labels[is_used])
+    places, n_usable = screen.groups(columns, labels)
+    return Screened(columns.take(places), n_usable, len(np.unique(labels[places])))

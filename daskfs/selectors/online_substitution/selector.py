@@ -71,8 +71,6 @@ from daskfs.selectors.online_substitution.base import MAX_DEFAULT_FEATURES, Subs
 from daskfs.selectors.online_substitution.columns import ColumnSettings
 from daskfs.selectors.online_substitution.engines.base import Engine, Finished
 from daskfs.selectors.online_substitution.engines.choose import make_engine
-from daskfs.selectors.online_substitution.group_members import GroupMembers
-from daskfs.selectors.online_substitution.group_stream import GroupStream
 from daskfs.selectors.online_substitution.groups import StreamedGroups
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import (
@@ -112,7 +110,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         Whether the rules "os" and "paper" refuse a candidate if the loss does not decrease enough.
     engine : {"auto", "gram", "lazy", "naive"}
         How products are computed. gram: for a whole batch at once. naive: one column at a time, with the same
-        decisions. lazy: only for columns whose gradient is large enough.
+        decisions. lazy: only for columns whose gradient is large enough. The rules "os" and "paper" always process one
+        column at a time; with "lazy" the selected features take steps only after a candidate was accepted.
     schedule : {"sequential", "screen"}
         How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
         candidates among their columns, compared with the prediction before the round, and one process makes the
@@ -223,11 +222,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         shape = self._shape(data, groups=groups, n_threads=run.limits.n_threads)
         plan = choose_read_plan(shape, run.task_limit)
         engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups)
-        given, screens = (run, engine, self._columns(), plan), self.schedule == "screen"
-        if groups is None:
-            stream = SubstitutionStream(*given, target.weight, screens)
-        else:
-            stream = GroupStream(*given, groups, target.weight, screens)
+        stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
         start = stream.resume()
         if not stream.n_epochs:
             stream.include(always)
@@ -358,8 +353,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         columns: ColumnSettings,
         groups: StreamedGroups | None = None,
     ) -> Engine:
-        held = target.n_samples, columns.dtype_of(dtype), target.weight
-        members = Members(n_selected, *held) if groups is None else GroupMembers(groups, *held)
+        capacity = n_selected if groups is None else groups.capacity
+        members = Members(capacity, target.n_samples, columns.dtype_of(dtype), target.weight, groups)
         rule = self._rule(Effort(members.total, n_selected, n_features))
         return make_engine(members, target.y, rule, self._mode(target.y.ndim == 2), target.loss, self.block_columns)
 
@@ -369,15 +364,12 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             return self.engine
         if has_classes:
             return "lazy"
-        if self.rule != "exchange" and self.feature_groups is not None:
-            return "lazy" if self.rule == "os" and not self._loss.is_quadratic else "naive"
-        if self._loss.is_quadratic or self.rule == "exchange":
+        if self.rule == "exchange":
             return "gram"
-        return "lazy" if self.rule == "os" else "naive"
+        return "lazy" if self.rule == "os" and not self._loss.is_quadratic else "naive"
 
     def _columns(self) -> ColumnSettings:
-        keeps_int8 = self._loss.is_quadratic and self.standardize
-        keeps_int8 &= self.rule == "exchange" or self._mode() == "gram"
+        keeps_int8 = self._loss.is_quadratic and self.standardize and self.rule == "exchange"
         return ColumnSettings(self.fit_intercept, self.standardize, keeps_int8)
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:

@@ -28,7 +28,7 @@ from daskfs.selectors.online_substitution.columns import (
 )
 from daskfs.selectors.online_substitution.engines.base import Engine
 from daskfs.selectors.online_substitution.plan import HISTORY, MOST_LINES, ROUND_BATCHES, ReadPlan, batches_of_task
-from daskfs.selectors.online_substitution.screen import BatchesToScreen, Screened, screen_batches
+from daskfs.selectors.online_substitution.screen import BatchesToScreen, screen_batches
 from daskfs.selectors.online_substitution.target import Target
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
@@ -56,6 +56,9 @@ class Position(Record):
 class SubstitutionStream:
     """Epochs over the columns of a matrix.
 
+    If whole groups are exchanged, columns arrive group by group, in the order of the groups' first columns. If the
+    columns of each group are neighbours, this is the order of the columns.
+
     Parameters
     ----------
     run : Run
@@ -79,7 +82,9 @@ class SubstitutionStream:
         self.run, self.matrix = run.over(run.matrix, by="columns"), run.matrix
         self.engine, self.settings = engine, settings
         self.plan, self.weight, self.screens = plan, weight, screens
-        self._has_entries = not screens and run.matrix.sparse_columns(slice(0, 0)) is not None
+        self.members, self.groups = engine.members, engine.members.groups
+        can_judge = plan.n_judged > 0 and not screens and self.groups is None
+        self._has_entries = can_judge and run.matrix.sparse_columns(slice(0, 0)) is not None
         self._history = array("d")
         self.n_epochs = 0
         """Epochs begun."""
@@ -90,23 +95,29 @@ class SubstitutionStream:
         return np.array(self._history).reshape(-1, len(HISTORY))
 
     def include(self, columns: np.ndarray) -> None:
-        """Select columns that are never dropped.
+        """Select columns, with their groups, that are never dropped.
 
         Raises
         ------
         DataError
             A column is constant, or a linear combination of those before it.
         """
-        refuse_too_many(columns, self.engine.members.capacity)
-        for piece in self._pieces(columns, self.plan.batch):
+        if self.groups is None:
+            refuse_too_many(columns, self.members.capacity)
+        else:
+            columns = self.groups.to_include(columns)
+        for piece in self.members.pieces(columns, self.plan.batch):
             self.engine.take(self._read(columns[piece]))
             self.engine.keep_members()
         self.check_included(columns)
 
     def check_included(self, columns: np.ndarray) -> None:
-        """Never drop the present members, and raise if they are not these columns."""
+        """Never drop the present members, and raise if they are not these columns, or their groups."""
         self.engine.keep_members()
-        refuse_left_out(columns, self.engine.members.ids, self.matrix.names)
+        if self.groups is None:
+            refuse_left_out(columns, self.members.ids, self.matrix.names)
+        else:
+            self.groups.refuse_left_out(columns, self.members.columns.ids)
 
     def present(self, columns: Columns) -> None:
         """Present columns that were not read from the matrix."""
@@ -147,8 +158,6 @@ class SubstitutionStream:
         start : Position
             Where to continue.
         """
-        if n_epochs - start.epoch > 1:
-            self.engine.expect_again(self.matrix.shape[1])
         for epoch in range(start.epoch, n_epochs):
             if epoch > 0 and start.position == 0:
                 has_changed = self.engine.counters.n_entered > start.n_entered_before
@@ -165,14 +174,15 @@ class SubstitutionStream:
 
     def _order(self, order: Any, seed: int | None, epoch: int) -> np.ndarray:
         """Return the columns in the order of an epoch."""
-        return epoch_order(self.matrix.shape[1], order, seed, epoch)
-
-    def _pieces(self, columns: np.ndarray, most: int) -> Iterator[slice]:
-        """Yield slices of at most `most` columns that are taken together."""
-        return (slice(start, start + most) for start in range(0, len(columns), most))
+        if self.groups is None:
+            return epoch_order(self.matrix.shape[1], order, seed, epoch)
+        if isinstance(order, str):
+            shuffled = epoch_order(self.groups.groups.n_groups, order, seed, epoch)
+            return self.groups.in_order(self.groups.by_first_column[shuffled])
+        return self.groups.in_order(self.groups.of_columns(order, "order", self.matrix.names))
 
     def _n_batches(self, columns: np.ndarray) -> int:
-        return sum(1 for _ in self._pieces(columns, self.plan.batch))
+        return sum(1 for _ in self.members.pieces(columns, self.plan.batch))
 
     def _epoch(self, epoch: int, columns: np.ndarray, start: Position, advance: Callable[[int], None]) -> None:
         batch, position = self.plan.batch, start.position
@@ -190,8 +200,8 @@ class SubstitutionStream:
 
     def _taken(self, columns: np.ndarray) -> Iterator[int]:
         """Present columns; after each part yield the number of columns presented."""
-        members, n_taken = self.engine.members, 0
-        if not self.screens or not members.is_full:
+        n_taken = 0
+        if not self.screens or not self.members.is_full:
             with self.run.timed("select"):
                 if self._has_entries:
                     yield from self._by_entries(columns)
@@ -199,9 +209,9 @@ class SubstitutionStream:
                 for length in self._presented(self._blocks(columns)):
                     n_taken += length
                     yield length
-                    if self.screens and members.is_full:
+                    if self.screens and self.members.is_full:
                         break
-        batches = self._pieces(columns[n_taken:], self.plan.batch)
+        batches = self.members.pieces(columns[n_taken:], self.plan.batch)
         while parts := [columns[n_taken:][piece] for piece in islice(batches, ROUND_BATCHES)]:
             yield self._round(parts)
 
@@ -231,7 +241,7 @@ class SubstitutionStream:
 
     def _verdicts(self, ids: np.ndarray) -> np.ndarray | None:
         """Return the verdicts on columns from their entries, int8; None if each column must be read."""
-        state, members, rule = self.engine.entry_state(), self.engine.members, self.engine.rule
+        state, members, rule = self.engine.entry_state(), self.members, self.engine.rule
         is_judged = state is not None and self.matrix.column_weights is None
         entries = self.matrix.sparse_columns(as_slice(ids)) if is_judged else None
         if state is None or entries is None or entries.taken is not None:
@@ -246,20 +256,22 @@ class SubstitutionStream:
         return verdict
 
     def _round(self, parts: list[np.ndarray]) -> int:
-        """Screen columns in tasks, all against the present members; exchange with the candidates that are returned."""
+        """Screen columns in tasks, all against the present members; exchange with the candidates that are returned.
+
+        Each task reads neighbouring columns, which lie in the same tiles.
+        """
         shared = (self.settings, self.run.keep(self.weight), self.engine.screen(max(1, self.plan.batch // 2)))
-        found = self._screened(parts, shared)
+        n, labels, tasks = batches_of_task(self.run.workers.n_threads), None, []
+        if self.groups is not None:
+            n, labels = 1, [self.members.labels(part) for part in parts]
+        for k in range(0, len(parts), n):
+            tasks.append(BatchesToScreen(parts[k : k + n], self.plan.n_together, labels and labels[k : k + n]))
+        found = self.run.round("screen", screen_batches, tasks, *shared)
         with self.run.timed("select"):
-            for screened in found:
+            for screened in (one for several in found for one in several):
                 self.engine.counters.n_presented += screened.n_usable - screened.n_found
                 self.engine.take(screened.columns)
         return sum(len(part) for part in parts)
-
-    def _screened(self, parts: list[np.ndarray], shared: tuple[Any, ...]) -> list[Screened]:
-        """Return the result for each batch. Each task reads neighbouring columns, which lie in the same tiles."""
-        n = batches_of_task(self.run.workers.n_threads)
-        tasks = [BatchesToScreen(parts[k : k + n], self.plan.n_together) for k in range(0, len(parts), n)]
-        return [one for several in self.run.round("screen", screen_batches, tasks, *shared) for one in several]
 
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)
@@ -271,13 +283,19 @@ class SubstitutionStream:
 
     def _reads(self, columns: np.ndarray) -> Iterator[slice]:
         """Yield slices of columns that are read at once: whole batches."""
-        return self._pieces(columns, self.plan.width)
+        start = stop = 0
+        for batch in self.members.pieces(columns, self.plan.batch):
+            if batch.stop - start > self.plan.width and stop > start:
+                yield slice(start, stop)
+                start = stop
+            stop = batch.stop
+        if stop > start:
+            yield slice(start, stop)
 
     def _presented(self, blocks: Iterable[Columns]) -> Iterator[int]:
         """Present blocks batch by batch; yield the number of columns of each batch."""
         for block in blocks:
-            self.engine.look_ahead(block)
-            for piece in self._pieces(block.ids, self.plan.batch):
+            for piece in self.members.pieces(block.ids, self.plan.batch):
                 batch = block.take(piece)
                 self.engine.take(batch)
                 length = len(batch)
@@ -286,17 +304,16 @@ class SubstitutionStream:
             del block  # otherwise its buffer counts as in use while the next one is taken
 
     def _record(self, epoch: int) -> None:
-        counters, n_members = self.engine.counters, self.engine.members.n_members
+        counters = self.engine.counters
         done = (counters.n_exchanged, counters.n_refused, counters.n_reverted)
-        numbers = (epoch + 1, counters.n_presented, n_members, *done, self.engine.value)
+        numbers = (epoch + 1, counters.n_presented, self.members.n_members, *done, self.engine.value)
         self._history.extend(float(number) for number in numbers)
         at = counters.n_presented / max(1, self.matrix.shape[1])
-        self.run.learn("epoch", at, self.engine.value, self._members)
+        self.run.learn("epoch", at, self.engine.value, self._selected)
 
-    def _members(self) -> np.ndarray:
+    def _selected(self) -> np.ndarray:
         """Return the numbers of the columns that are selected now."""
-        members = self.engine.members
-        return members.ids[: members.n_members].copy()
+        return self.members.columns.ids.copy()
 
     def _save(self, position: Position) -> None:
         if self.run.checkpoint is not None:
@@ -309,7 +326,7 @@ class SubstitutionStream:
         if saved is None:
             return Position()
         for start in range(0, len(saved["ids"]), self.plan.batch):
-            self.engine.members.add(self._read(saved["ids"][start : start + self.plan.batch]))
+            self.members.add(self._read(saved["ids"][start : start + self.plan.batch]))
         self.engine.restore(saved)
         position = Position.unpack(saved)
         self.n_epochs, self._history = position.n_epochs, array("d", position.history.ravel())

@@ -8,9 +8,12 @@ import numpy as np
 
 from daskfs.errors import DataError
 from daskfs.kernels.substitution.products import NO_WEIGHT
+from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
-from daskfs.selectors.online_substitution.engines.point import LossSettings, loss_settings
+from daskfs.selectors.online_substitution.objective import LossSettings
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
+
+EPSILON_SHARE = 0.1  # share of the target's standard deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,25 @@ def read_target(
         location = float(np.average(y, weights=given))
         y = y - location
     return Target(y, weight, location, classes, settings)
+
+
+def loss_settings(
+    name: str, y: np.ndarray, weight: np.ndarray | None, epsilon: float | None, fits_intercept: bool
+) -> LossSettings:
+    """Return a loss with its settings for a target.
+
+    Parameters
+    ----------
+    name : str
+    y : ndarray of shape (n_samples,)
+    weight : ndarray of shape (n_samples,), optional
+    epsilon : float, optional
+        Threshold of the epsilon-insensitive loss; by default a tenth of the target's standard deviation.
+    fits_intercept : bool
+        With the squared loss, columns and target are centred instead.
+    """
+    loss, threshold = find_loss(name), 0.0
+    if loss.threshold == "spread":
+        spread = np.sqrt(np.average((y - np.average(y, weights=weight)) ** 2, weights=weight))
+        threshold = EPSILON_SHARE * float(spread) if epsilon is None else float(epsilon)
+    return LossSettings(loss, threshold, fits_intercept and not loss.is_quadratic)

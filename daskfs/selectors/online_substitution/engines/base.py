@@ -5,18 +5,21 @@ stream of columns or a test, use only these methods:
 
     take(columns)                present a batch: candidates may replace selected features
     keep_members()               never drop the present members
+    keep(), revert()             save the state, restore it
     coef, intercept, value       the present model and objective
     counters                     what happened so far
-    expect_again(n_columns)      announce that columns come more than once
-    look_ahead(columns)          announce the columns that are taken next
     relax(n_candidates)          lower the ridge to the value suited to the members
+    meet(others)                 what others contribute to the prediction, if it is shared
+    begin(coef), minimise()      start from coefficients of the members; move to the minimum over them
+    contribution()               the members' own contribution
     entry_state()                the state that sparse columns are tested against
     screen(most)                 the state that columns are screened against
     finish()                     the final coefficients, and the removal costs
     arrays(), restore(arrays)    the state for a checkpoint, except the columns themselves
 
 A new engine defines `_take_batch`, `coef`, `value`, `finish` and its state (`_state`, `_restore`); to support a falling
-ridge, also `_terms` and `_take_ridge`.
+ridge, also `_terms` and `_take_ridge`; to share a prediction (`daskfs.selectors.asy_os`), also `meet`, `begin` and
+`minimise`.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import numpy as np
 
 from daskfs.kernels.substitution.entries import COLLINEAR, UNUSABLE, State
 from daskfs.kernels.substitution.exchange import removal_costs
+from daskfs.kernels.substitution.group_exchange import group_costs
 from daskfs.selectors.online_substitution.columns import Columns
 from daskfs.selectors.online_substitution.members import Members
 from daskfs.selectors.online_substitution.plan import LARGEST_BATCH, SMALLEST_BATCH
@@ -37,6 +41,8 @@ from daskfs.selectors.online_substitution.screen import Screen
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.ridge import WHILE_SELECTING, Effort
 
+LEAST_PIVOT = 1e-5
+"""Share of a column's mean square that the columns before it must leave unexplained: the precision of float32."""
 PAID_PRODUCTS = 12
 """Number of entrances after which all products within a batch cost less than those of each entering candidate."""
 
@@ -149,12 +155,19 @@ class Engine(ABC):
         """The objective: the mean loss plus half the ridge times the sum of squared coefficients."""
 
     def take(self, columns: Columns) -> None:
-        """Present columns in their order. They are not changed."""
-        start = 0
+        """Present columns, or whole groups of columns, in their order. They are not changed."""
+        for batch in self._batches(columns):
+            self.width.after(self._take_batch(batch) if len(batch) else 0)
+
+    def _batches(self, columns: Columns) -> Iterator[Columns]:
+        """Yield columns that are decided on together; the width may change meanwhile."""
+        start, members = 0, self.members
         while start < len(columns):
-            batch = columns.take(slice(start, start + self.width.width))
-            start += len(batch)
-            self.width.after(self._take_batch(batch))
+            stop = start + next(members.pieces(columns.ids[start:], self.width.width)).stop
+            batch, start = columns.take(slice(start, stop)), stop
+            if members.groups is not None and not batch.scale.all():
+                batch = batch.take(batch.scale > 0.0)  # constant columns belong to their group, but explain nothing
+            yield batch
 
     @abstractmethod
     def _take_batch(self, columns: Columns) -> int:
@@ -164,11 +177,36 @@ class Engine(ABC):
         """Never drop the present members."""
         self.members.n_fixed = self.members.n_members
 
-    def expect_again(self, n_columns: int) -> None:  # noqa: B027
-        """Prepare for columns (`n_columns` in total) that come more than once; what is known of them may be stored."""
+    def keep(self) -> None:
+        """Save the members and the state for `revert`."""
+        self.members.keep()
+        self._kept = {name: array.copy() for name, array in self._state().pack().items()}
 
-    def look_ahead(self, columns: Columns) -> None:  # noqa: B027
-        """Examine columns before they are taken batch by batch, if it is cheaper for many at once."""
+    def revert(self) -> None:
+        """Restore what `keep` saved; it stays saved."""
+        self.members.revert()
+        self._restore({name: array.copy() for name, array in self._kept.items()})
+
+    def meet(self, others: np.ndarray) -> None:
+        """Set what others contribute to the prediction (or predictions, with several classes), with the intercept.
+
+        The next columns that are taken, and the present members, respond to it.
+        """
+        raise NotImplementedError
+
+    def begin(self, coef: np.ndarray) -> None:
+        """Start from these coefficients of the members, (n_members,) or (n_classes, n_members); call `meet` next."""
+        raise NotImplementedError
+
+    def minimise(self) -> None:
+        """Move to the minimum over the members, given what others contribute."""
+        raise NotImplementedError
+
+    def contribution(self) -> np.ndarray:
+        """Return what the members contribute to each prediction, without the intercept."""
+        coef = np.atleast_2d(self.coef)
+        found = np.array([self.members.predict(one, 0.0, np.empty(self.members.rows.shape[1])) for one in coef])
+        return found.reshape((*self.coef.shape[:-1], -1))
 
     def relax(self, n_candidates: int) -> bool:
         """Lower the ridge to the value suited to the members out of so many columns; return whether it fell."""
@@ -204,9 +242,36 @@ class Engine(ABC):
 
     def _candidates(self, columns: Columns) -> Columns:
         """Return the promising columns of a batch, for a full engine; the others count as presented."""
-        places = self.screen(len(columns)).candidates(columns)
-        self.counters.n_presented += self.members.n_usable(columns) - len(places)
+        screen = self.screen(len(columns))
+        if self.members.groups is None:
+            places = screen.candidates(columns)
+            self.counters.n_presented += self.members.n_usable(columns) - len(places)
+        else:
+            labels = self.members.labels(columns.ids)
+            places, n_usable = screen.groups(columns, labels)
+            self.counters.n_presented += n_usable - len(np.unique(labels[places]))
         return columns.take(places)
+
+    @property
+    def _least_pivot(self) -> float:
+        return max(self.rule.tolerance, LEAST_PIVOT)
+
+    def _screen(self, descent: np.ndarray, curvature: np.ndarray, costs: np.ndarray, most: int) -> Screen:
+        """Return the state for screening; `costs` are those of `_costs`."""
+        members = self.members
+        n_fixed = members.n_fixed if members.groups is None else members.layout().n_fixed
+        least, present = float(costs[n_fixed:].min(initial=np.inf)), members.columns.ids.copy()
+        given = (members.total, least, self.rule.ridge, present, most, members.weight, self._least_pivot)
+        return Screen(descent, curvature, *given)
+
+    def _costs(self, inverse: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """Return the rise of the objective when each member, or group, is dropped and the others are refitted."""
+        if self.members.groups is None:
+            found: np.ndarray = removal_costs(inverse, coef, self.members.n_members)
+            return found
+        layout = self.members.layout()
+        found = group_costs(inverse, coef, layout.slots, layout.bounds)
+        return found
 
     def entry_state(self) -> State | None:
         """Return the state for tests of columns by their entries alone; None if each column must be read."""
@@ -227,7 +292,10 @@ class Engine(ABC):
 
     def _finished(self, coef: np.ndarray, intercept: float, inverse: np.ndarray) -> Finished:
         """Return the final state at a minimum; `inverse` is M⁻¹ of the members there."""
-        return Finished(coef, intercept, removal_costs(inverse, coef, self.members.n_members))
+        finished = Finished(coef, intercept, removal_costs(inverse, coef, self.members.n_members))
+        if self.members.groups is None:
+            return finished
+        return finished._replace(groups=self.members.layout().groups, group_costs=self._costs(inverse, coef))
 
     @abstractmethod
     def _state(self) -> Record:

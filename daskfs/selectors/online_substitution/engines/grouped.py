@@ -1,9 +1,9 @@
-"""Shared code of the engines that exchange whole groups; see `daskfs.kernels.substitution.group_exchange`."""
+"""The exchange of whole groups; see `daskfs.kernels.substitution.group_exchange`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -14,60 +14,14 @@ from daskfs.kernels.substitution.group_exchange import (
     GroupedModel,
     drop,
     enlarge,
-    group_costs,
     group_scan,
     orthonormalise,
 )
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.base import Counters, Engine, Finished, Rule
-from daskfs.selectors.online_substitution.group_members import GroupMembers
-from daskfs.selectors.online_substitution.group_screen import GroupScreen
-
-LEAST_PIVOT = 1e-5
-"""Share of a column's mean square that the columns before it must leave unexplained: the precision of float32."""
-
-
-class TakesGroups(Engine):
-    """An engine that is presented whole groups, one after the other, and exchanges them whole."""
-
-    members: GroupMembers
-
-    def take(self, columns: Columns) -> None:
-        """Present groups of columns in their order. They are not changed."""
-        start = 0
-        while start < len(columns):
-            most = 1 if self.mode == "naive" else self.width.width
-            piece = next(self.members.groups.pieces(columns.ids[start:], most))
-            some = columns.take(slice(start, start + piece.stop))
-            start += piece.stop
-            if not some.scale.all():  # constant columns belong to their group, but explain nothing
-                some = some.take(some.scale > 0.0)
-            self.width.after(self._take_batch(some) if len(some) else 0)
-
-    def expect_again(self, n_columns: int) -> None:
-        """Do nothing: groups are not remembered between epochs."""
-
-    def look_ahead(self, columns: Columns) -> None:
-        """Do nothing: groups are tested when they are taken."""
-
-    def entry_state(self) -> None:
-        """Return None: groups are not tested by their entries."""
-
-    def screen(self, most: int) -> GroupScreen:
-        """Return the state that groups are screened against."""
-        least_pivot = max(self.rule.tolerance, LEAST_PIVOT)
-        return GroupScreen.of(super().screen(most), self.members.weight, least_pivot)
-
-    def _finished(self, coef: np.ndarray, intercept: float, inverse: np.ndarray) -> Finished:
-        layout, alone = self.members.layout(), super()._finished(coef, intercept, inverse)
-        costs = group_costs(inverse, coef, layout.slots, layout.bounds)
-        return alone._replace(groups=layout.groups, group_costs=costs)
-
-    def _candidates(self, columns: Columns) -> Columns:
-        labels = self.members.groups.group_of[columns.ids]
-        places, n_usable = self.screen(len(columns)).groups(columns, labels)
-        self.counters.n_presented += n_usable - len(np.unique(labels[places]))
-        return columns.take(places)
+from daskfs.selectors.online_substitution.engines.base import LEAST_PIVOT, Counters, Rule
+from daskfs.selectors.online_substitution.groups import bounds_of
+from daskfs.selectors.online_substitution.members import Members
+from daskfs.selectors.online_substitution.screen import stacked
 
 
 @dataclass
@@ -79,19 +33,18 @@ class GroupBatch:
     """Products with the members, of shape (B, >= n_members); changed in place."""
     linear: np.ndarray
     """Entries of c, of shape (B,)."""
-    products: list[np.ndarray]
-    """Products of each group with itself, ridge included, of shape (q, q)."""
     bounds: np.ndarray
     groups: np.ndarray
     """Numbers of the groups."""
+    products: list[np.ndarray] = field(default_factory=list)
+    """Products of each group with itself, ridge included, of shape (q, q)."""
 
-    @property
-    def stacked(self) -> np.ndarray:
-        """The products of all groups stacked vertically, of shape (B, widest)."""
-        stacked = np.zeros((len(self.columns), max(len(one) for one in self.products)))
-        for first, one in zip(self.bounds[:-1].tolist(), self.products, strict=True):
-            stacked[first : first + len(one), : len(one)] = one
-        return stacked
+    @classmethod
+    def of(cls, members: Members, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> GroupBatch:
+        """Return the batch of some columns, still without the products of the groups."""
+        labels = members.labels(columns.ids)
+        bounds = bounds_of(labels)
+        return cls(columns, cross, linear, bounds, labels[bounds[:-1]])
 
 
 class GroupEntrance(NamedTuple):
@@ -109,11 +62,10 @@ class GroupEntrance(NamedTuple):
     """Slots of the group's columns."""
     load: np.ndarray
     """Amounts added to the diagonal of its products, of shape (q,)."""
-    n_replaced: int
 
 
 def walk_groups(
-    members: GroupMembers,
+    members: Members,
     batch: GroupBatch,
     inverse: np.ndarray,
     coef: np.ndarray,
@@ -126,7 +78,7 @@ def walk_groups(
 
     Parameters
     ----------
-    members : GroupMembers
+    members : Members
     batch : GroupBatch
     inverse, coef : ndarray of shapes (capacity, capacity) and (capacity,)
         M⁻¹ and v of the members; changed in place.
@@ -134,20 +86,21 @@ def walk_groups(
         Returns the diagonal of M without the ridge, of shape (capacity,).
     rule : Rule
     counters : Counters
-        Counts the groups presented and refused.
+        Counts the groups presented, refused, entered and exchanged.
     with_slots : callable
         Returns the products of some of the columns with the members in some slots.
     """
     least_pivot = max(rule.tolerance, LEAST_PIVOT)
-    stacked, counted, bounds = batch.stacked, members.groups.counted, batch.bounds
+    bounds, products = batch.bounds, stacked(batch.products, batch.bounds)
     counts, start = np.zeros(1, COUNTS), 0
     while True:
         layout, k = members.layout(), members.n_members
         candidates = GroupCandidates(
-            batch.cross, batch.linear, stacked, bounds, counted[batch.groups], ~np.isin(batch.groups, layout.groups)
-        )
+            batch.cross, batch.linear, products, bounds, members.counted(batch.groups),
+            ~np.isin(batch.groups, layout.groups),
+        )  # fmt: skip
         model = GroupedModel(
-            inverse, coef, squares(), layout.slots, layout.bounds, counted[layout.groups], layout.n_fixed,
+            inverse, coef, squares(), layout.slots, layout.bounds, members.counted(layout.groups), layout.n_fixed,
             members.room(layout),
         )  # fmt: skip
         gone = np.zeros(len(layout.groups), bool)
@@ -174,7 +127,9 @@ def walk_groups(
             kept = source < k
             batch.cross[rest, :m][:, kept] = batch.cross[rest][:, source[kept]]
             batch.cross[rest, slots] = with_slots(rest, slots)
-        yield GroupEntrance(g, one, cross, source, slots, load, int(gone.sum()))
+        counters.n_entered += 1
+        counters.n_exchanged += bool(gone.any())
+        yield GroupEntrance(g, one, cross, source, slots, load)
         start = g + 1
     counters.n_presented += int(counts[0]["n_presented"])
     counters.n_refused += int(counts[0]["n_refused"])

@@ -1,32 +1,50 @@
-"""The engine of the squared loss, for all rules: the loss is itself a quadratic model."""
+"""The rule ``exchange`` with the squared loss: add a candidate exactly, then drop the feature that costs least.
+
+    f(v) = ½ vᵀ M v - cᵀ v + constant,   M = Zᵀ A Z / n + ridge,   c = Zᵀ A y / n,   A the weights of the samples
+
+Z has the members' columns; see `daskfs.kernels.substitution.exchange`. If the prediction is shared, y is what the
+others leave unexplained.
+"""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from daskfs.kernels.linear.linalg import invert, multiply
 from daskfs.kernels.substitution.entries import State
-from daskfs.kernels.substitution.products import NO_WEIGHT, again, row_products
+from daskfs.kernels.substitution.exchange import COUNTS, Candidates, exchange_scan
+from daskfs.kernels.substitution.group_exchange import loads_of
+from daskfs.kernels.substitution.products import NO_WEIGHT, again
 from daskfs.selectors.online_substitution.columns import Columns
-from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule
-from daskfs.selectors.online_substitution.engines.exchange import ExchangeModel
-from daskfs.selectors.online_substitution.engines.explained import Explained
-from daskfs.selectors.online_substitution.engines.quadratic import QuadraticModel, QuadraticState
-from daskfs.selectors.online_substitution.engines.steps import StepsModel
+from daskfs.selectors.online_substitution.engines.base import BatchWidth, Engine, Finished, Rule, entrances
+from daskfs.selectors.online_substitution.engines.grouped import GroupBatch, followed, moved, walk_groups
 from daskfs.selectors.online_substitution.members import Members
-from daskfs.selectors.online_substitution.plan import LOOKED_AHEAD
-from daskfs.selectors.online_substitution.screen import Screen
+from daskfs.selectors.online_substitution.screen import Screen, products_of_groups
+from daskfs.selectors.shared.record import Record
 
 
-def quadratic_model(members: Members, rule: Rule, constant: float = 0.0) -> QuadraticModel:
-    """Return the model of a rule."""
-    model = ExchangeModel if rule.name == "exchange" else StepsModel
-    return model(members, rule, constant)
+@dataclass(slots=True)
+class SquaredState(Record):
+    """The objective over the members, minimised."""
+
+    matrix: np.ndarray
+    """M, of shape (capacity, capacity)."""
+    linear: np.ndarray
+    """c, of shape (capacity,)."""
+    coef: np.ndarray
+    """v, of shape (capacity,)."""
+    inverse: np.ndarray
+    """M⁻¹ of the members, of shape (capacity, capacity)."""
+    value: float
+    """f(v)."""
+    n_since: int = 0
+    """Number of entrances since the inverse was last recomputed."""
 
 
 class SquaredEngine(Engine):
-    """Decides on columns with the squared loss.
+    """Decides on columns or groups with the squared loss, by the rule ``exchange``.
 
     Parameters
     ----------
@@ -35,8 +53,7 @@ class SquaredEngine(Engine):
     mode : {"gram", "lazy", "naive"}
         "gram": all products of a batch with the members at once, and with the rest of the batch when a candidate
         enters. "lazy": as "gram", but only for columns whose gradient is large enough to pay for the cheapest removal.
-        "naive": one column at a time: the residual, its product with the column, the column's products with the
-        members.
+        "naive": as "gram", in batches of one.
     width : BatchWidth
     y : ndarray of shape (n_samples,), float64
         The target, centred if the columns are.
@@ -44,49 +61,55 @@ class SquaredEngine(Engine):
 
     def __init__(self, members: Members, rule: Rule, mode: str, width: BatchWidth, y: np.ndarray) -> None:
         super().__init__(members, rule, mode, width)
-        weight = members.weight
-        self.y = y
-        self.model = self._make_model(0.5 * float(y @ (y * weight if len(weight) else y)) / members.total)
-        self.counters = self.model.counters
-        self._explained: Explained | None = None
+        self.y, self._left = y, y
+        self._constant = self._half_square(y)
+        square, (linear, coef) = (members.capacity, members.capacity), np.zeros((2, members.capacity))
+        self.state = SquaredState(np.zeros(square), linear, coef, np.zeros(square), self._constant)
 
-    def _make_model(self, constant: float) -> QuadraticModel:
-        return quadratic_model(self.members, self.rule, constant)
-
-    def expect_again(self, n_columns: int) -> None:
-        """Prepare for columns that come more than once; see `Explained`."""
-        if isinstance(self.model, ExchangeModel) and self.mode == "gram":
-            self._explained = Explained(self.model, n_columns)
+    def _half_square(self, y: np.ndarray) -> float:
+        weight = self.members.weight
+        return 0.5 * float(y @ (y * weight if len(weight) else y)) / self.members.total
 
     @property
     def coef(self) -> np.ndarray:
         """Coefficients of the columns as they are stored, of shape (capacity,)."""
-        return self.model.coef
+        return self.state.coef
 
     @property
     def value(self) -> float:
         """The objective."""
-        return self.model.value
+        return float(self.state.value)
+
+    def meet(self, others: np.ndarray) -> None:
+        """Set what others contribute to the prediction; see `Engine.meet`."""
+        self._left = self.y - others
+        self._constant = self._half_square(self._left)
+        k = self.members.n_members
+        self.state.linear[:k] = self.members.against_target(self.members.columns, self._left)
+        self._to_minimum()
+
+    def begin(self, coef: np.ndarray) -> None:
+        """Start from these coefficients of the members; see `Engine.begin`."""
+        state, k = self.state, self.members.n_members
+        state.coef[:], state.n_since = 0.0, 0
+        state.coef[:k] = coef
+        state.matrix[:k, :k] = self.members.cross(self.members.columns)
+        state.matrix[range(k), range(k)] += self.rule.ridge
+        inverse = self._inverse_of_members()
+        state.inverse[:k, :k] = 0.0 if inverse is None else inverse
+
+    def minimise(self) -> None:
+        """Do nothing: the state is always minimised."""
 
     def _take_batch(self, columns: Columns) -> int:
-        if self.mode == "naive":
-            return sum(self._take_one(columns.take(slice(b, b + 1))) for b in range(len(columns)))
-        members = self.members
+        members, n_before = self.members, self.counters.n_entered
         if self.mode == "lazy" and members.is_full:
             columns = self._candidates(columns)
-        if not len(columns):
-            return 0
-        usable, n_before = members.usable(columns), members.n_entered
-        if self._explained is not None and members.n_members == members.capacity:
-            self.look_ahead(columns)
-            if self._explained.none_enters(columns, usable):
-                self.counters.n_presented += int(usable.sum())
-                return 0
-        linear = members.against_target(columns, self.y)
-        n_entered = self.model.walk(columns, self._cross(columns), linear, usable, members)
-        if self._explained is not None:
-            self._explained.note(columns, n_before)
-        return n_entered
+        if len(columns):
+            linear, cross = members.against_target(columns, self._left), self._cross(columns)
+            walk = self._walk if members.groups is None else self._walk_groups
+            walk(columns, cross, linear)
+        return self.counters.n_entered - n_before
 
     def _cross(self, columns: Columns) -> np.ndarray:
         """Return products of columns with the members, of shape (B, capacity), in a buffer that is reused."""
@@ -94,84 +117,125 @@ class SquaredEngine(Engine):
         cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
         return cross
 
-    def look_ahead(self, columns: Columns) -> None:
-        """Determine for more than a batch of columns at once which cannot enter; see `Explained`."""
-        members, explained = self.members, self._explained
-        if explained is None or not members.n_fixed < members.capacity == members.n_members:
-            return
-        spread = math.sqrt(2.0 * self.model.constant)
-        for start in range(0, len(columns), LOOKED_AHEAD):
-            some = columns.take(slice(start, start + LOOKED_AHEAD))
-            explained.look_ahead(some, self.y, self._residual, spread)
+    def _walk(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> None:
+        """Let columns enter one after the other; `cross` changes."""
+        members, state, counters, rule = self.members, self.state, self.counters, self.rule
+        diagonal, usable = columns.square + rule.ridge, members.usable(columns)
+        candidates, counts, change = Candidates(cross, linear, diagonal, usable), np.zeros(1, COUNTS), np.zeros(1)
 
-    def _take_one(self, column: Columns) -> int:
-        """Reference: residual, gradient and products of the column, each in one pass over the members."""
-        members = self.members
-        usable = members.usable(column)
-        if not usable[0]:
-            return 0
-        cross = np.zeros((1, members.capacity))
-        cross[0, : members.n_members] = members.against(members.columns, column)
-        gradient = members.against_target(column, self._residual())
-        return self.model.walk(column, cross, gradient + row_products(cross, self.coef, NO_WEIGHT), usable, members)
+        def scan(start: int) -> tuple[int, int]:
+            b, slot = exchange_scan(
+                candidates, start, state.inverse, state.coef, np.diagonal(state.matrix) - rule.ridge, rule.ridge,
+                members.n_members, members.n_fixed, rule.tolerance, counts, change,
+            )  # fmt: skip
+            return int(b), int(slot)
+
+        def after(b: int) -> np.ndarray:
+            return members.against(columns.take(slice(b + 1, None)), columns.take(slice(b, b + 1)))
+
+        placed: dict[int, int] = {}
+        for b, slot, replaces in entrances(
+            members, columns, cross, usable, scan, lambda: members.within(columns), after
+        ):
+            counters.n_exchanged += replaces
+            counters.n_entered += 1
+            placed[slot], k = b, members.n_members
+            state.value, change[0] = state.value + float(change[0]), 0.0
+            state.matrix[slot, :k] = state.matrix[:k, slot] = cross[b, :k]
+            state.matrix[slot, slot], state.linear[slot] = diagonal[b], linear[b]
+            self._entered()
+        members.copy_in(columns, placed)
+        counters.n_presented += int(counts[0]["n_presented"])
+        counters.n_refused += int(counts[0]["n_refused"])
+
+    def _walk_groups(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> None:
+        """Let groups enter one after the other; `cross` changes."""
+        members, state, counters, ridge = self.members, self.state, self.counters, self.rule.ridge
+        batch = GroupBatch.of(members, columns, cross, linear)
+        batch.products = products_of_groups(columns, batch.bounds, members.weight, members.total)
+        for one in batch.products:
+            one[range(len(one)), range(len(one))] += ridge
+        for entrance in walk_groups(
+            members, batch, state.inverse, state.coef, lambda: np.diagonal(state.matrix) - ridge, self.rule, counters,
+            lambda rest, slots: members.cross_with(columns.take(rest), slots),
+        ):  # fmt: skip
+            followed(state.matrix, entrance, batch.products[entrance.group])
+            moved(state.linear, entrance, linear[entrance.columns])
+            state.value = self._constant - 0.5 * float(np.sum(state.linear * state.coef))
+            self._entered()
+
+    def _entered(self) -> None:
+        self.state.n_since += 1
+        if self.state.n_since >= self.members.capacity:  # rank-one updates have accumulated rounding errors
+            self._renew()
+
+    def _renew(self) -> None:
+        """Recompute the inverse, and go to the minimum."""
+        k, inverse = self.members.n_members, self._inverse_of_members()
+        if inverse is not None:
+            self.state.inverse[:k, :k] = inverse
+            self._to_minimum()
+        self.state.n_since = 0
+
+    def _to_minimum(self) -> None:
+        state, k = self.state, self.members.n_members
+        state.coef[:k] = multiply(state.inverse[:k, :k].copy(), state.linear[:k].copy())
+        state.value = self._constant - 0.5 * float(np.sum(state.linear[:k] * state.coef[:k]))
+
+    def _inverse_of_members(self) -> np.ndarray | None:
+        """Return the recomputed M⁻¹; None if the members are linearly dependent. Groups get loads: see `loads_of`."""
+        k, matrix = self.members.n_members, self.state.matrix
+        if self.members.groups is not None:
+            matrix[range(k), range(k)] += loads_of(matrix[:k, :k].copy(), 0.5 * self._least_pivot)
+        inverse = np.zeros((k, k))
+        return inverse if k and invert(matrix[:k, :k].copy(), inverse) else None
 
     def _residual(self) -> np.ndarray:
         residual = self.members.predict(-self.coef, 0.0, np.empty(len(self.y)))
-        residual += self.y
+        residual += self._left
         return residual
 
     def screen(self, most: int) -> Screen:
         """Return the state for screening: the residual, and the smallest removal cost."""
-        if not isinstance(self.model, ExchangeModel):
-            return super().screen(most)
-        members, descent = self.members, self._residual()
-        if len(members.weight):
-            descent *= members.weight
-        least = self._least_cost(self.model)
-        present = members.ids[: members.n_members].copy()
-        return Screen(descent, NO_WEIGHT, members.total, least, self.rule.ridge, present, most)
-
-    def _least_cost(self, model: ExchangeModel) -> float:
-        """Return the smallest removal cost."""
-        return float(model.removal_costs()[self.members.n_fixed :].min(initial=np.inf))
+        descent = self._residual()
+        if len(self.members.weight):
+            descent *= self.members.weight
+        return self._screen(descent, NO_WEIGHT, self._costs(self.state.inverse, self.coef), most)
 
     def _terms(self) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
-        k, state = self.members.n_members, self.model.state
+        k, state = self.members.n_members, self.state
         hessian = np.eye(k + 1)  # columns and target are centred if there is an intercept
         hessian[1:, 1:] = state.matrix[:k, :k] - self.rule.ridge * np.eye(k)
-        return [(self.model.constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1))]
+        return [(self._constant, np.concatenate([[0.0], -state.linear[:k]]), hessian, np.zeros(k + 1))]
 
     def _take_ridge(self, ridge: float) -> None:
-        fall = self.rule.ridge - ridge
+        k = self.members.n_members
+        self.state.matrix[range(k), range(k)] += ridge - self.rule.ridge
         super()._take_ridge(ridge)
-        self.model.take_rule(self.rule)
-        if self._explained is not None:
-            self._explained.relax(fall)
+        self._renew()
 
     def entry_state(self) -> State | None:
         """Return the state for tests of columns by their entries alone."""
-        members, model, k = self.members, self.model, self.members.n_members
-        if self.mode != "gram" or not isinstance(model, ExchangeModel) or k < members.capacity or not k:
+        members, state, k = self.members, self.state, self.members.n_members
+        if self.mode != "gram" or k < members.capacity or not k:
             return None
         weight = members.weight if len(members.weight) else np.ones(len(self.y))
-        squares, none = np.diagonal(model.state.matrix) - self.rule.ridge, np.zeros(k)
+        squares, none = np.diagonal(state.matrix) - self.rule.ridge, np.zeros(k)
         return State(
-            members.held, members.offset, members.factor, none, model.state.inverse, model.coef, none, squares,
+            members.held, members.offset, members.factor, none, state.inverse, state.coef, none, squares,
             weight, weight, self._residual() * weight,
         )  # fmt: skip
 
     def finish(self) -> Finished:
         """Solve least squares on the members' products, ridge included, and return the removal costs."""
-        k, coef, inverse = self.members.n_members, self.coef.copy(), self.model.inverse_of_members()
+        k, coef, inverse = self.members.n_members, self.coef.copy(), self._inverse_of_members()
         if inverse is None:
             return Finished(coef, 0.0, 0.5 * coef[:k] ** 2)
-        coef[:k] = self.model.minimum(inverse)
+        coef[:k] = multiply(inverse, self.state.linear[:k].copy())
         return self._finished(coef, 0.0, inverse)
 
-    def _state(self) -> QuadraticState:
-        state: QuadraticState = self.model.state
-        return state
+    def _state(self) -> SquaredState:
+        return self.state
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.model.state, self.model.counters = self.model.State.unpack(arrays), self.counters
-        self.model.rule = self.rule
+        self.state = SquaredState.unpack(arrays)

@@ -1,4 +1,4 @@
-"""The objective of online substitution at a prediction that several workers share.
+"""The objective of online substitution at a prediction, which a single engine makes or several workers share.
 
 f = Σ_i a_i ℓ(u_i, y_i) / Σ_i a_i + ½ λ₂ Σ_k v_k²,   a the weights, v the coefficients of standardised columns
 
@@ -8,18 +8,30 @@ With several classes, each has its own prediction, intercept and coefficients, o
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from daskfs.kernels.losses import SPAN, values
 from daskfs.kernels.losses import derivatives as loss_derivatives
-from daskfs.losses import find_loss
+from daskfs.losses import Loss, find_loss
 
 MAX_STEPS = 100
 MAX_HALVINGS = 20
 
 
-class SharedObjective:
+@dataclass(frozen=True, slots=True)
+class LossSettings:
+    """A loss, and how it is fitted."""
+
+    loss: Loss
+    threshold: float = 0.0
+    """Threshold of the epsilon-insensitive loss."""
+    fits_intercept: bool = False
+    """Whether the intercept is a parameter of its own; it is not if columns and target are centred."""
+
+
+class Objective:
     """A loss, its target and weights, and the intercept.
 
     An array of the shape of `y` is one prediction, or with several classes one for each.
@@ -57,10 +69,15 @@ class SharedObjective:
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         arguments = (self.loss.name, self.y, self.weight, self.ridge, self.threshold, self.fits_intercept)
-        return SharedObjective, arguments
+        return Objective, arguments
 
     def _no_intercept(self) -> np.ndarray:
         return np.zeros((*self.y.shape[:-1], 1))
+
+    @property
+    def settings(self) -> LossSettings:
+        """The loss, and how it is fitted."""
+        return LossSettings(self.loss, self.threshold, self.fits_intercept)
 
     @property
     def no_coef(self) -> np.ndarray:
@@ -78,10 +95,13 @@ class SharedObjective:
         return float(np.sum(self._means(losses))) + penalty
 
     def derivatives(self, prediction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ℓ' and ℓ'' of every row, in the shape of the prediction."""
+        """Return ℓ' and ℓ'' of every row, times the row's weight, in the shape of the prediction."""
         derivative, curvature = np.empty(prediction.shape), np.empty(prediction.shape)
         at, found = (prediction.ravel(), self.y.ravel()), (derivative.ravel(), curvature.ravel())  # these share memory
         loss_derivatives(self.loss.code, self.threshold, *at, *found, self._bits)
+        if len(self.weight):
+            derivative *= self.weight
+            curvature *= self.weight
         return derivative, curvature
 
     def without_features(self) -> tuple[np.ndarray, float]:
@@ -106,10 +126,11 @@ class SharedObjective:
         if not self.fits_intercept or not math.isfinite(value):
             return value, prediction, self.intercept
         derivative, curvatures = self.derivatives(prediction)
-        curvature = self._means(curvatures)
+        curvature = curvatures.sum(axis=-1, keepdims=True) / self.total
         if not curvature.any():
             return value, prediction, self.intercept
-        step = np.where(curvature > 0.0, -self._means(derivative) / np.maximum(curvature, 1e-6), 0.0)
+        slope = derivative.sum(axis=-1, keepdims=True) / self.total
+        step = np.where(curvature > 0.0, -slope / np.maximum(curvature, 1e-6), 0.0)
         for _ in range(MAX_HALVINGS):
             trial = prediction + step
             found = self.value(trial, penalty)
