@@ -51,5 +51,5 @@ def test_the_baselines_use_what_the_package_of_message_offers():
         for module, names in imports.findall(path.read_text())
         for name in re.findall(r"\w+", names)
     }
-    assert "subset.SelectionSettings" in found
+    assert "choices.SelectionSettings" in found
     assert not {name for name in found if f"`{name}`" not in daskfs.selectors.message.__doc__}

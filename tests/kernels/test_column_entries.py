@@ -177,7 +177,7 @@ def test_the_refit_takes_what_the_deviance_falls_to_where_words_tell_rows_withou
     assert {1, 2} <= set(path.selected(step))
     expected = glm_fit(np.ascontiguousarray(X[np.ix_(rows, others)]), y[rows], np.ones(rows.sum()), loss=loss)
     assert path.n_separable > 0
-    np.testing.assert_allclose(path.deviance[step], expected.deviance, rtol=1e-6)
+    np.testing.assert_allclose(path.fit[step], expected.deviance, rtol=1e-6)
     of_array = glm_path(X, y, np.ones(800), loss=loss, penalty=4.0, lambdas=path.lambdas)
-    np.testing.assert_allclose(path.deviance, of_array.deviance, rtol=1e-4)
+    np.testing.assert_allclose(path.fit, of_array.fit, rtol=1e-4)
     np.testing.assert_array_equal(path.selected(), of_array.selected())

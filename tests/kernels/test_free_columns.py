@@ -84,7 +84,7 @@ def test_the_squared_path_is_that_of_what_the_free_columns_leave(n_features, kin
             assert set(HELD) <= set(path.selected(step))
         centred, of_refit = root * (y - share @ y), root[:, None] * Z[:, path.selected(path.best)]
         rss = np.linalg.norm(centred - of_refit @ np.linalg.lstsq(of_refit, centred, rcond=None)[0]) ** 2
-        assert path.rss[path.best] == pytest.approx(rss, rel=1e-8)
+        assert path.fit[path.best] == pytest.approx(rss, rel=1e-8)
         model = len(path.selected(path.best))
         assert path.gic[path.best] == pytest.approx(weight.sum() * np.log(rss) + 5.0 * model, rel=1e-9)
 
@@ -142,7 +142,7 @@ def test_groups_without_a_penalty_leave_the_gradient_of_none_of_their_columns(lo
     unit = np.sqrt(path.moments.y_variance)
     threshold = glm_path(X, y, weight, loss=loss, penalty=5.0, n_lambdas=2).threshold
     assert path.df[0] == 2
-    assert path.n_groups[0] == 1
+    assert path.n_units[0] == 1
     for step, lam in enumerate(path.lambdas[:40]):
         z = X @ path.coefficients(step) + path.intercept(step)
         gradient = Z.T @ (share * derivative(loss, z, y, threshold))
@@ -151,7 +151,7 @@ def test_groups_without_a_penalty_leave_the_gradient_of_none_of_their_columns(lo
             gram = (Z[:, columns] * share[:, None]).T @ Z[:, columns]
             size = np.sqrt(gradient[columns] @ np.linalg.pinv(gram, hermitian=True) @ gradient[columns])
             assert size / np.sqrt(np.linalg.matrix_rank(gram)) < lam + 2e-5 * unit
-        assert 0 in path.selected_groups(step)
+        assert 0 in path.selected_units(step)
 
 
 @pytest.mark.parametrize("kind", ["dense", "entries"])

@@ -106,7 +106,7 @@ def test_every_point_of_a_path_is_optimal_and_some_are_a_slow_solvers(loss, shap
         z = X @ path.coefficients(step) + path.intercept(step)
         residual = -share * derivative(loss, z, y, threshold)
         assert abs(residual.sum()) < 1e-7
-        active = set(path.selected_groups(step).tolist())
+        active = set(path.selected_units(step).tolist())
         for g, basis in enumerate(bases):
             gradient, limit = basis.T @ residual, lam * np.sqrt(basis.shape[1])
             if g not in active:
@@ -156,7 +156,7 @@ def test_it_does_not_matter_by_which_columns_a_group_is_given(loss):
         other[:, 4 * g : 4 * g + 4] = X[:, 4 * g : 4 * g + 4] @ rng.standard_normal((4, 4))
     one, two = (group_path(x, y, weight, groups_of(*[4] * 6), loss=loss, per_column=4.0, tol=1e-10) for x in (X, other))
     np.testing.assert_array_equal(one.df, two.df)
-    np.testing.assert_array_equal(one.selected_groups(), two.selected_groups())
+    np.testing.assert_array_equal(one.selected_units(), two.selected_units())
     for step in (5, one.best):
         fitted = [x @ path.coefficients(step) + path.intercept(step) for x, path in ((X, one), (other, two))]
         np.testing.assert_allclose(*fitted, atol=1e-6)
@@ -165,9 +165,9 @@ def test_it_does_not_matter_by_which_columns_a_group_is_given(loss):
 def test_degrees_of_freedom_are_ranks_and_the_refit_is_least_squares():
     X, y, weight = problem_of("squared", 300, 24)
     path = group_path(X, y, weight, groups_of(3, 5, *[4] * 4), loss="squared", per_column=2.0, patience=None)
-    step = int(np.argmax(path.n_groups))
+    step = int(np.argmax(path.n_units))
     assert path.df[step] == 2 + 4 + 4 * (
-        path.n_groups[step] - 2
+        path.n_units[step] - 2
     )  # of 3 dummies one depends, of 5 columns one is constant
     columns = np.column_stack([np.ones(300), X[:, path.selected(step)]]) * np.sqrt(weight)[:, None]
     residual = y * np.sqrt(weight) - columns @ np.linalg.lstsq(columns, y * np.sqrt(weight), rcond=None)[0]
@@ -178,9 +178,9 @@ def test_degrees_of_freedom_are_ranks_and_the_refit_is_least_squares():
 def test_a_shrunk_fit_has_fewer_degrees_of_freedom_than_its_rank_and_more_than_groups():
     X, y, weight = problem_of("squared", 300, 24)
     path = group_path(X, y, weight, groups_of(*[4] * 6), loss="squared", per_column=2.0, gic_rss="lasso", patience=None)
-    active = path.n_groups > 0
-    assert (path.df[active] > path.n_groups[active]).all()
-    assert (path.df < 4 * path.n_groups + 1e-12).all()
+    active = path.n_units > 0
+    assert (path.df[active] > path.n_units[active]).all()
+    assert (path.df < 4 * path.n_units + 1e-12).all()
     assert path.df[-1] > 0.9 * path.groups.rank.sum()  # hardly shrunk
 
 
@@ -210,5 +210,5 @@ def test_a_group_larger_than_the_largest_model_stays_out():
 def test_where_there_is_nothing_to_explain_there_is_no_path(loss):
     X, _, weight = problem_of(loss, 300, 24)
     path = group_path(X, np.ones(300), weight, groups_of(*[4] * 6), loss=loss, per_column=4.0)
-    assert path.best == -1 or path.n_groups[path.best] == 0
+    assert path.best == -1 or path.n_units[path.best] == 0
     assert len(path.selected()) == 0

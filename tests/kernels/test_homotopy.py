@@ -157,7 +157,7 @@ def test_the_criterion_with_a_known_variance_is_the_penalised_residual():
     X, y = make_block(0, "plain", 200, 40)
     for solver in ("homotopy", "descent"):
         path = follow(X, y, sigma2=1.5, solver=solver)
-        np.testing.assert_allclose(path.gic, 200 * path.rss / 1.5 + 3.0 * path.df, rtol=1e-12)
+        np.testing.assert_allclose(path.gic, 200 * path.fit / 1.5 + 3.0 * path.df, rtol=1e-12)
 
 
 @pytest.mark.slow_cases("float32")

@@ -163,7 +163,7 @@ def test_a_path_that_runs_out_of_gram_rows_says_so():
     X, y = make_block(200, 400, seed=10)
     path = lasso_path(X, y, np.ones(200), penalty=0.0, patience=None, max_features=150)
     assert gram_capacity(400, 150) == 364
-    assert path.stop in ("Gram rows", "max_features", "end of the path")
+    assert path.stop in ("memory", "max_features", "end of the path")
     assert np.isfinite(path.gic).all()
 
 

@@ -66,7 +66,7 @@ def test_at_its_end_stands_the_fit_of_all_columns(loss):
     path = lsa_path(X, y, weight, loss=loss, penalty=0.0, patience=None, max_features=20, min_ratio=1e-8)
     fit = glm_fit(X, y, weight, loss=loss)
     np.testing.assert_allclose(path.coefficients(-1), fit.coef, rtol=1e-4, atol=1e-5 / path.moments.scale.min())
-    np.testing.assert_allclose(path.deviance[-1], fit.deviance, rtol=1e-9)
+    np.testing.assert_allclose(path.fit[-1], fit.deviance, rtol=1e-9)
     np.testing.assert_allclose(X @ path.coefficients(-1) + path.intercept(-1), X @ fit.coef + fit.intercept, atol=1e-4)
 
 
@@ -101,7 +101,7 @@ def test_the_stops_are_those_of_the_path():
     X, y, weight = make_block("logistic", 1000, 7)
     assert lsa_path(X, y, weight, loss="logistic", penalty=0.0, max_features=3).stop == "max_features"
     assert lsa_path(X, y, weight, loss="logistic", penalty=20.0, patience=2).stop == "patience"
-    assert lsa_path(X, y, weight, loss="logistic", penalty=20.0, patience=None).stop == "end of the grid"
+    assert lsa_path(X, y, weight, loss="logistic", penalty=20.0, patience=None).stop == "end of the path"
 
 
 def test_its_memory_is_a_number_of_its_sizes():

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 
 from daskfs.kernels.glm.newton import PRIOR_DEVIATION
 from daskfs.kernels.glm.softmax import centred, softmax_fit, softmax_terms
-from daskfs.selectors.message.subset import standard_errors
 
 
 def make_block(n_samples, n_features, n_classes, seed=0):
@@ -90,12 +89,6 @@ def test_a_fit_of_many_unknowns_is_that_of_few(density, monkeypatch):
     assert (found.is_separable, found.is_singular) == (expected.is_separable, expected.is_singular) == (False, False)
     np.testing.assert_allclose(found.coef, expected.coef, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found.centred_intercepts, expected.centred_intercepts, rtol=1e-5, atol=1e-6)
-    scale, n = expected.moments.scale, np.arange(12) != 3
-    at = np.column_stack([expected.centred_intercepts, np.nan_to_num(expected.coef) * scale])
-    terms = softmax_terms(X, y, weight, at[:-1] - at[-1], expected.moments.mean, scale)
-    errors = standard_errors(terms.hessian, scale, 1.0, 4)
-    assert np.isinf(found.error[:, 3]).all()
-    np.testing.assert_allclose(found.error[:, n], errors[:, n], rtol=0.2)  # blocks of single classes alone
 
 
 @pytest.mark.slow
@@ -114,7 +107,6 @@ def test_a_word_that_a_class_lacks_bounds_the_fit_of_many_unknowns_as_that_of_fe
     assert expected.is_separable
     z, z_expected = (X @ fit.coef.T for fit in (found, expected))
     np.testing.assert_allclose(z, z_expected, rtol=1e-4, atol=1e-4)
-    assert np.isinf(found.error).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

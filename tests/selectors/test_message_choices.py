@@ -9,8 +9,8 @@ import pytest
 
 from daskfs.errors import DataError
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.subset import SelectionSettings, choose, refit
+from daskfs.selectors.message.choices import Choices, SelectionSettings
+from daskfs.selectors.message.subset import choose, refit
 from daskfs.selectors.message.tasks import SubsetGroup, select_on_block
 from tests.refusals import refused
 
@@ -35,7 +35,7 @@ def one_by_one(X, y, weight, settings) -> Choices:
     kept = X if X.dtype.kind == "f" else X.astype(np.float32)
     pairs = pairwise(BOUNDS)
     parts = [(kept[a:b].copy(), y[a:b].copy(), weight[a:b].copy()) for a, b in pairs]
-    return Choices.of([choose(*part, settings, is_first=k == 0) for k, part in enumerate(parts)])
+    return Choices.joined([choose(*part, settings, is_first=k == 0) for k, part in enumerate(parts)])
 
 
 @pytest.mark.parametrize("kind", ["plain", "int8", "weights", "constants"])

@@ -9,8 +9,9 @@ import scipy.sparse
 import daskfs
 from daskfs.errors import ConfigError, PlanError, SelectionWarning
 from daskfs.kernels.group_lasso.groups import ColumnGroups
+from daskfs.selectors.message.choices import NormalEquations, SelectionSettings
 from daskfs.selectors.message.fits import solve_subsets
-from daskfs.selectors.message.subset import NormalEquations, SelectionSettings, refit
+from daskfs.selectors.message.subset import refit
 from daskfs.selectors.message.votes import gain_of_least_squares
 from tests.refusals import refused
 from tests.tolerances import assert_same_answer

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskfs.errors import PlanError
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.plan import Subsets, choose_n_subsets, plan_message, subset_starts, subsets_per_task
 from daskfs.selectors.message.selector import Message
-from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.plan import Spread, Subsets, cut_into_tasks, decoded_nbytes
 from daskfs.selectors.message.selector import Message
-from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits
 from daskfs.sources.ingest import ingest
 from tests.tolerances import FLOAT32, assert_same_answer

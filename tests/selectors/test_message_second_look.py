@@ -8,8 +8,9 @@ import pytest
 from daskfs.errors import ConfigError
 from daskfs.kernels.linear.moments import moments
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.selector import Message
-from daskfs.selectors.message.subset import SelectionSettings, refit
+from daskfs.selectors.message.subset import refit
 from daskfs.selectors.message.votes import least_votes, second_vote, z_of_least_squares
 from tests.refusals import refused
 

@@ -8,7 +8,7 @@ import pytest
 from daskfs.kernels.lasso.criteria import feature_penalty
 from daskfs.kernels.lasso.path import lasso_path
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.tasks import Choices, SubsetGroup, select_on_block
 
 SETTINGS = SelectionSettings(criterion="ebic")

@@ -28,7 +28,6 @@ Differs from the papers
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -37,18 +36,18 @@ import numpy as np
 from daskfs.baselines.columns.base import Chosen, ColumnBaseline, largest
 from daskfs.baselines.null_model import null_model
 from daskfs.baselines.standard_columns import StandardColumns
-from daskfs.kernels.baselines.grafting import drop_zeros, graft_block
+from daskfs.kernels.baselines.grafting import fit_entered, graft_block
 from daskfs.kernels.baselines.online_descent import l0_steps, l1_steps, no_columns
-from daskfs.kernels.glm.newton import Problem, hessian_weights, mean_loss
-from daskfs.kernels.glm.proximal import solve_entered
-from daskfs.kernels.glm.state import ENTERED, new_state
-from daskfs.kernels.linear.weighted_gram import extend_hessian
+from daskfs.kernels.glm.curvatures import update_hessian
+from daskfs.kernels.glm.newton import Problem, mean_loss
+from daskfs.kernels.glm.state import COMBINED, ENTERED, new_state
 from daskfs.parameters import Count, Positive
 
 FIRST_SHARE = 0.5  # of the smallest penalty that selects nothing
 NEXT_SHARE = 0.8
 MAX_PENALTIES = 30
 ACTIVE_PER_SELECTED = 10
+FAR = 0.1  # a longer first step renews the Hessian, in the same units
 TOLERANCE = 1e-4  # largest step of a converged fit, in units of the mean loss's scale
 
 
@@ -261,7 +260,7 @@ class Grafting(L1Stream):
 
     Notes
     -----
-    The fit holds up to `max_active` columns, 8 n max_active bytes, and max_active² numbers.
+    The fit holds up to `max_active` columns, 8 n max_active bytes, and 5 max_active² numbers.
 
     Examples
     --------
@@ -280,7 +279,7 @@ class Grafting(L1Stream):
 
     def _held_nbytes(self, n_samples: int, n_features: int, n_select: int) -> int:
         capacity = self._capacity(n_features, n_select)
-        return 8 * n_samples * (capacity + 48) + 8 * (capacity + 1) * (capacity + 12) + 48 * n_features
+        return 8 * n_samples * (capacity + 48) + 8 * (capacity + 1) * ((1 + COMBINED) * capacity + 16) + 48 * n_features
 
     def _model(self, problem: Problem, n_features: int, n_select: int) -> _Model:
         return _Grafted(problem, n_features, self._capacity(n_features, n_select))
@@ -294,18 +293,15 @@ class _Grafted(_Model):
         self.slot = np.full(n_features, -1, dtype=np.int64)
         self.n_refused, self.capacity = 0, capacity
         deviation = float(np.sqrt((problem.share * (problem.y - problem.share @ problem.y) ** 2).sum()))
-        self.tol = TOLERANCE * max(deviation, 1e-300)
+        self.tol, self.far = TOLERANCE * max(deviation, 1e-300), FAR * deviation
 
     def begin(self, lam: float) -> None:
-        state, n = self.state, int(self.state.counts[ENTERED])
-        hessian_weights(self.problem, state.at, state.weight)
-        extend_hessian(state.columns, state.identity, n, 0, state.weight, state.hessian, state.work)
-        if n:
-            solve_entered(self.problem, lam, self.tol, math.inf, state)
-            drop_zeros(self.slot, state)
+        update_hessian(self.problem, True, self.state)
+        if self.state.counts[ENTERED]:
+            fit_entered(self.problem, lam, self.tol, self.far, self.slot, self.state)
 
     def take(self, block: np.ndarray, first: int, lam: float) -> None:
-        self.n_refused += graft_block(self.problem, block, first, lam, self.tol, self.slot, self.state)[1]
+        self.n_refused += graft_block(self.problem, block, first, lam, self.tol, self.far, self.slot, self.state)[1]
         self.most_active = max(self.most_active, int(self.state.counts[ENTERED]))
 
     def coefficients(self) -> np.ndarray:

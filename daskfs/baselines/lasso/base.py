@@ -15,7 +15,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, LossOf, Share
 from daskfs.result import coefficient_norm
 from daskfs.selectors.base import BaseSelector
-from daskfs.selectors.message.subset import PathTable, SelectionSettings
+from daskfs.selectors.message.choices import PathTable, SelectionSettings
 from daskfs.selectors.shared import responses
 from daskfs.selectors.shared.responses import Response, probabilities
 from daskfs.selectors.shared.rows import weighted_rows

@@ -40,12 +40,12 @@ from daskfs.baselines.lasso.paths import (
     plan_paths,
 )
 from daskfs.baselines.lasso.tasks import Weighting
-from daskfs.kernels.lasso.path import LassoPath
+from daskfs.kernels.lasso.result import LassoPath
 from daskfs.parameters import Count, PositiveShare
 from daskfs.selectors.inputs import seed_of
+from daskfs.selectors.message.choices import PathTable, SelectionSettings
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
-from daskfs.selectors.message.subset import PathTable, SelectionSettings
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.run import Run
 
@@ -150,11 +150,11 @@ class Bolasso(LassoBaseline):
     def _in_one_piece(self, passes: SubsetPasses) -> Estimate:
         n_samples, n_features = passes.run.matrix.shape
         samples = select_on_samples(passes, self._samples(np.array([n_samples])))
-        scores, is_selected = self._intersect([sample.ballots[0].selected for sample in samples], n_features)
+        scores, is_selected = self._intersect([sample.first().ballots.selected for sample in samples], n_features)
         coef, columns = np.zeros(n_features), np.flatnonzero(is_selected)
         coef[columns], intercept, notes = refit_in_one_piece(passes, columns)
         if not len(columns):
-            intercept = self._loss.null_intercept(float(samples[0].y_mean))
+            intercept = self._loss.null_intercept(float(samples[0].y_mean[0]))
         return Estimate(coef, is_selected, scores, float(intercept), samples[0].path, notes)
 
     def _samples(self, sizes: np.ndarray) -> list[Weighting]:

@@ -11,16 +11,16 @@ import numpy as np
 
 from daskfs.baselines.lasso.tasks import Weighting, select_on_sample
 from daskfs.selectors.base import SEPARATED
+from daskfs.selectors.message.choices import Choices
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
-from daskfs.selectors.message.subset import SubsetChoice
 from daskfs.selectors.shared.budget import Budget, Limits, SelectorPlan
 
 
-def select_on_samples(passes: SubsetPasses, weightings: list[Weighting]) -> list[SubsetChoice]:
+def select_on_samples(passes: SubsetPasses, weightings: list[Weighting]) -> list[Choices]:
     """Select on every bootstrap sample, each in a task of its own. All rows form one subset."""
     rows = passes.run.rows(0, passes.subsets.data.n_samples)
-    return passes.run.map("select", select_on_sample, weightings, passes.settings, rows, record=SubsetChoice)
+    return passes.run.map("select", select_on_sample, weightings, passes.settings, rows, record=Choices)
 
 
 def plan_one_piece(method: str, subsets: Subsets, limits: Limits, n_paths: int = 1) -> SelectorPlan:

@@ -24,10 +24,11 @@ from daskfs.baselines.lasso.tasks import (
     moments_on_block,
 )
 from daskfs.kernels.lasso.from_gram import lasso_path_from_gram, least_squares_from_gram, wanted_rows
-from daskfs.kernels.lasso.path import LassoPath, default_max_features, gram_capacity
+from daskfs.kernels.lasso.path import default_max_features, gram_capacity
+from daskfs.kernels.lasso.result import LassoPath
 from daskfs.kernels.linear.moments import Moments, weighed
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Run
 

@@ -15,7 +15,8 @@ import numpy as np
 from daskfs.kernels.linear.moments import CONSTANT_RATIO, Moments, gram_rows, moments
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.subset import SelectionSettings, SubsetChoice, choose
+from daskfs.selectors.message.choices import Choices, SelectionSettings
+from daskfs.selectors.message.subset import choose
 from daskfs.selectors.message.tasks import bad_value_of
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit_on_block import read_rows
@@ -174,7 +175,7 @@ def add_rows(a: GramRows, b: GramRows) -> GramRows:
     return GramRows(a.rows + b.rows)
 
 
-def select_on_sample(matrix: Matrix, settings: SelectionSettings, rows: Rows, weighting: Weighting) -> SubsetChoice:
+def select_on_sample(matrix: Matrix, settings: SelectionSettings, rows: Rows, weighting: Weighting) -> Choices:
     """Select on a bootstrap sample of all rows."""
     part = RowPart(0, rows)
     X, y, weight = read_rows(matrix, slice(None), settings.positive, rows)

@@ -21,20 +21,27 @@ LEFT = 0.05  # largest share of the weights that a combination may leave
 
 
 @kernel
-def renew_hessian(problem, state):  # type: ignore[no-untyped-def]
-    """Compute the Hessian at the current predictions. It replaces the oldest one."""
-    hessian_weights(problem, state.at, state.weight)
-    _make(state)
+def update_hessian(problem, is_exact, state):  # type: ignore[no-untyped-def]
+    """Update the Hessian to the current predictions: a combination of earlier ones, if the remainder is small.
 
-
-@kernel
-def update_hessian(problem, state):  # type: ignore[no-untyped-def]
-    """Update the Hessian to the current predictions: a combination of earlier ones if the remainder is small."""
-    hessian_weights(problem, state.at, state.weight)
-    if combine_weights(state.weight, state.mix, state) > LEFT * sum_of(state.weight):
-        _make(state)
-    else:
-        _mix_rows(0, state)
+    With `is_exact`, or else, it is computed, and replaces the oldest one.
+    """
+    weight, mix = state.weight, state.mix
+    hessian_weights(problem, state.at, weight)
+    if is_exact or combine_weights(weight, mix, state) > LEFT * sum_of(weight):
+        slot = state.counts[KNOWN_HESSIANS] % COMBINED
+        state.counts[KNOWN_HESSIANS] += 1
+        state.counts[HESSIANS] += 1
+        copy_into(weight, state.weights[slot])
+        make_hessian_of(
+            state.columns, state.identity, state.counts[ENTERED], 0, weight, state.hessians[slot], state.work
+        )
+        mix[:] = 0.0
+        mix[slot] = 1.0
+        for m in range(min(state.counts[KNOWN_HESSIANS], COMBINED)):
+            state.weight_products[m, slot] = dot(state.weights[m], weight)
+            state.weight_products[slot, m] = state.weight_products[m, slot]
+    _mix_rows(0, state)
 
 
 @kernel
@@ -56,24 +63,6 @@ def _left(weights, mix0, mix1, mix2, mix3, weight):  # type: ignore[no-untyped-d
         combined = (mix0 * weights[0, i] + mix1 * weights[1, i]) + (mix2 * weights[2, i] + mix3 * weights[3, i])
         total += abs(weight[i] - combined)
     return total
-
-
-@kernel
-def _make(state):  # type: ignore[no-untyped-def]
-    slot = state.counts[KNOWN_HESSIANS] % COMBINED
-    state.counts[KNOWN_HESSIANS] += 1
-    state.counts[HESSIANS] += 1
-    copy_into(state.weight, state.weights[slot])
-    make_hessian_of(
-        state.columns, state.identity, state.counts[ENTERED], 0, state.weight, state.hessians[slot], state.work
-    )
-    n_known = min(state.counts[KNOWN_HESSIANS], COMBINED)
-    state.mix[:] = 0.0
-    state.mix[slot] = 1.0
-    for m in range(n_known):
-        state.weight_products[m, slot] = dot(state.weights[m], state.weight)
-        state.weight_products[slot, m] = state.weight_products[m, slot]
-    _mix_rows(0, state)
 
 
 @kernel

@@ -22,6 +22,7 @@ from daskfs.kernels.glm.newton import (
     weak_ridge,
 )
 from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.linalg import factorise, minimum_norm
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
@@ -62,7 +63,8 @@ class ColumnsFit(NamedTuple):
 
 class NewtonTerms(NamedTuple):
     """Terms of the summed loss of one block, in an intercept (position 0) and coefficients of the columns ``(x -
-    centre) / scale``. They add up over blocks. ``coefficients - solve(hessian, gradient)`` is the Newton step.
+    centre) / scale``. They add up over blocks. ``coefficients - solve(hessian, gradient)`` is the Newton step. With
+    several classes: in those of all classes but the last, one after the other.
     """
 
     value: float
@@ -211,4 +213,4 @@ def terms_of_columns(
 
 def glm_fit_nbytes(n_samples: int, n_features: int) -> int:
     """Return the peak memory in bytes of `glm_fit` in addition to its block."""
-    return 8 * (n_samples * (n_features + 16) + 6 * (n_features + 1) ** 2 + 16 * n_features)
+    return 8 * (n_samples * (n_features + 16) + 6 * (n_features + 1) ** 2 + (BAND_ROWS + 16) * (n_features + 4))

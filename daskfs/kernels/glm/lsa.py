@@ -18,12 +18,19 @@ from typing import NamedTuple
 import numpy as np
 
 from daskfs.kernels.glm.fit import fit_columns
+from daskfs.kernels.glm.minimise import descend
 from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions, new_problem
-from daskfs.kernels.glm.path import ABOVE, STOPS, GlmPath, default_max_features, lambda_grid
-from daskfs.kernels.glm.proximal import descend
-from daskfs.kernels.glm.steps import GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES
+from daskfs.kernels.glm.path import ABOVE, default_max_features, lambda_grid
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.lasso.steps import RSS_FLOOR
+from daskfs.kernels.lasso.result import STOPS, LassoPath
+from daskfs.kernels.lasso.steps import (
+    GRID_ENDED,
+    OUT_OF_PATIENCE,
+    RSS_FLOOR,
+    TOO_MANY_FEATURES,
+    new_rule,
+    rate,
+)
 from daskfs.kernels.linear.columns import copy_columns, copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
@@ -61,16 +68,17 @@ def lsa_path(
     patience: int | None = 10,
     max_features: int | None = None,
     free: np.ndarray | None = None,
-) -> GlmPath:
+) -> LassoPath:
     """Follow the approximate Lasso path of one block and select a model by ``deviance / dispersion + penalty |M|``.
 
-    Parameters and result are those of `glm_path.glm_path`, with these differences: deviances are those of the quadratic
-    approximation. The dispersion is that of the fit of all columns. All columns have entered, except those that depend
-    linearly on earlier ones. `n_separable` is 1 if that fit has no finite minimum, so that a ridge fit is approximated.
+    Parameters and result are those of `daskfs.kernels.glm.path.glm_path`, with these differences: deviances are
+    those of the quadratic approximation. The dispersion is that of the fit of all columns. All columns have entered,
+    except those that depend linearly on earlier ones. `n_separable` is 1 if that fit has no finite minimum, so that a
+    ridge fit is approximated.
 
     Returns
     -------
-    GlmPath
+    LassoPath
     """
     if not weight.all():
         X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
@@ -94,15 +102,18 @@ def lsa_path(
         max_features = min(default_max_features(m.total, X.shape[1]) + len(free), X.shape[1])
     noise = parabola.dispersion if sigma2 is None else float(sigma2)
     smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(record.code, y)))
+    rule = new_rule(penalty, noise, gic_rss, patience, max_features)
     df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
-        parabola.hessian, n_free, parabola.full, cross, lambdas, float(penalty), noise, m.total, smallest,
-        gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), TOLERANCE * math.sqrt(noise),
-    )  # fmt: skip
+        parabola.hessian, n_free, parabola.full, cross, lambdas, rule, m.total, smallest, TOLERANCE * math.sqrt(noise)
+    )
     keep = slice(n_followed)
-    return GlmPath(
-        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features,
-        coef[keep, 1:].copy(), coef[keep, 0].copy(), best, STOPS[stop], noise, int(parabola.is_separable), 0, 0, 1,
-        n_unsolved,
+    shrunk = coef[keep, 1:].copy()
+    is_active = shrunk != 0.0
+    is_active[:, :n_free] = True
+    return LassoPath(
+        m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features, shrunk, coef[keep, 0].copy(),
+        is_active, best, STOPS[stop], loss, problem.threshold, "deviance", dispersion=noise,
+        n_separable=int(parabola.is_separable), n_hessians=1, n_unsolved=n_unsolved,
     )  # fmt: skip
 
 
@@ -138,32 +149,28 @@ def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
 
 
 @kernel
-def _follow(  # type: ignore[no-untyped-def]
-    hessian, n_free, full, cross, lambdas, penalty, noise, total, smallest, refit, patience, max_features, tol
-):
+def _follow(hessian, n_free, full, cross, lambdas, rule, total, smallest, tol):  # type: ignore[no-untyped-def]
     """Return df, deviance, GIC, coefficients at each λ; the number of λ, the best, the reason to stop, n_unsolved."""
     n, n_lambdas = full.shape[0], lambdas.shape[0]
     df = np.zeros(n_lambdas, np.int64)
     deviance, gic, coefs = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros((n_lambdas, n))
-    coef, step, gradient = np.zeros(n), np.zeros(n), cross.copy()
+    coef, gradient = np.zeros(n), cross.copy()
     members = np.zeros(n, np.int64)
     n_members = -1
     best, n_unsolved = -1, 0
     for k in range(n_lambdas):
         if is_stopped():
             break
-        _, is_settled = descend(hessian, n, n_free, gradient, coef, lambdas[k], tol, step)
-        n_unsolved += not is_settled
-        coef += step
+        n_unsolved += not descend(hessian, n, n_free, gradient, coef, lambdas[k], tol)
         is_new, n_active = False, 0
         for q in range(1, n):
             if coef[q] != 0.0 or q <= n_free:
                 is_new = is_new or n_active >= n_members or members[n_active] != q
                 members[n_active] = q
                 n_active += 1
-        if n_active > max_features:
+        if n_active > rule.max_df:
             return df, deviance, gic, coefs, k, best, TOO_MANY_FEATURES, n_unsolved
-        if not refit:
+        if not rule.refit:
             deviance[k] = smallest + total * _distance(coef, full, cross, gradient)
         elif is_new or n_active != n_members:
             deviance[k] = smallest + total * _refitted_distance(hessian, full, cross, members, n_active)
@@ -172,10 +179,8 @@ def _follow(  # type: ignore[no-untyped-def]
         n_members = n_active
         df[k] = n_active
         copy_into(coef, coefs[k])
-        gic[k] = deviance[k] / noise + penalty * n_active
-        if best < 0 or gic[k] < gic[best]:
-            best = k
-        if patience >= 0 and n_active > df[best] + patience:
+        best, is_over = rate(k, k, df, df, deviance, total, rule.noise, rule, gic)
+        if is_over:
             return df, deviance, gic, coefs, k + 1, best, OUT_OF_PATIENCE, n_unsolved
     return df, deviance, gic, coefs, n_lambdas, best, GRID_ENDED, n_unsolved
 

@@ -2,7 +2,6 @@
 
 The total of the steps still to come is extrapolated from the rate at which steps shrink. The last step is applied to
 the coefficients only; the predictions follow together with the first step at the next λ.
-coefficients only, and by the predictions together with the first at the next λ.
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ import math
 
 import numpy as np
 
-from daskfs.kernels.glm.curvatures import renew_hessian, update_hessian
-from daskfs.kernels.glm.proximal import ASTRAY, MAX_NEWTON_STEPS, MAX_SWEEPS, slope_along, take_step
+from daskfs.kernels.glm.curvatures import update_hessian
+from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance
 from daskfs.kernels.glm.state import ENTERED, FREE, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 
+MAX_NEWTON_STEPS, MAX_SWEEPS = 200, 2000
+ASTRAY = 1e30  # standard deviations: a step this long is invalid
 OPTIMALITY = 1.0 + 1e-9  # only rounding may make |gradient| exceed λ
 SWEEPS_BETWEEN = 16  # coordinate descent sweeps before the system of the active features is solved
 CLOSE = 0.01  # relative to `far`: after a shorter step the Hessian is unchanged
@@ -48,16 +49,16 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
             size = max(size, abs(step[q]) * math.sqrt(max(hessian[q, q], 0.0)))
         if is_settled and (size <= 0.1 * tol or (size * min(size / last, SLOWEST) <= tol and iteration > 0)):
             return
-        slope = slope_along(gradient, base, step, 0.0, lam, n_free)
+        slope = _slope_along(gradient, base, step, 0.0, lam, n_free)
         if not slope < 0.0 or not (is_settled or is_exact):
             copy_into(base[:n], coef[:n])
             copy_into(gradient[:n], left[:n])
             if is_exact:  # only rounding errors are left
                 break
-            renew_hessian(problem, state)  # the combination is not usable
+            update_hessian(problem, True, state)  # the combination is not usable
             is_exact = True
             continue
-        length = take_step(
+        length = _take_step(
             problem, lam, slope, step, base, state.columns, state.identity, n - 1, n_free, state.at, gradient
         )
         state.counts[NEWTON_STEPS] += 1
@@ -67,12 +68,47 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
         copy_into(coef[:n], base[:n])
         copy_into(gradient[:n], left[:n])
         is_exact = length < 1.0 or size > SLOWEST * last or (iteration == 0 and size > far)
-        if is_exact:
-            renew_hessian(problem, state)
-        elif size > CLOSE * far:
-            update_hessian(problem, state)
+        if is_exact or size > CLOSE * far:
+            update_hessian(problem, is_exact, state)
         last = size
     state.counts[UNSOLVED] += 1
+
+
+@kernel
+def _take_step(  # type: ignore[no-untyped-def]
+    problem, lam, slope, step, coef, columns, identity, n_entered, n_free, at, gradient
+):
+    """Take `step`, or the part of it after which the derivative is reversed by at most half. Return that part."""
+    length = 1.0
+    advance(problem, columns, identity, n_entered, step, 1.0, at, gradient)
+    for _ in range(MAX_SHORTENINGS):
+        if is_stopped():
+            break
+        turned = _slope_along(gradient, coef, step, length, lam, n_free)
+        if turned <= -OVERSHOT * slope:
+            break
+        shorter = length * min(0.5, max(0.1, slope / (slope - turned)))
+        advance(problem, columns, identity, n_entered, step, shorter - length, at, gradient)
+        length = shorter
+    return length
+
+
+@kernel
+def _slope_along(gradient, coef, step, share, lam, n_free):  # type: ignore[no-untyped-def]
+    """Return the derivative of the objective along `step` at ``coef + share * step``; at a kink the left derivative."""
+    slope = 0.0
+    for q in range(n_free + 1):
+        slope -= gradient[q] * step[q]
+    for q in range(n_free + 1, step.shape[0]):
+        if step[q] != 0.0:
+            here = coef[q] + share * step[q]
+            sign = math.copysign(1.0, here)
+            if share == 0.0 and here == 0.0:
+                sign = math.copysign(1.0, step[q])
+            elif here == 0.0:
+                sign = -math.copysign(1.0, step[q])
+            slope += (lam * sign - gradient[q]) * step[q]
+    return slope
 
 
 @kernel

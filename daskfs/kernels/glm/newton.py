@@ -15,7 +15,6 @@ import numpy as np
 from daskfs.kernels.blocks.any_columns import (
     add_columns,
     column_products,
-    extend_hessian_of,
     make_hessian_of,
     staleness,
 )
@@ -171,20 +170,18 @@ def newton(problem, columns, members, n_members, ridge, tol, longest, coef, at, 
     at.z[:] = 0.0
     advance(problem, columns, members, n_members, coef, 1.0, at, gradient)
     return newton_from(
-        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True,
-        False,
+        problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, True
     )  # fmt: skip
 
 
 @kernel
 def newton_from(  # type: ignore[no-untyped-def]
-    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale,
-    in_bands,
+    problem, columns, members, n_members, ridge, tol, longest, coef, at, gradient, step, hessian, factor, is_stale
 ):  # fmt: skip
     """Minimise as `newton` does, from the current predictions. Their gradient is given, and is overwritten.
 
-    Unless `is_stale`, the factor of the Hessian at a nearby point is given as well. With `in_bands`, further Hessians
-    are computed in the fastest way (`make_hessian`). `step` returns the coefficients minus those of the predictions.
+    Unless `is_stale`, the factor of the Hessian at a nearby point is given as well. `step` returns the coefficients
+    minus those of the predictions.
     """
     n = n_members + 1
     weight, work = np.empty(at.z.shape[0]), np.empty(at.z.shape[0])
@@ -197,10 +194,7 @@ def newton_from(  # type: ignore[no-untyped-def]
             gradient[q] -= ridge * coef[q]
         if is_stale:
             hessian_weights(problem, at, weight)
-            if in_bands:
-                make_hessian_of(columns, members, n_members, 0, weight, hessian, work)
-            else:
-                extend_hessian_of(columns, members, n_members, 0, weight, hessian, work)
+            make_hessian_of(columns, members, n_members, 0, weight, hessian, work)
             rank = factorise(hessian, n, ridge, factor)
         square = solve_cholesky(factor, n, gradient, step)
         if square <= tol * tol and largest_size(step) <= longest:

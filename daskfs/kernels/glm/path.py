@@ -20,7 +20,6 @@ useless feature, estimated on the largest model of the path, which has too many 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from daskfs.kernels.glm.state import (
     COMBINED,
     DIRECTIONS,
     ENTERED,
+    FREE,
     HESSIANS,
     NEAR,
     NEAR_ENTRIES,
@@ -46,71 +46,16 @@ from daskfs.kernels.glm.state import (
 )
 from daskfs.kernels.glm.steps import follow, hold
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
+from daskfs.kernels.lasso.result import STOPS, LassoPath
+from daskfs.kernels.lasso.steps import new_rule
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
-from daskfs.kernels.linear.moments import Moments, weighed
+from daskfs.kernels.linear.moments import weighed
 from daskfs.kernels.losses import saturated_values
 from daskfs.losses import find_loss
 
 COLUMNS_NBYTES = 256 << 20
 ABOVE = 1.0 + 1e-6
 """Share of the smallest λ without a feature at which a path with free columns starts: their fit has a tolerance."""
-STOPS = ("end of the grid", "patience", "max_features", "entered features")
-
-
-class GlmPath(NamedTuple):
-    """A path as far as it was followed, on a grid of `n_lambdas` values of λ."""
-
-    loss: str
-    threshold: float
-    """Threshold of the Huber loss, in units of y; 0 for the others."""
-    moments: Moments
-    """Moments of the columns. Their y is minus the null model's derivative, so `cross` is the gradient there."""
-    lambdas: np.ndarray
-    """Shape (n_lambdas,), decreasing."""
-    df: np.ndarray
-    """Shape (n_lambdas,): number of nonzero coefficients."""
-    deviance: np.ndarray
-    """Shape (n_lambdas,): twice the weighted sum of losses minus its minimum, of the refit or of the shrunk fit."""
-    gic: np.ndarray
-    """Shape (n_lambdas,)."""
-    entered: np.ndarray
-    """Shape (n_entered,): features in their order of entry."""
-    coef: np.ndarray
-    """Shape (n_lambdas, n_entered): shrunk coefficients of the standardised columns."""
-    centred_intercepts: np.ndarray
-    """Shape (n_lambdas,): predictions for features at their means."""
-    best: int
-    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
-    stop: str
-    """Why the path ended, one of `STOPS`."""
-    dispersion: float
-    n_separable: int
-    """Number of refits on the path without a finite minimum. Their deviance is the infimum."""
-    n_passes: int
-    """Number of passes over the block after that of the moments."""
-    n_steps: int
-    n_hessians: int
-    n_unsolved: int = 0
-    """Number of Newton steps that did not converge, because columns nearly depend on each other."""
-
-    def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the features of the model at one step, ascending; by default of the chosen step."""
-        step = self.best if step is None else step
-        if step < 0:
-            return np.empty(0, dtype=np.int64)
-        return np.sort(self.entered[self.coef[step] != 0.0])
-
-    def coefficients(self, step: int) -> np.ndarray:
-        """Return the shrunk coefficients of all features, on the scale of the data, shape (n_features,)."""
-        coef = np.zeros(len(self.moments.scale))
-        coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
-        return coef
-
-    def intercept(self, step: int) -> float:
-        """Return the intercept for `coefficients`."""
-        entered = self.entered
-        shift = self.coef[step] * (self.moments.mean[entered] / self.moments.scale[entered])
-        return float(self.centred_intercepts[step] - shift.sum())
 
 
 def default_max_features(n_samples: float, n_features: int) -> int:
@@ -155,7 +100,7 @@ def glm_path(
     tol: float = 1e-6,
     column_weight: np.ndarray | None = None,
     free: np.ndarray | None = None,
-) -> GlmPath:
+) -> LassoPath:
     """Follow the Lasso path of one block and select a model by ``deviance / dispersion + penalty |M|``.
 
     Parameters
@@ -193,7 +138,7 @@ def glm_path(
 
     Returns
     -------
-    GlmPath
+    LassoPath
         Empty if y is constant or no column varies.
     """
     X, y, weight = rows_of_weight(X, y, weight)
@@ -223,19 +168,20 @@ def glm_path(
     if not has_null:
         lambdas = lambdas[:0]
     saturated = float(weight @ saturated_values(record.code, y))
+    rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
     df, deviance, gic, coef, n_followed, best, stop, dispersion = follow(
-        block, problem, m.mean, m.scale, lambdas, float(penalty), 0.0 if sigma2 is None else float(sigma2), total,
-        saturated, gic_rss == "refit", -1 if patience is None else int(patience), int(max_features), unit, float(tol),
-        state,
-    )  # fmt: skip
+        block, problem, m.mean, m.scale, lambdas, rule, total, saturated, unit, float(tol), state
+    )
     counts = state.counts
-    n_entered = int(counts[ENTERED])
-    keep = slice(n_followed)
-    return GlmPath(
-        loss, problem.threshold, m, lambdas[keep], df[keep], deviance[keep], gic[keep],
-        state.entered[:n_entered].copy(), coef[keep, 1 : n_entered + 1].copy(), coef[keep, 0].copy(), best,
-        STOPS[stop], dispersion, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[NEWTON_STEPS]),
-        int(counts[HESSIANS]), int(counts[UNSOLVED]),
+    keep, n_entered = slice(n_followed), int(counts[ENTERED])
+    shrunk = coef[keep, 1 : n_entered + 1].copy()
+    is_active = shrunk != 0.0
+    is_active[:, : counts[FREE]] = True
+    return LassoPath(
+        m, lambdas[keep], df[keep], deviance[keep], gic[keep], state.entered[:n_entered].copy(), shrunk,
+        coef[keep, 0].copy(), is_active, best, STOPS[stop], loss, problem.threshold, "deviance", dispersion=dispersion,
+        n_separable=int(counts[SEPARABLE_REFITS]), n_passes=int(counts[PASSES]), n_steps=int(counts[NEWTON_STEPS]),
+        n_hessians=int(counts[HESSIANS]), n_unsolved=int(counts[UNSOLVED]),
     )  # fmt: skip
 
 

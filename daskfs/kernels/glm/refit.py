@@ -28,9 +28,13 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
     members, n_members = without_separated(state.columns, state.members, n_active, problem, share)
     of_rows_left = Problem(problem.loss, problem.threshold, problem.y, share)
     coef, gradient, step = np.empty(n_members + 1), np.zeros(n_members + 1), np.zeros(n_members + 1)
-    _start(problem, members, n_members, coef, state)
-    _leave_others(problem, members, n_members, state)
     base, refitted = state.refit_base, state.refitted
+    is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate
+    coef[0] = base[0] if is_near else state.coef[0]
+    for q in range(n_members):
+        last = refitted[members[q]]
+        coef[q + 1] = last if last != 0.0 and is_near else state.coef[members[q] + 1]
+    _leave_others(problem, members, n_members, state)
     for q in range(n_members + 1):
         step[q] = coef[q] - base[members[q - 1] + 1 if q > 0 else 0]
     advance(of_rows_left, state.columns, members, n_members, step, 1.0, state.refit_at, gradient)
@@ -41,7 +45,7 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
     tol = REFIT_TOLERANCE * unit / math.sqrt(total)
     value, status, _ = newton_from(
         of_rows_left, state.columns, members, n_members, 0.0, tol, math.inf, coef, state.refit_at, gradient, step,
-        hessian, factor, is_singular, True,
+        hessian, factor, is_singular,
     )  # fmt: skip
     if status == SEPARABLE or n_members < n_active:
         state.counts[SEPARABLE_REFITS] += 1
@@ -51,16 +55,6 @@ def refit_value(problem, n_active, unit, total, state):  # type: ignore[no-untyp
         refitted[members[q]] = coef[q + 1]
         base[members[q] + 1] = coef[q + 1] - step[q + 1]
     return value
-
-
-@kernel
-def _start(problem, members, n_members, coef, state):  # type: ignore[no-untyped-def]
-    refitted, shrunk = state.refitted, state.coef
-    is_near = largest_size(refitted) <= FAR or not problem.loss.can_separate
-    coef[0] = state.refit_base[0] if is_near else shrunk[0]
-    for q in range(n_members):
-        last = refitted[members[q]]
-        coef[q + 1] = last if last != 0.0 and is_near else shrunk[members[q] + 1]
 
 
 @kernel

@@ -12,6 +12,7 @@ from daskfs.kernels.glm.curvatures import extend_hessians
 from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
 from daskfs.kernels.jit import inner_loop, kernel
+from daskfs.kernels.lasso.steps import offer
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 
@@ -47,7 +48,15 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
         refresh(X, problem, mean, scale, left, state)
         sizes = state.reference[doubtful[:n_doubtful]]
     else:
-        _copy_near(X, mean, scale, doubtful[:n_doubtful], state)
+        first = state.counts[NEARBY]
+        last = first
+        for d in range(n_doubtful):
+            if near_slot[doubtful[d]] < 0:
+                near_slot[doubtful[d]], state.near_features[last] = last, doubtful[d]
+                last += 1
+        if last > first:
+            enter_columns(state.near, X, mean, scale, state.near_features[first:last], first)
+        state.counts[NEARBY] = last
         products = np.empty(1 + n_doubtful)
         column_products(state.near, near_slot[doubtful[:n_doubtful]], n_doubtful, at.residual, products)
         sizes = products[1:]
@@ -59,18 +68,12 @@ def admit(X, problem, mean, scale, lam, state):  # type: ignore[no-untyped-def]
         _enter(X, problem, mean, scale, doubtful[v], sizes[v], state)
     if state.counts[ENTERED] > n_before:
         extend_hessians(n_before + 1, state)
-        _foretell_left(n_before + 1, state)
+        left_at, hessian, coef, base = state.left, state.hessian, state.coef, state.base
+        for q in range(n_before + 1, state.counts[ENTERED] + 1):  # from the predictions to the coefficients
+            left_at[q] = state.gradient[q]
+            for r in range(n_before + 1):
+                left_at[q] -= hessian[q, r] * (coef[r] - base[r])
     return violators.shape[0]
-
-
-@kernel
-def _foretell_left(first, state):  # type: ignore[no-untyped-def]
-    """Update the gradients of newly entered features from the predictions to the coefficients."""
-    left, hessian, coef, base = state.left, state.hessian, state.coef, state.base
-    for q in range(first, state.counts[ENTERED] + 1):
-        left[q] = state.gradient[q]
-        for r in range(first):
-            left[q] -= hessian[q, r] * (coef[r] - base[r])
 
 
 @kernel
@@ -84,7 +87,8 @@ def _predict(problem, state):  # type: ignore[no-untyped-def]
     copy_into(state.reference, predicted)
     for k in range(min(state.counts[KNOWN], DIRECTIONS)):
         along = row_dot(state.directions, k, left)
-        _subtract(along, problem.share, state.directions[k], left)
+        for i in range(left.shape[0]):
+            left[i] -= along * problem.share[i] * state.directions[k, i]
         add_row(state.images, k, along, predicted)
     return math.sqrt(_squared_length(left, problem.share)) + 1e-13 * length
 
@@ -95,12 +99,6 @@ def _squared_length(vector, share):  # type: ignore[no-untyped-def]
     for i in range(vector.shape[0]):
         square += np.divide(vector[i] * vector[i], share[i])
     return square
-
-
-@kernel
-def _subtract(factor, share, direction, out):  # type: ignore[no-untyped-def]
-    for i in range(out.shape[0]):
-        out[i] -= factor * share[i] * direction[i]
 
 
 @kernel
@@ -126,38 +124,12 @@ def refresh(X, problem, mean, scale, left, state):  # type: ignore[no-untyped-de
 
 
 @kernel
-def _copy_near(X, mean, scale, doubtful, state):  # type: ignore[no-untyped-def]
-    first = state.counts[NEARBY]
-    last = first
-    features = state.near_features
-    for j in doubtful:
-        if state.near_slot[j] < 0:
-            state.near_slot[j] = last
-            features[last] = j
-            last += 1
-    if last > first:
-        enter_columns(state.near, X, mean, scale, features[first:last], first)
-    state.counts[NEARBY] = last
-
-
-@kernel
 def _largest(doubtful, sizes, limit):  # type: ignore[no-untyped-def]
-    """Return the positions of up to `BATCH` sizes above the limit, largest first; ties by lower feature.
-
-    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal columns.
-    """
-    found = np.empty(BATCH, np.int64)
-    n_found = 0
+    """Return the positions of up to `BATCH` sizes above the limit, largest first."""
+    found, largest, n_found = np.empty(BATCH, np.int64), np.empty(BATCH), 0
     for d in range(doubtful.shape[0]):
-        size = abs(sizes[d])
-        if size <= limit or (n_found == BATCH and size <= abs(sizes[found[BATCH - 1]])):
-            continue
-        place = n_found if n_found < BATCH else BATCH - 1
-        while place > 0 and abs(sizes[found[place - 1]]) * OPTIMALITY < size:
-            found[place] = found[place - 1]
-            place -= 1
-        found[place] = d
-        n_found = min(n_found + 1, BATCH)
+        if abs(sizes[d]) > limit:
+            n_found = offer(d, abs(sizes[d]), n_found, found, largest)
     return found[:n_found]
 
 

@@ -11,29 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.kernels.blocks.any_columns import enter_columns, extend_hessian_of, new_columns
+from daskfs.kernels.blocks.any_columns import enter_columns, new_columns
 from daskfs.kernels.blocks.column_entries import SPARSE, ColumnEntries
 from daskfs.kernels.blocks.dense_block import as_block
+from daskfs.kernels.glm.fit import NewtonTerms
 from daskfs.kernels.glm.newton import LONGEST_LAST_STEP, MAX_STEPS, TOLERANCE, weak_ridge
-from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, value_at
+from daskfs.kernels.glm.softmax_many import MANY_UNKNOWNS, fit_by_products, softmax_gradient, softmax_value
 from daskfs.kernels.glm.softmax_separable import MOST_UNKNOWNS, damped_nbytes, fit_damped, row_entries
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.linear.columns import copy_columns, copy_into, row_dot
-from daskfs.kernels.linear.linalg import factorise, invert_independent, solve_cholesky
+from daskfs.kernels.linear.columns import copy_columns, copy_into
+from daskfs.kernels.linear.linalg import factorise, solve_cholesky
 from daskfs.kernels.linear.moments import Moments, moments
+from daskfs.kernels.linear.weighted_gram import extend_hessian
 
 MAX_HALVINGS = 40
 NEAR = 1e-8  # such a short step (squared) gains less than the rounding error of the value: it is taken in full
-
-
-class SoftmaxTerms(NamedTuple):
-    """Terms of the summed loss of one block. They add up over blocks."""
-
-    value: float
-    gradient: np.ndarray
-    """Shape ((n_classes - 1) * (n_columns + 1),)."""
-    hessian: np.ndarray
-    """Square, of the same length."""
 
 
 class SoftmaxFit(NamedTuple):
@@ -49,11 +41,6 @@ class SoftmaxFit(NamedTuple):
     """Whether columns were linearly dependent. Those after the first dependent one are left out."""
     is_separable: bool
     """Whether there is no finite minimum (separable or missing classes), so that a weak ridge bounds the fit."""
-    error: np.ndarray | None = None
-    """Standard errors of `coef` if `is_large`, from the Hessian's diagonal blocks of single classes. They are exact for
-    classes that are equally likely everywhere, and up to a fifth too small for others. Infinite if there are none. For
-    smaller fits, use the whole Hessian.
-    """
 
 
 def is_large(n_features: int, n_classes: int) -> bool:
@@ -144,25 +131,14 @@ def _large_fit(
             )
         if is_converged:
             break
-    coef, error = np.full((n_classes, X.shape[1]), np.nan), np.full((n_classes, X.shape[1]), np.inf)
-    both = centred(solution)
+    coef, both = np.full((n_classes, X.shape[1]), np.nan), centred(solution)
     coef[:, features] = both[:, 1:] / m.scale[features]
-    if ridge == 0.0:
-        for c, p in enumerate([*z, 1.0 - z.sum(axis=0)]):
-            hessian = np.zeros((len(features) + 1, len(features) + 1))
-            weights = m.total * share * p * (1.0 - p)
-            extend_hessian_of(
-                columns, np.arange(len(features)), len(features), 0, weights, hessian, np.empty(len(code))
-            )
-            inverse, is_dependent = invert_independent(hessian)
-            variance = np.where(is_dependent, np.inf, np.diag(inverse))[1:]
-            error[c, features] = (1.0 - 1.0 / n_classes) * np.sqrt(variance) / m.scale[features]  # with sum 0
-    return SoftmaxFit(m, coef, both[:, 0], is_singular, ridge > 0.0, error)
+    return SoftmaxFit(m, coef, both[:, 0], is_singular, ridge > 0.0)
 
 
 def softmax_terms(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, coef: np.ndarray, centre: np.ndarray, scale: np.ndarray
-) -> SoftmaxTerms:
+) -> NewtonTerms:
     """Return the terms of a Newton step at `coef`, for columns with the same centre and scale in all blocks.
 
     Parameters
@@ -182,7 +158,7 @@ def softmax_terms(
     n = coef.size
     gradient, hessian = np.zeros(n), np.zeros((n, n))
     value = _terms(columns, y.astype(np.int64), weight, np.ascontiguousarray(coef), 0.0, gradient, hessian)
-    return SoftmaxTerms(float(value), gradient, hessian)
+    return NewtonTerms(float(value), gradient, hessian)
 
 
 def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
@@ -195,68 +171,27 @@ def softmax_nbytes(n_samples: int, n_features: int, n_classes: int) -> int:
 
 
 @kernel
-def _predictions(columns, coef, out):  # type: ignore[no-untyped-def]
-    """Write z for all classes but the last, one class per row."""
-    for c in range(coef.shape[0]):
-        for i in range(out.shape[1]):
-            out[c, i] = coef[c, 0]
-        for q in range(columns.shape[0]):
-            if is_stopped():
-                break
-            if coef[c, q + 1] != 0.0:
-                for i in range(out.shape[1]):
-                    out[c, i] += coef[c, q + 1] * columns[q, i]
-
-
-@kernel
-def _value(columns, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
-    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and convert z to probabilities."""
-    _predictions(columns, coef, z)
-    return value_at(code, share, coef, ridge, z)
-
-
-@kernel
 def _terms(columns, code, share, coef, ridge, gradient, hessian):  # type: ignore[no-untyped-def]
     """Write gradient and Hessian, and return the value."""
     n_free, width = coef.shape
-    z = np.empty((n_free, code.shape[0]))
-    value = _value(columns, code, share, coef, ridge, z)
-    work, scaled = np.empty(code.shape[0]), np.empty(code.shape[0])
+    z, members = np.empty((n_free, code.shape[0])), np.arange(width - 1)
+    value = softmax_value(columns, members, code, share, coef, ridge, z)
+    softmax_gradient(columns, members, code, share, coef, ridge, z, gradient.reshape(n_free, width))
+    work, scaled, block = np.empty(code.shape[0]), np.empty(code.shape[0]), np.empty((width, width))
     for c in range(n_free):
-        for i in range(work.shape[0]):
-            work[i] = share[i] * (z[c, i] - (1.0 if code[i] == c else 0.0))
-        gradient[c * width] = work.sum()
-        for q in range(width - 1):
-            if is_stopped():
-                break
-            gradient[c * width + q + 1] = row_dot(columns, q, work) + ridge * coef[c, q + 1]
         for d in range(c, n_free):
             if is_stopped():
                 break
             for i in range(work.shape[0]):
                 work[i] = share[i] * z[c, i] * ((1.0 if c == d else 0.0) - z[d, i])
-            _fill(columns, work, scaled, c * width, d * width, hessian)
+            extend_hessian(columns, members, width - 1, 0, work, block, scaled)
+            for a in range(width):
+                for b in range(width):
+                    hessian[c * width + a, d * width + b] = hessian[d * width + a, c * width + b] = block[a, b]
     for a in range(hessian.shape[0]):
         if a % width > 0:
             hessian[a, a] += ridge
     return value
-
-
-@kernel
-def _fill(columns, weight, scaled, top, left, hessian):  # type: ignore[no-untyped-def]
-    """Write the weighted Gram matrix of ones and columns into a square of the Hessian, and its transpose."""
-    width = columns.shape[0] + 1
-    for a in range(width):
-        if is_stopped():
-            break
-        for i in range(weight.shape[0]):
-            scaled[i] = weight[i] * columns[a - 1, i] if a > 0 else weight[i]
-        for b in range(a + 1):
-            entry = row_dot(columns, b - 1, scaled) if b > 0 else scaled.sum()
-            hessian[top + a, left + b] = entry
-            hessian[top + b, left + a] = entry
-            hessian[left + b, top + a] = entry
-            hessian[left + a, top + b] = entry
 
 
 @kernel
@@ -269,7 +204,7 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
     n_free, width = coef.shape
     n = n_free * width
     gradient, hessian, step = np.zeros(n), np.zeros((n, n)), np.zeros(n)
-    trial, z = coef.copy(), np.empty((n_free, code.shape[0]))
+    trial, z, members = coef.copy(), np.empty((n_free, code.shape[0])), np.arange(width - 1)
     first_rank = 0
     for iteration in range(MAX_STEPS):
         if is_stopped():
@@ -289,7 +224,10 @@ def _newton(columns, code, share, ridge, coef, factor):  # type: ignore[no-untyp
             for c in range(n_free):
                 for q in range(width):
                     trial[c, q] = coef[c, q] - length * step[c * width + q]
-            if square < NEAR or _value(columns, code, share, trial, ridge, z) <= value - 0.1 * length * square:
+            if (
+                square < NEAR
+                or softmax_value(columns, members, code, share, trial, ridge, z) <= value - 0.1 * length * square
+            ):
                 break
             length *= 0.5
         for c in range(n_free):

@@ -93,8 +93,9 @@ def _predict(columns, members, coef, z):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def value_at(code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
-    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b² at predictions z, and convert z to probabilities."""
+def softmax_value(columns, members, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
+    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and write the probabilities."""
+    _predict(columns, members, coef, z)
     value = 0.0
     for i in range(code.shape[0]):
         largest = 0.0
@@ -112,13 +113,6 @@ def value_at(code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
         for q in range(1, coef.shape[1]):
             value += 0.5 * ridge * coef[c, q] * coef[c, q]
     return value
-
-
-@kernel
-def softmax_value(columns, members, code, share, coef, ridge, z):  # type: ignore[no-untyped-def]
-    """Return Σ s_i (log Σ_d exp(z_id) - z_iy) + ½ ridge Σ b², and write the probabilities."""
-    _predict(columns, members, coef, z)
-    return value_at(code, share, coef, ridge, z)
 
 
 @kernel

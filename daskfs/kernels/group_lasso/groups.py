@@ -182,20 +182,6 @@ def copy_group(X, mean, scale, groups, g, columns, first):  # type: ignore[no-un
 
 
 @kernel
-def coefficients_of_columns(factor, own, out):  # type: ignore[no-untyped-def]
-    """Write L⁻ᵀ b, the coefficients of a group's columns; 0 for dependent columns."""
-    place = own.shape[0] - 1
-    for a in range(factor.shape[0] - 1, -1, -1):
-        out[a] = 0.0
-        if factor[a, a] > 0.0:
-            entry = own[place]
-            for b in range(a + 1, factor.shape[0]):
-                entry -= factor[b, a] * out[b]
-            out[a] = entry / factor[a, a]
-            place -= 1
-
-
-@kernel
 def orthonormal_gram(gram, cross, groups, entered, n_entered, out, right):  # type: ignore[no-untyped-def]
     """Write QᵀQ and Qᵀy of some groups, from position 1 on, using the correlations of all columns."""
     n_features = gram.shape[0]

@@ -18,7 +18,6 @@ freedom of the refit are the ranks of its groups; for the shrunk fit they follow
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +31,6 @@ from daskfs.kernels.group_lasso.descent import reach_of_groups
 from daskfs.kernels.group_lasso.groups import (
     ColumnGroups,
     Orthonormal,
-    coefficients_of_columns,
     made_orthonormal,
     orthonormal_gram,
 )
@@ -47,93 +45,17 @@ from daskfs.kernels.group_lasso.state import (
     GroupState,
     new_state,
 )
-from daskfs.kernels.group_lasso.steps import Rule, begin, follow
+from daskfs.kernels.group_lasso.steps import begin, follow
 from daskfs.kernels.lasso.gram_cache import GramCache
+from daskfs.kernels.lasso.result import STOPS, LassoPath
+from daskfs.kernels.lasso.steps import new_rule
 from daskfs.kernels.linear.gram_matrix import moments_and_gram, wants_whole_gram
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
 from daskfs.kernels.linear.moments import Moments
 from daskfs.kernels.losses import saturated_values
 from daskfs.losses import find_loss
 
-STOPS = ("end of the grid", "patience", "max_features", "entered groups")
 SPARE = 64  # columns that may enter in addition to twice the largest model
-
-
-class GroupPath(NamedTuple):
-    """A path as far as it was followed, on a grid of `n_lambdas` values of λ."""
-
-    loss: str
-    moments: Moments
-    """Moments of the columns; with the squared loss also of y, with others of the null model's derivative."""
-    lambdas: np.ndarray
-    """Shape (n_lambdas,), decreasing, like the next four arrays."""
-    df: np.ndarray
-    """Degrees of freedom."""
-    n_groups: np.ndarray
-    """Number of groups in the model."""
-    fit: np.ndarray
-    """Mean squared residual, or deviance, of the refit or of the shrunk fit."""
-    gic: np.ndarray
-    entered: np.ndarray
-    """Shape (n_entered,): groups in their order of entry."""
-    coef: np.ndarray
-    """Shape (n_lambdas, 1 + n_positions): the prediction for columns at their means, then the coefficients of the
-    orthonormal columns of the entered groups.
-    """
-    groups: Orthonormal
-    best: int
-    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
-    stop: str
-    """Why the path ended, one of `STOPS`."""
-    dispersion: float
-    n_separable: int
-    """Number of refits on the path without a finite minimum. Their deviance is the infimum."""
-    n_passes: int
-    """Number of passes over the block that computed the gradients of all columns."""
-    n_unsolved: int
-    """Number of descents that did not converge."""
-    gram: GramCache | None
-    """With the squared loss, what a refit of the groups that entered first needs."""
-
-    @property
-    def centred_intercepts(self) -> np.ndarray:
-        """Predictions for columns at their means, shape (n_lambdas,)."""
-        return self.coef[:, 0]
-
-    def _active(self, step: int) -> list[tuple[int, np.ndarray]]:
-        """Return the groups of the model at one step, and their coefficients of orthonormal columns."""
-        ends = 1 + np.cumsum(self.groups.rank[self.entered])
-        found = []
-        for g, end in zip(self.entered.tolist(), ends.tolist(), strict=True):
-            own = self.coef[step, end - self.groups.rank[g] : end]
-            if own.any():
-                found.append((g, own))
-        return found
-
-    def selected_groups(self, step: int | None = None) -> np.ndarray:
-        """Return the groups of the model at one step, ascending; by default of the chosen step."""
-        step = self.best if step is None else step
-        return np.sort(np.array([g for g, _ in self._active(step)] if step >= 0 else [], dtype=np.int64))
-
-    def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the columns of the model at one step, ascending; by default of the chosen step."""
-        members, bounds = self.groups.members, self.groups.bounds
-        parts = [members[bounds[g] : bounds[g + 1]] for g in self.selected_groups(step).tolist()]
-        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
-
-    def coefficients(self, step: int) -> np.ndarray:
-        """Return the shrunk coefficients of all columns, on the scale of the data, shape (n_features,)."""
-        coef = np.zeros(len(self.moments.scale))
-        for g, own in self._active(step):
-            columns = self.groups.members[self.groups.bounds[g] : self.groups.bounds[g + 1]]
-            of_columns = np.empty(len(columns))
-            coefficients_of_columns(self.groups.factor(g), own, of_columns)
-            coef[columns] = of_columns
-        return np.divide(coef, self.moments.scale, out=coef, where=self.moments.scale > 0.0)
-
-    def intercept(self, step: int) -> float:
-        """Return the intercept for `coefficients`."""
-        return float(self.coef[step, 0] - self.moments.mean @ self.coefficients(step))
 
 
 def default_max_columns(n_samples: float, n_features: int, n_groups: int) -> int:
@@ -187,7 +109,7 @@ def group_path(
     tol: float = 1e-6,
     max_cached: int = 64,
     free: np.ndarray | None = None,
-) -> GroupPath:
+) -> LassoPath:
     """Follow the group Lasso path of one block and select a model.
 
     Parameters
@@ -217,7 +139,7 @@ def group_path(
 
     Returns
     -------
-    GroupPath
+    LassoPath
     """
     X, y, weight = rows_of_weight(X, y, weight)
     record, total, n_features, n_groups = find_loss(loss), float(weight.sum()), X.shape[1], len(groups.bounds) - 1
@@ -240,7 +162,11 @@ def group_path(
         none = made_orthonormal(ColumnGroups(groups.members[:0], groups.bounds[:1]), m, block, problem.share, None, 1)
         empty = np.empty((0, len(state.coef)))
         cache = _cache(m, none, state, gram, empty, 0) if is_squared else None
-        return _path_of(loss, m, none, state, np.empty(0), None, -1, 0, 1.0, cache)
+        nothing, no_groups = np.empty(0), np.empty(0, dtype=np.int64)
+        return LassoPath(
+            m, nothing, no_groups, nothing, nothing, no_groups, empty[:, 1:], nothing, np.empty((0, 0), dtype=bool), -1,
+            STOPS[0], loss, problem.threshold, "rss" if is_squared else "deviance", none, cache,
+        )  # fmt: skip
     of_block = made_orthonormal(groups, m, block, problem.share, gram, max_columns)
     price = of_block.price.copy()
     price[free] = 0.0
@@ -255,21 +181,24 @@ def group_path(
         lambdas = lambda_grid(0.0 if is_noise else largest, total, n_features, n_lambdas, min_ratio)
         if not len(lambdas):
             lambdas = np.full(min(1, len(free)), 1e-14 * math.sqrt(m.y_variance))  # free groups only
-    rule = Rule(
-        float(per_column), float(per_group), 0.0 if sigma2 is None else float(sigma2), gic_rss == "refit",
-        -1 if patience is None else int(patience), int(max_columns),
-    )  # fmt: skip
+    rule = new_rule(per_column, sigma2, gic_rss, patience, max_columns, per_group)
     saturated = float(weight @ saturated_values(record.code, y))
     found = follow(
         block, problem, m.y_variance, m.mean, m.scale, of_block, lambdas, rule, total, saturated, float(tol), state
     )
-    cache = _cache(m, of_block, state, gram, found[4][: found[5]], max_cached) if is_squared else None
-    df, n_active, fit, gic, coef, n_followed, best, stop, noise = found
-    keep = slice(n_followed)
-    table = df[keep] if gic_rss == "lasso" else df[keep].astype(np.int64), n_active[keep], fit[keep], gic[keep]
-    n_positions = int(state.counts[POSITIONS])
-    path = _path_of(loss, m, of_block, state, lambdas[keep], table, best, stop, noise, cache)
-    return path._replace(coef=coef[keep, : n_positions + 1].copy())
+    cache = _cache(m, of_block, state, gram, found[3][: found[4]], max_cached) if is_squared else None
+    df, fit, gic, coef, n_followed, best, stop, noise = found
+    keep, counts = slice(n_followed), state.counts
+    n_entered, coef = int(counts[ENTERED]), coef[keep, : counts[POSITIONS] + 1]
+    shrunk = coef[:, 1:].copy()
+    starts = state.starts[:n_entered]
+    is_active = np.add.reduceat(shrunk != 0.0, starts, axis=1) > 0 if n_entered else np.empty((n_followed, 0), bool)
+    return LassoPath(
+        m, lambdas[keep], df[keep] if gic_rss == "lasso" else df[keep].astype(np.int64), fit[keep], gic[keep],
+        state.entered[:n_entered].copy(), shrunk, coef[:, 0].copy(), is_active, best, STOPS[stop], loss,
+        problem.threshold, "rss" if is_squared else "deviance", of_block, cache, dispersion=noise,
+        n_separable=int(counts[SEPARABLE_REFITS]), n_passes=int(counts[PASSES]), n_unsolved=int(counts[UNSOLVED]),
+    )  # fmt: skip
 
 
 def _start(groups: Orthonormal, m: Moments, gram: np.ndarray | None, state: GroupState) -> None:
@@ -289,31 +218,6 @@ def _start(groups: Orthonormal, m: Moments, gram: np.ndarray | None, state: Grou
     state.left[:] = state.null_gradient
     state.counts[KNOWN] = state.counts[POSITIONS] + 1
     reach_of_groups(state.hessian, state.starts, n_entered, 0, state.reach)
-
-
-def _path_of(
-    loss: str,
-    m: Moments,
-    groups: Orthonormal,
-    state: GroupState,
-    lambdas: np.ndarray,
-    table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None,
-    best: int,
-    stop: int,
-    noise: float,
-    cache: GramCache | None,
-) -> GroupPath:
-    """Return a path without its coefficients."""
-    nothing = np.empty(0)
-    df, n_groups, fit, gic = (
-        (nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing) if table is None else table
-    )
-    counts = state.counts
-    return GroupPath(
-        loss, m, lambdas, df, n_groups, fit, gic, state.entered[: counts[ENTERED]].copy(), np.empty((len(lambdas), 1)),
-        groups, best, STOPS[stop], noise, int(counts[SEPARABLE_REFITS]), int(counts[PASSES]), int(counts[UNSOLVED]),
-        cache,
-    )  # fmt: skip
 
 
 def _cache(

@@ -12,6 +12,7 @@ from daskfs.kernels.group_lasso.groups import copy_group, gradient_size
 from daskfs.kernels.group_lasso.some_columns import multiply_some_columns
 from daskfs.kernels.group_lasso.state import ENTERED, PASSES, POSITIONS
 from daskfs.kernels.jit import inner_loop, kernel
+from daskfs.kernels.lasso.steps import offer
 from daskfs.kernels.linear.columns import copy_into, row_dot
 
 BATCH = 16  # largest number of groups entered at once
@@ -85,22 +86,13 @@ def measure(groups, state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _largest(groups, doubtful, gradient, lam):  # type: ignore[no-untyped-def]
-    """Return up to `BATCH` groups above λ, largest relative to their prices first; ties by lower number.
-
-    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal groups.
-    """
+    """Return up to `BATCH` groups above λ, largest relative to their prices first."""
     right, out = np.empty(gradient.shape[0]), np.empty(gradient.shape[0])
     found, sizes, n_found = np.empty(BATCH, np.int64), np.empty(BATCH), 0
     for g in doubtful:
         size = gradient_size(groups, g, gradient, right, out) / groups.price[g]
-        if size <= lam * OPTIMALITY or (n_found == BATCH and size <= sizes[BATCH - 1]):
-            continue
-        place = n_found if n_found < BATCH else BATCH - 1
-        while place > 0 and sizes[place - 1] * OPTIMALITY < size:
-            sizes[place], found[place] = sizes[place - 1], found[place - 1]
-            place -= 1
-        sizes[place], found[place] = size, g
-        n_found = min(n_found + 1, BATCH)
+        if size > lam * OPTIMALITY:
+            n_found = offer(g, size, n_found, found, sizes)
     return found, n_found
 
 

@@ -7,7 +7,6 @@ take proximal Newton steps with a Hessian that is kept while the steps shrink.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,27 +23,16 @@ from daskfs.kernels.group_lasso.descent import descend, reach_of_groups
 from daskfs.kernels.group_lasso.screening import admit, enter, refresh
 from daskfs.kernels.group_lasso.state import ENTERED, KNOWN, POSITIONS, SEPARABLE_REFITS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.lasso.steps import RSS_FLOOR
+from daskfs.kernels.lasso.steps import GRID_ENDED, OUT_OF_PATIENCE, RSS_FLOOR, TOO_MANY_FEATURES, rate
 from daskfs.kernels.linear.columns import copy_into, dot, largest_size
 from daskfs.kernels.linear.linalg import factorise, forward_substitution
 
-GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_COLUMNS, TOO_MANY_ENTERED = range(4)
+TOO_MANY_ENTERED = 3  # as `daskfs.kernels.lasso.steps.TOO_MANY_GRAM_ROWS`: the memory is full
 MAX_NEWTON_STEPS = 100
 SLOWEST = 0.3  # ratio to the step before: a slower decrease requests the Hessian at the current point
 EXACT = 1e-9  # squared loss: in standard deviations of the target
 FAR = 10.0  # log-odds (or log-means) per standard deviation of a column
 REFIT_TOLERANCE = 1e-2  # of the refit's deviance, before its last step is added to second order
-
-
-class Rule(NamedTuple):
-    """Selection of a model on the path, and stopping."""
-
-    per_column: float  # price of a degree of freedom
-    per_group: float  # additional price of a group
-    noise_variance: float  # σ² or the dispersion; 0 if it is estimated
-    refit: bool
-    patience: int  # groups more than the best model, or -1
-    max_columns: int
 
 
 @kernel
@@ -75,7 +63,7 @@ def begin(X, problem, y_variance, mean, scale, groups, free, total, tol, state):
 
 @kernel
 def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, saturated, tol, state):  # type: ignore[no-untyped-def]
-    """Return df, groups, fit, GIC and coefficients at each λ, the number of λ, best, reason of the end, and dispersion.
+    """Return df, fit, GIC and coefficients at each λ, the number of λ, best, reason of the end, and dispersion.
 
     `fit` is the mean squared residual, or the deviance. At the start, the state holds the null model and its gradients.
     If all correlations are known, all groups have entered, and no row is read.
@@ -85,7 +73,7 @@ def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, sa
     n_groups = np.zeros(n_lambdas, np.int64)
     coef = np.zeros((n_lambdas, state.coef.shape[0]))
     unit = math.sqrt(y_variance) if is_squared else math.sqrt(estimate_dispersion(problem, state.at, total, 1.0))
-    noise = rule.noise_variance if rule.noise_variance > 0.0 else 1.0
+    noise = rule.noise if rule.noise > 0.0 else 1.0
     n_active, rank, best, stop, n_followed = 0, 0, -1, GRID_ENDED, n_lambdas
     for step in range(n_lambdas):
         if is_stopped():
@@ -100,8 +88,8 @@ def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, sa
                 break
         last_model = state.active[:n_active].copy()
         n_active, rank = _take_model(state)
-        if n_added < 0 or rank > rule.max_columns:
-            n_followed, stop = step, TOO_MANY_ENTERED if n_added < 0 else TOO_MANY_COLUMNS
+        if n_added < 0 or rank > rule.max_df:
+            n_followed, stop = step, TOO_MANY_ENTERED if n_added < 0 else TOO_MANY_FEATURES
             break
         is_new = step == 0 or not _are_same(last_model, state.active[:n_active])
         df[step] = rank if rule.refit else _shrunk_df(n_active, state)
@@ -117,24 +105,15 @@ def follow(X, problem, y_variance, mean, scale, groups, lambdas, rule, total, sa
                 value = _refit_value(problem, n_active, rank, unit, total, state)
             fit[step] = 2.0 * (total * value - saturated)
         copy_into(state.coef, coef[step])
-        if not is_squared and rule.noise_variance <= 0.0:
+        if not is_squared and rule.noise <= 0.0:
             at = state.refit_at if rule.refit else state.at
             noise = max(estimate_dispersion(problem, at, total, rank + 1.0), RSS_FLOOR * unit * unit)
-        best = 0
-        for s in range(step + 1):
-            gic[s] = rule.per_column * df[s] + rule.per_group * n_groups[s]
-            if not is_squared:
-                gic[s] += fit[s] / noise
-            elif rule.noise_variance > 0.0:
-                gic[s] += total * fit[s] / noise
-            else:
-                gic[s] += total * math.log(fit[s])
-            if gic[s] < gic[best]:
-                best = s
-        if rule.patience >= 0 and n_active > n_groups[best] + rule.patience:
+        in_fit = rule.noise / total if is_squared else noise
+        best, is_over = rate(0, step, df, n_groups, fit, total, in_fit, rule, gic)
+        if is_over:
             n_followed, stop = step + 1, OUT_OF_PATIENCE
             break
-    return df, n_groups, fit, gic, coef, n_followed, best, stop, noise
+    return df, fit, gic, coef, n_followed, best, stop, noise
 
 
 @kernel
@@ -336,7 +315,7 @@ def _refit_value(problem, n_active, rank, unit, total, state):  # type: ignore[n
     hessian, factor = np.empty((rank + 1, rank + 1)), np.zeros((rank + 1, rank + 1))
     value, status, _ = newton_from(
         problem, state.columns, members, rank, 0.0, REFIT_TOLERANCE * unit / math.sqrt(total), math.inf, coef, at,
-        gradient, step, hessian, factor, True, True,
+        gradient, step, hessian, factor, True,
     )  # fmt: skip
     state.counts[SEPARABLE_REFITS] += status == SEPARABLE
     refitted[:] = 0.0

@@ -9,16 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from daskfs.kernels.blocks.dense_block import as_block
-from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
+from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
-from daskfs.kernels.lasso.path import STOPS, LassoPath, _by_homotopy, _range, default_max_features, gram_capacity
+from daskfs.kernels.lasso.path import by_descent, by_homotopy, default_max_features, gram_capacity, lambda_range
+from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import (
-    ENTERED,
     ROWS,
     TOO_MANY_GRAM_ROWS,
     PathState,
     Rule,
-    follow,
     new_rule,
     new_state,
     restart,
@@ -85,23 +84,17 @@ def lasso_path_from_gram(
 def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> LassoPath:
     """Follow the path as `lasso_path` does, but without rows: no further Gram row can be computed."""
     X, weight = as_block(np.empty((0, len(m.scale)))), np.empty(0)
-    largest, smallest = _range(m, len(m.scale), None)
+    largest, smallest = lambda_range(m, len(m.scale), None)
     given_up = ""
     if largest > 0.0:
-        path = _by_homotopy(X, weight, m, rule, smallest, state, 0)
+        path = by_homotopy(X, weight, m, rule, smallest, state, 0)
         if not path.given_up:
             return path
         given_up = path.given_up
         restart(state)
     state.gradient[:] = m.cross
     lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
-    df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
-    keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
-    coef = coef[keep, entered].copy()
-    return LassoPath(
-        m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best,
-        STOPS[stop], 0, coef != 0.0, "descent", given_up, cache_gram(m, state, 0),
-    )  # fmt: skip
+    return by_descent(X, weight, m, lambdas, rule, state, given_up, 0)
 
 
 def wanted_rows(m: Moments, features: np.ndarray, gradient: np.ndarray, batch: int) -> np.ndarray:

@@ -148,7 +148,7 @@ def follow_on(  # type: ignore[no-untyped-def]
         if leaving >= 0:
             _drop(leaving, state, segment)
         elif feature >= 0:
-            if state.counts[FACTORED] == rule.max_features:
+            if state.counts[FACTORED] == rule.max_df:
                 return knots, step, best, TOO_MANY_FEATURES, lam
             n_left = knots.df[best] + rule.patience + 1 - state.counts[FACTORED]  # features until patience ends
             why = _activate(X, weight, m, feature, lam, n_left, state, segment)
@@ -398,4 +398,4 @@ def _write_knot(knots, step, lam, m, rule, state, segment):  # type: ignore[no-u
     knots.lambdas[step] = lam
     knots.df[step] = n_active
     knots.rss[step] = max(rss, RSS_FLOOR * m.y_variance)
-    knots.gic[step] = criterion_value(knots.rss[step], n_active, m.total, rule)
+    knots.gic[step] = criterion_value(knots.rss[step], n_active, n_active, m.total, rule.noise / m.total, rule)

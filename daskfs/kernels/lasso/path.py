@@ -18,7 +18,6 @@ pass (`daskfs.kernels.lasso.gram_cache`). Columns without a penalty are in the m
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from daskfs.kernels.blocks.dense_block import DenseBlock, as_block
 from daskfs.kernels.lasso.gram_cache import GramCache, cache_gram
 from daskfs.kernels.lasso.homotopy import COLLINEAR, Knots, follow_knots
 from daskfs.kernels.lasso.near_columns import follow_near_knots
+from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import (
     BATCH,
     ENTERED,
@@ -47,59 +47,7 @@ from daskfs.kernels.linear.gram_matrix import WHOLE_GRAM_COLUMNS, moments_and_gr
 from daskfs.kernels.linear.moments import Moments, weighed
 
 GRAM_NBYTES = 256 << 20
-STOPS = ("end of the path", "patience", "max_features", "Gram rows")
 GIVEN_UP = ("collinear columns", "contradictory entries", "conditions of optimality", "too many knots")
-
-
-class LassoPath(NamedTuple):
-    """A path as far as it was followed, at its knots or at the λ of a grid: `n_lambdas` points in total."""
-
-    moments: Moments
-    lambdas: np.ndarray
-    """Shape (n_lambdas,), decreasing; in units of sd(y) per standardised column."""
-    df: np.ndarray
-    """Shape (n_lambdas,): number of features in the model; at a knot, in the model just above it."""
-    rss: np.ndarray
-    """Shape (n_lambdas,): weighted mean of squared residuals, of the refit or of the Lasso fit."""
-    gic: np.ndarray
-    """Shape (n_lambdas,)."""
-    entered: np.ndarray
-    """Shape (n_entered,): features in their order of entry."""
-    coef: np.ndarray
-    """Shape (n_lambdas, n_entered): coefficients of the standardised columns."""
-    best: int
-    """Index of the λ with the smallest criterion, the largest λ among ties; -1 without a path."""
-    stop: str
-    """Why the path ended, one of `STOPS`."""
-    n_passes: int
-    """Number of passes over the block for Gram rows; for sparse blocks, for the gradients of all columns."""
-    is_active: np.ndarray
-    """Shape (n_lambdas, n_entered): the models. A feature that leaves at a knot is in it, with coefficient 0."""
-    solver: str
-    """``homotopy`` or ``descent``."""
-    given_up: str
-    """Why the homotopy gave up, one of `GIVEN_UP`; empty if it did not or was not tried."""
-    gram: GramCache
-    """What a refit needs of the features with a Gram row."""
-    n_unsolved: int = 0
-    """Number of descents that did not converge, because columns nearly depend on each other: not exactly optimal."""
-
-    def selected(self, step: int | None = None) -> np.ndarray:
-        """Return the features of the model at one step, ascending; by default of the chosen step."""
-        step = self.best if step is None else step
-        if step < 0:
-            return np.empty(0, dtype=np.int64)
-        return np.sort(self.entered[self.is_active[step]])
-
-    def coefficients(self, step: int) -> np.ndarray:
-        """Return the Lasso coefficients of all features, on the scale of the data, shape (n_features,)."""
-        coef = np.zeros(len(self.moments.scale))
-        coef[self.entered] = self.coef[step] / self.moments.scale[self.entered]
-        return coef
-
-    def intercept(self, step: int) -> float:
-        """Return the intercept for `coefficients`."""
-        return self.moments.y_mean - float(self.moments.mean @ self.coefficients(step))
 
 
 def default_max_features(n_samples: float, n_features: int) -> int:
@@ -200,7 +148,7 @@ def lasso_path(
         max_features = min(default_max_features(m.total, n_features) + len(free), n_features)
     rule = new_rule(penalty, sigma2, gic_rss, patience, max_features)
     capacity, largest_model = gram_capacity(n_features, max_features), min(max_features, n_features) + 16
-    is_related = _range(m, n_features, min_ratio)[0] > 0.0
+    is_related = lambda_range(m, n_features, min_ratio)[0] > 0.0
     is_exact = lambdas is None and solver == "homotopy" and is_related
     given_up = ""
     if is_exact and isinstance(X, ColumnEntries):
@@ -221,9 +169,9 @@ def lasso_path(
     if len(held):
         hold(block, weight, m, held, state)
     left = np.where(state.is_settled, 0.0, state.gradient)
-    largest, smallest = _range(m._replace(cross=left), n_features, min_ratio)
+    largest, smallest = lambda_range(m._replace(cross=left), n_features, min_ratio)
     if is_exact and not given_up:
-        path = _by_homotopy(block, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
+        path = by_homotopy(block, weight, m, rule, max(smallest, _noise(m)), state, max_cached)
         if not path.given_up:
             return path
         given_up = path.given_up
@@ -235,19 +183,34 @@ def lasso_path(
         lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
     elif lambdas is None:
         lambdas = np.full(min(1, len(held)), _noise(m))  # free columns only
-    df, rss, gic, coef, n_followed, best, stop = follow(block, weight, m, lambdas, rule, state)
+    return by_descent(block, weight, m, lambdas, rule, state, given_up, max_cached)
+
+
+def by_descent(
+    X: DenseBlock | ColumnEntries,
+    weight: np.ndarray,
+    m: Moments,
+    lambdas: np.ndarray,
+    rule: Rule,
+    state: PathState,
+    given_up: str,
+    max_cached: int | None,
+) -> LassoPath:
+    """Follow the path on a grid."""
+    df, rss, gic, coef, n_followed, best, stop = follow(X, weight, m, lambdas, rule, state)
     keep, entered = slice(n_followed), slice(int(state.counts[ENTERED]))
     coef = coef[keep, entered].copy()
     is_active = coef != 0.0
     is_active[:, : state.counts[FREE]] = True
     return LassoPath(
-        m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef, best, STOPS[stop],
-        int(state.counts[PASSES]), is_active, "descent", given_up, cache_gram(m, state, max_cached),
-        int(state.counts[UNSOLVED]),
+        m, lambdas[keep], df[keep], rss[keep], gic[keep], state.entered[entered].copy(), coef,
+        np.full(n_followed, m.y_mean), is_active, best, STOPS[stop], given_up=given_up,
+        gram=cache_gram(m, state, max_cached), n_passes=int(state.counts[PASSES]),
+        n_unsolved=int(state.counts[UNSOLVED]),
     )  # fmt: skip
 
 
-def _by_homotopy(
+def by_homotopy(
     X: DenseBlock | ColumnEntries,
     weight: np.ndarray,
     m: Moments,
@@ -256,7 +219,8 @@ def _by_homotopy(
     state: PathState,
     max_cached: int | None,
 ) -> LassoPath:
-    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, knot_capacity(rule.max_features))
+    """Follow the path from knot to knot."""
+    knots, n_knots, best, stop = follow_knots(X, weight, m, rule, smallest, state, knot_capacity(rule.max_df))
     entered, n_passes = state.entered[: state.counts[ENTERED]].copy(), int(state.counts[PASSES])
     return _path_of(m, knots, n_knots, best, stop, entered, n_passes, cache_gram(m, state, max_cached))
 
@@ -275,7 +239,7 @@ def _by_near_columns(
     max_cached: int | None,
 ) -> LassoPath:
     knots, n_knots, best, stop, features, of_near, state, n_passes = follow_near_knots(
-        X, y, weight, m, norm, rule, ratio, _noise(m), free, capacity, largest_model, knot_capacity(rule.max_features)
+        X, y, weight, m, norm, rule, ratio, _noise(m), free, capacity, largest_model, knot_capacity(rule.max_df)
     )
     entered, cache = features[state.entered[: state.counts[ENTERED]]], cache_gram(of_near, state, max_cached)
     cache = cache._replace(features=features[cache.features])
@@ -289,12 +253,12 @@ def _path_of(
     given_up = GIVEN_UP[stop - COLLINEAR] if stop >= COLLINEAR else ""
     return LassoPath(
         m, knots.lambdas[keep], knots.df[keep], knots.rss[keep], knots.gic[keep], entered,
-        knots.coef[keep, places].copy(), best, "" if given_up else STOPS[stop], n_passes,
-        knots.is_active[keep, places].copy(), "homotopy", given_up, cache,
+        knots.coef[keep, places].copy(), np.full(n_knots, m.y_mean), knots.is_active[keep, places].copy(), best,
+        "" if given_up else STOPS[stop], gram=cache, solver="homotopy", given_up=given_up, n_passes=n_passes,
     )  # fmt: skip
 
 
-def _range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float, float]:
+def lambda_range(m: Moments, n_features: int, min_ratio: float | None) -> tuple[float, float]:
     """Return the largest and the smallest λ of the path; 0 if nothing is correlated with y."""
     largest = float(np.max(np.abs(m.cross), initial=0.0))
     if largest <= _noise(m):

@@ -27,20 +27,22 @@ ROWS, ENTERED, FACTORED, PASSES, UNSOLVED, FREE = range(6)  # indices of PathSta
 
 
 class Rule(NamedTuple):
-    """Selection of a model on the path, and stopping."""
+    """Selection of a model on the path of any loss, over columns or groups, and stopping."""
 
-    penalty: float  # of one feature
-    noise_variance: float  # σ², or NaN to estimate it from the residuals
+    per_df: float  # penalty of a degree of freedom: of a column
+    per_group: float  # additional penalty of a group
+    noise: float  # σ² or the dispersion; 0 if it is estimated
     refit: bool
-    patience: int  # features more than the best model, or -1
-    max_features: int
+    patience: int  # features, or groups, more than the best model, or -1
+    max_df: int
 
 
-def new_rule(penalty: float, sigma2: float | None, gic_rss: str, patience: int | None, max_features: int) -> Rule:
+def new_rule(
+    penalty: float, sigma2: float | None, gic_rss: str, patience: int | None, max_df: int, per_group: float = 0.0
+) -> Rule:
     """Return the rule for parameters of `daskfs.kernels.lasso.path.lasso_path`."""
-    variance = math.nan if sigma2 is None else float(sigma2)
-    most_worse = -1 if patience is None else int(patience)
-    return Rule(float(penalty), variance, gic_rss == "refit", most_worse, int(max_features))
+    noise, most_worse = 0.0 if sigma2 is None else float(sigma2), -1 if patience is None else int(patience)
+    return Rule(float(penalty), float(per_group), noise, gic_rss == "refit", most_worse, int(max_df))
 
 
 class PathState(NamedTuple):
@@ -87,11 +89,38 @@ def new_state(n_features: int, capacity: int, largest_model: int, column_weight:
 
 
 @kernel
-def criterion_value(rss, df, total, rule):  # type: ignore[no-untyped-def]
-    """Return the criterion of a model from its mean squared residual."""
-    if rule.noise_variance > 0.0:
-        return total * rss / rule.noise_variance + rule.penalty * df
-    return total * math.log(rss) + rule.penalty * df
+def criterion_value(fit, df, n_units, total, noise, rule):  # type: ignore[no-untyped-def]
+    """Return the criterion of a model from its deviance and the noise in it, or from its mean squared residual."""
+    return (fit / noise if noise > 0.0 else total * math.log(fit)) + rule.per_df * df + rule.per_group * n_units
+
+
+@kernel
+def rate(first, step, df, n_units, fit, total, noise, rule, gic):  # type: ignore[no-untyped-def]
+    """Write the criterion of the models from `first` to `step`. Return the best so far, and whether patience ended."""
+    for s in range(first, step + 1):
+        gic[s] = criterion_value(fit[s], df[s], n_units[s], total, noise, rule)
+    best = 0
+    for s in range(step + 1):
+        if gic[s] < gic[best]:
+            best = s
+    return best, rule.patience >= 0 and n_units[step] > n_units[best] + rule.patience
+
+
+@kernel
+def offer(item, size, n_found, found, sizes):  # type: ignore[no-untyped-def]
+    """Insert an item into those of largest sizes, in this order. Return their number.
+
+    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal columns: the first.
+    """
+    n = found.shape[0]
+    if n_found == n and size <= sizes[n - 1]:
+        return n
+    place = min(n_found, n - 1)
+    while place > 0 and sizes[place - 1] * OPTIMALITY < size:
+        sizes[place], found[place] = sizes[place - 1], found[place - 1]
+        place -= 1
+    sizes[place], found[place] = size, item
+    return min(n_found + 1, n)
 
 
 @kernel
@@ -157,15 +186,13 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
         if n_added < 0:
             return df, rss, gic, coef, step, best, TOO_MANY_GRAM_ROWS
         n_active = _count_active(state)
-        if n_active > rule.max_features:
+        if n_active > rule.max_df:
             return df, rss, gic, coef, step, best, TOO_MANY_FEATURES
         df[step] = n_active
         rss[step] = _residual_variance(state, m.y_variance, rule.refit)
-        gic[step] = criterion_value(rss[step], n_active, m.total, rule)
         copy_into(state.coef, coef[step])
-        if best < 0 or gic[step] < gic[best]:
-            best = step
-        if rule.patience >= 0 and n_active > df[best] + rule.patience:
+        best, is_over = rate(step, step, df, df, rss, m.total, rule.noise / m.total, rule, gic)
+        if is_over:
             return df, rss, gic, coef, step + 1, best, OUT_OF_PATIENCE
     return df, rss, gic, coef, n_lambdas, best, GRID_ENDED
 
@@ -336,23 +363,12 @@ def _has_twin(state, feature):  # type: ignore[no-untyped-def]
 
 @kernel
 def _largest_gradients(state, scale, threshold, excluded):  # type: ignore[no-untyped-def]
-    """Return up to `BATCH` features with |gradient| > threshold, largest first; ties by lower index.
-
-    Sizes count as ties up to rounding, so that all subsets prefer the same one of two equal columns.
-    """
-    found = np.empty(BATCH, np.int64)
-    sizes = np.empty(BATCH)
-    n_found = 0
+    """Return up to `BATCH` features with |gradient| > threshold, largest first."""
+    found, sizes, n_found = np.empty(BATCH, np.int64), np.empty(BATCH), 0
     for j in range(scale.shape[0]):
         size = abs(state.gradient[j])
-        if size <= threshold or (n_found == BATCH and size <= sizes[BATCH - 1]) or excluded[j] or not scale[j] > 0.0:
-            continue
-        place = n_found if n_found < BATCH else BATCH - 1
-        while place > 0 and sizes[place - 1] * OPTIMALITY < size:
-            sizes[place], found[place] = sizes[place - 1], found[place - 1]
-            place -= 1
-        sizes[place], found[place] = size, j
-        n_found = min(n_found + 1, BATCH)
+        if size > threshold and not excluded[j] and scale[j] > 0.0:
+            n_found = offer(j, size, n_found, found, sizes)
     return found[:n_found]
 
 

@@ -7,8 +7,8 @@ fits.
 Open to others, for methods that select on subsets or on all rows as one subset, such as the baselines in
 daskfs.baselines.lasso:
 
+* `choices.SelectionSettings`, `choices.PathTable`, `subset.choose`: model selection on some rows
 * `choices.Choices`: the choices of all subsets of a pass, stored by column
-* `subset.SelectionSettings`, `subset.choose`, `subset.SubsetChoice`, `subset.PathTable`: model selection on some rows
 * `plan.Subsets`, `plan.choose_n_subsets`, `plan.check_subsets`, `plan.plan_message`: how rows become subsets
 * `passes.SubsetPasses`, `tasks.bad_value_of`: passes over the subsets, and the error for a value that is not finite
 * `votes.count_votes`, `votes.notes_on_choices`: votes, and the notes on them

@@ -1,43 +1,142 @@
-"""The choices of all subsets, stored by column, so that a thousand small subsets take as few arrays as one.
+"""How subsets select, and what all of them choose.
 
-A task returns the choices of its subsets. They are joined in the order of the subsets; votes and the refit query them.
-Where a subset has several items (ballots, constant columns, visited features), they are stored one after the other,
-with a count per subset.
+Choices are stored by column, so that a thousand small subsets take as few arrays as one. A task returns the choices of
+its subsets. They are joined in the order of the subsets; votes and the refit query them. Where a subset has several
+items (ballots, constant columns, visited features), they are stored one after the other, with a count per subset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from daskfs.selectors.message.subset import (
-    NormalEquations,
-    PathMoments,
-    PathTable,
-    SelectionSettings,
-    SubsetChoice,
-)
+from daskfs.kernels.group_lasso.groups import ColumnGroups
+from daskfs.kernels.lasso.criteria import feature_penalty
+from daskfs.kernels.lasso.result import LassoPath
+from daskfs.losses import Loss, find_loss
 from daskfs.selectors.shared.record import Record
 
 PAIRS = 1 << 16
 """Pairs of columns, over all subsets processed together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionSettings:
+    """How a subset selects: the parameters of `Message` under their own names, and the coding of the target."""
+
+    criterion: str = "vote"
+    gamma: float = 0.5
+    gic_penalty: float | None = None
+    sigma2: float | None = None
+    gic_rss: str = "refit"
+    approx: str | None = None
+    estimator: Any = None
+    n_lambdas: int = 100
+    patience: int | None = 10
+    max_features: int | None = None
+    loss: str = "squared"
+    n_subsets: int = 1
+    """Number of subsets that vote together."""
+    positive: float | None = None
+    """With two classes: the target's value for the class whose odds are modelled."""
+    classes: tuple[float, ...] = ()
+    """With the multinomial loss: the target's values in the order of the classes."""
+    threshold: float = 0.0
+    """Threshold of the Huber loss."""
+    tol: float = 1e-6
+    """Tolerance of a path's coefficients for other losses than squared; smaller if the path is not refitted."""
+    groups: ColumnGroups | None = None
+    """Columns that enter a model together. If given, the groups are the candidates instead of the columns."""
+    always: tuple[int, ...] = ()
+    """Columns, or groups if `groups` is given, that are in every model and are not candidates; ascending."""
+
+    @property
+    def record(self) -> Loss:
+        """The declared properties of the loss."""
+        return find_loss(self.loss)
+
+    def n_candidates(self, n_features: int) -> int:
+        """Return the number of features, or groups, to choose from."""
+        return n_features if self.groups is None else len(self.groups.bounds) - 1
+
+    def penalty(self, total: float, n_features: int) -> float:
+        """Return λ of the criterion on rows of this total weight; `n_features` counts those always included too."""
+        if self.gic_penalty is not None:
+            return self.gic_penalty
+        n_candidates = n_features - len(self.always)
+        return feature_penalty(self.criterion, total, n_candidates, self.gamma, self.n_subsets)
+
+    def least_penalty(self, total: float, n_features: int) -> float:
+        """Return the smallest λ if any number of subsets may still join the vote."""
+        if self.gic_penalty is not None or self.criterion != "vote":
+            return self.penalty(total, n_features)
+        return feature_penalty("bic", total, n_features)
+
+    def per_column(self, total: float) -> float:
+        """Return the cost of each further degree of freedom of a group; `penalty` is the cost of the first.
+
+        With bic and ebic it is that of a column with bic. With vote and ric it is 2, as in AIC, so that a noise group
+        is chosen about as seldom as a noise column: P(χ²_r > λ + 2 (r - 1)) is about P(χ²_1 > λ).
+        """
+        if self.gic_penalty is not None:
+            return self.gic_penalty
+        return 2.0 if self.criterion in ("vote", "ric") else feature_penalty("bic", total, 1)
+
+    def of_path(self, total: float, n_features: int) -> dict[str, Any]:
+        """Return the options of every path on rows of this total weight: λ of the criterion, and when to stop."""
+        names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
+        return {"penalty": self.penalty(total, n_features)} | {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class PathTable(Record):
+    """The points of a path, one row for each λ."""
+
+    lambdas: np.ndarray
+    df: np.ndarray
+    fit: np.ndarray
+    fit_is: str
+    """``rss`` or ``deviance``."""
+    gic: np.ndarray
+    """With the penalty the path was computed with."""
+    more: float
+    """How much larger the penalty per feature, or group, is than the one the path was computed with."""
+    n_groups: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, path: LassoPath, more: float = 0.0) -> PathTable:
+        """Return the table of a path."""
+        n_groups = None if path.groups is None else path.n_units
+        return cls(path.lambdas, path.df, path.fit, path.fit_is, path.gic, more, n_groups)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return the columns of a result's history."""
+        gic = self.gic + self.more * (self.df if self.n_groups is None else self.n_groups)
+        chosen = np.arange(len(gic)) == (np.argmin(gic) if len(gic) else -1)
+        n_groups = {} if self.n_groups is None else {"groups": self.n_groups}
+        table = {"lambda": self.lambdas, "df": self.df, **n_groups, self.fit_is: self.fit}
+        return {**table, "gic": gic, "chosen": chosen}
+
+
 @dataclass(frozen=True, slots=True)
 class Ballots(Record):
-    """The models that subsets choose, one after the other: see `daskfs.selectors.message.subset.Ballot`."""
+    """The models that subsets choose, one after the other; with several classes, for one class against the others."""
 
     of_class: np.ndarray
+    """Shape (n_ballots,), like the next four."""
     abstains: np.ndarray
+    """Whether the target is constant on the subset (one class, for example), so that there is nothing to learn."""
     least_penalty: np.ndarray
+    """The smallest λ for which the subset chooses this model."""
     intercept: np.ndarray
     n_selected: np.ndarray
-    """These five have shape (n_ballots,)."""
     selected: np.ndarray
-    """Shape (sum of n_selected,); `coef` has the same."""
+    """Columns, ascending within a ballot, shape (sum of n_selected,)."""
     coef: np.ndarray
+    """Coefficients of these columns on the scale of the data, as shrunk by the path."""
 
     def taken(self, is_taken: np.ndarray) -> Ballots:
         """Return the ballots where the mask, of shape (n_ballots,), is true."""
@@ -55,7 +154,7 @@ class Ballots(Record):
 
 @dataclass(frozen=True, slots=True)
 class VisitedMoments(Record):
-    """Moments of the features that squared-loss paths visited, for the refit: see `PathMoments` in `subset`."""
+    """Moments and correlations of the features that squared-loss paths visited, for the refit."""
 
     y_variance: np.ndarray
     n_features: np.ndarray
@@ -65,66 +164,64 @@ class VisitedMoments(Record):
     mean: np.ndarray
     scale: np.ndarray
     cross: np.ndarray
+    """Products of the standardised features with the target."""
     gram_below: np.ndarray
+    """Correlations below the diagonal, row by row, one subset after the other."""
 
     @classmethod
-    def of(cls, all_visited: Sequence[PathMoments]) -> VisitedMoments:
-        """Return the moments of all subsets, stored by column."""
-        names = ("features", "mean", "scale", "cross", "gram_below")
-        columns = [np.concatenate([getattr(visited, name) for visited in all_visited]) for name in names]
-        n_features = np.array([len(visited.features) for visited in all_visited], dtype=np.int64)
-        return cls(np.array([visited.y_variance for visited in all_visited]), n_features, *columns)
+    def of(cls, path: LassoPath) -> VisitedMoments:
+        """Return the moments that the path of one subset cached."""
+        cache = path.gram
+        assert cache is not None  # the squared loss always has a cache
+        n = len(cache.features)
+        numbers = np.array([path.moments.y_variance]), np.array([n])
+        return cls(*numbers, cache.features, cache.mean, cache.scale, cache.cross, cache.gram[_below_diagonal(n)])
+
+
+@lru_cache
+def _below_diagonal(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.tril_indices(n, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class NormalEquations(Record):
+    """Normal equations of some columns for several subsets. They add up to those of all rows."""
+
+    total: np.ndarray
+    """Sum of the weights, shape (n_subsets,)."""
+    y_mean: np.ndarray
+    y_variance: np.ndarray
+    mean: np.ndarray
+    """Means of the columns, shape (n_subsets, n_columns)."""
+    scale: np.ndarray
+    cross: np.ndarray
+    """Products of the standardised columns with the target, shape (n_subsets, n_columns)."""
+    gram: np.ndarray
+    """Correlations (0 for constant columns), shape (n_subsets, n_columns, n_columns)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices(Record):
-    """The choices of subsets, in their order: see `daskfs.selectors.message.subset.SubsetChoice`."""
+    """The choices of subsets, in their order."""
 
     total: np.ndarray
-    """Shape (n_subsets,); the next five have the same, except `y_mean` of several classes: (n_subsets, n_classes)."""
+    """Sum of the weights, shape (n_subsets,), like the next five."""
     y_mean: np.ndarray
+    """Mean of the target; with the Huber loss its location; with several classes their shares, for each class."""
     n_unsolved: np.ndarray
+    """Number of solves along the path in which coordinate descent did not converge."""
     n_separable: np.ndarray
+    """Number of models along the path that separate rows perfectly, so that there is no finite optimum."""
     n_ballots: np.ndarray
     n_constant: np.ndarray
     ballots: Ballots
-    """Within a subset sorted by class; within a class by falling penalty."""
+    """Within a subset sorted by class; within a class by falling penalty: more subsets may still join the vote."""
     constant: np.ndarray
-    """Shape (sum of n_constant,); `constant_value` has the same."""
+    """Columns that are constant on a subset, shape (sum of n_constant,). It does not vote on them."""
     constant_value: np.ndarray
     visited: VisitedMoments | None = None
     paths: tuple[PathTable, ...] = ()
     """The path of the first subset, if it is among these."""
-
-    @classmethod
-    def of(cls, choices: Sequence[SubsetChoice]) -> Choices:
-        """Return the choices of single subsets, joined."""
-        of_each = [
-            sorted((*choice.ballots, *choice.with_less), key=lambda ballot: ballot.of_class) for choice in choices
-        ]
-        ballots = [ballot for own in of_each for ballot in own]
-        all_visited = [choice.visited for choice in choices if choice.visited is not None]
-        return cls(
-            np.array([choice.total for choice in choices]),
-            np.array([choice.y_mean for choice in choices]),
-            np.array([choice.n_unsolved for choice in choices]),
-            np.array([choice.n_separable for choice in choices]),
-            np.array([len(own) for own in of_each]),
-            np.array([len(choice.constant) for choice in choices]),
-            Ballots(
-                np.array([ballot.of_class for ballot in ballots]),
-                np.array([ballot.abstains for ballot in ballots]),
-                np.array([ballot.least_penalty for ballot in ballots]),
-                np.array([ballot.intercept for ballot in ballots]),
-                np.array([len(ballot.selected) for ballot in ballots]),
-                np.concatenate([ballot.selected for ballot in ballots]),
-                np.concatenate([ballot.coef for ballot in ballots]),
-            ),
-            np.concatenate([choice.constant for choice in choices]),
-            np.concatenate([choice.constant_value for choice in choices]),
-            VisitedMoments.of(all_visited) if all_visited else None,
-            tuple(choice.path for choice in choices if choice.path is not None),
-        )
 
     def __len__(self) -> int:
         return len(self.total)

@@ -21,20 +21,11 @@ from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
 from daskfs.matrix.base import Matrix
 from daskfs.result import coefficient_norm
-from daskfs.selectors.message.choices import PAIRS, Choices
+from daskfs.selectors.message.choices import PAIRS, Choices, NormalEquations, SelectionSettings
 from daskfs.selectors.message.errors import of_differences, of_mean, of_median, scatter
 from daskfs.selectors.message.passes import SubsetPasses
 from daskfs.selectors.message.plan import Subsets
-from daskfs.selectors.message.subset import (
-    Derivatives,
-    Gain,
-    MaximumLikelihood,
-    NormalEquations,
-    Point,
-    SelectionSettings,
-    of_one,
-    standard_errors,
-)
+from daskfs.selectors.message.subset import Derivatives, Gain, MaximumLikelihood, Point, of_one, standard_errors
 from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_least_squares, z_of_least_squares
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run

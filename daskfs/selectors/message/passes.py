@@ -9,15 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from daskfs.kernels.group_lasso.groups import ColumnGroups
-from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
 from daskfs.selectors.message.plan import Subsets, cut_into_tasks, plan_message, subsets_per_task, together
-from daskfs.selectors.message.subset import (
-    Derivatives,
-    MaximumLikelihood,
-    NormalEquations,
-    Point,
-    SelectionSettings,
-)
+from daskfs.selectors.message.subset import Derivatives, MaximumLikelihood, Point
 from daskfs.selectors.message.tasks import SubsetGroup, derivatives_on_block, refit_on_block, select_on_block
 from daskfs.selectors.shared.run import Run
 

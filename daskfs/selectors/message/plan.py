@@ -20,7 +20,7 @@ from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.subset import SelectionSettings
+from daskfs.selectors.message.choices import SelectionSettings
 from daskfs.selectors.message.tasks import is_sparse
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order

@@ -83,7 +83,7 @@ from daskfs.result import coefficient_norm
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.grouped import SelectsGroups
 from daskfs.selectors.inputs import columns_of, is_lazy
-from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.choices import Choices, SelectionSettings
 from daskfs.selectors.message.errors import notes_on_errors, notes_on_weak, of_norms, quantile
 from daskfs.selectors.message.fits import Average, Part, SubsetFits, fit_subsets, intercept_alone
 from daskfs.selectors.message.passes import SubsetPasses
@@ -99,7 +99,6 @@ from daskfs.selectors.message.plan import (
     promised_entries,
     why_n_subsets,
 )
-from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.units import Columns, Groups
 from daskfs.selectors.message.votes import Vote, count_votes, notes_on_choices
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan

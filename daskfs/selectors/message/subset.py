@@ -1,4 +1,4 @@
-"""Computations on one subset: select features, fit given features, evaluate derivatives of the loss.
+"""Computations on one subset: choose features, fit given features, evaluate derivatives of the loss.
 
 Workers import this file, so it is light: numpy and the kernels, and scikit-learn only if a user passes an estimator.
 """
@@ -6,9 +6,8 @@ Workers import this file, so it is light: numpy and the kernels, and scikit-lear
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,135 +16,88 @@ from daskfs.kernels.blocks.column_entries import ColumnEntries, dense_block
 from daskfs.kernels.blocks.distinct_rows import merge_rows
 from daskfs.kernels.glm.fit import glm_fit, newton_terms
 from daskfs.kernels.glm.lsa import lsa_path
-from daskfs.kernels.glm.path import GlmPath, glm_path
+from daskfs.kernels.glm.path import glm_path
 from daskfs.kernels.glm.softmax import softmax_fit, softmax_terms
 from daskfs.kernels.group_lasso.groups import ColumnGroups
-from daskfs.kernels.group_lasso.path import GroupPath, group_path
-from daskfs.kernels.lasso.criteria import feature_penalty
-from daskfs.kernels.lasso.path import LassoPath, lasso_path
+from daskfs.kernels.group_lasso.path import group_path
+from daskfs.kernels.lasso.path import lasso_path
+from daskfs.kernels.lasso.result import LassoPath
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 from daskfs.kernels.linear.moments import Moments, gram_rows, moments
-from daskfs.losses import Loss, find_loss
+from daskfs.losses import find_loss
+from daskfs.selectors.message.choices import (
+    Ballots,
+    Choices,
+    NormalEquations,
+    PathTable,
+    SelectionSettings,
+    VisitedMoments,
+)
 from daskfs.selectors.shared.record import Record
 
-AnyPath: TypeAlias = LassoPath | GlmPath | GroupPath
+
+def choose(
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+    column_weight: np.ndarray | None = None,
+) -> Choices | None:
+    """Return the choice of one subset, with its path if it is the first; None if X is not finite.
+
+    The target is coded as the loss needs it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights if
+    the selector's `weighs_columns` is true.
+    """
+    if isinstance(X, ColumnEntries) and settings.approx == "lsa":
+        X = dense_block(X)
+    if settings.estimator is not None:
+        return _choice_of_estimator(X, y, weight, settings)
+    if not settings.record.is_quadratic:
+        X, y, weight = merge_rows(X, y, weight)
+    if settings.record.has_classes:
+        return _choice_by_class(X, y, weight, settings, is_first, column_weight)
+    return _choice_of_path(X, y, weight, settings, is_first, column_weight)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionSettings:
-    """How a subset selects: the parameters of `Message` under their own names, and the coding of the target."""
-
-    criterion: str = "vote"
-    gamma: float = 0.5
-    gic_penalty: float | None = None
-    sigma2: float | None = None
-    gic_rss: str = "refit"
-    approx: str | None = None
-    estimator: Any = None
-    n_lambdas: int = 100
-    patience: int | None = 10
-    max_features: int | None = None
-    loss: str = "squared"
-    n_subsets: int = 1
-    """Number of subsets that vote together."""
-    positive: float | None = None
-    """With two classes: the target's value for the class whose odds are modelled."""
-    classes: tuple[float, ...] = ()
-    """With the multinomial loss: the target's values in the order of the classes."""
-    threshold: float = 0.0
-    """Threshold of the Huber loss."""
-    tol: float = 1e-6
-    """Tolerance of a path's coefficients for other losses than squared; smaller if the path is not refitted."""
-    groups: ColumnGroups | None = None
-    """Columns that enter a model together. If given, the groups are the candidates instead of the columns."""
-    always: tuple[int, ...] = ()
-    """Columns, or groups if `groups` is given, that are in every model and are not candidates; ascending."""
-
-    @property
-    def record(self) -> Loss:
-        """The declared properties of the loss."""
-        return find_loss(self.loss)
-
-    def n_candidates(self, n_features: int) -> int:
-        """Return the number of features, or groups, to choose from."""
-        return n_features if self.groups is None else len(self.groups.bounds) - 1
-
-    def penalty(self, total: float, n_features: int) -> float:
-        """Return λ of the criterion on rows of this total weight; `n_features` counts those always included too."""
-        if self.gic_penalty is not None:
-            return self.gic_penalty
-        n_candidates = n_features - len(self.always)
-        return feature_penalty(self.criterion, total, n_candidates, self.gamma, self.n_subsets)
-
-    def least_penalty(self, total: float, n_features: int) -> float:
-        """Return the smallest λ if any number of subsets may still join the vote."""
-        if self.gic_penalty is not None or self.criterion != "vote":
-            return self.penalty(total, n_features)
-        return feature_penalty("bic", total, n_features)
-
-    def per_column(self, total: float) -> float:
-        """Return the cost of each further degree of freedom of a group; `penalty` is the cost of the first.
-
-        With bic and ebic it is that of a column with bic. With vote and ric it is 2, as in AIC, so that a noise group
-        is chosen about as seldom as a noise column: P(χ²_r > λ + 2 (r - 1)) is about P(χ²_1 > λ).
-        """
-        if self.gic_penalty is not None:
-            return self.gic_penalty
-        return 2.0 if self.criterion in ("vote", "ric") else feature_penalty("bic", total, 1)
-
-    def of_path(self, total: float, n_features: int) -> dict[str, Any]:
-        """Return the options of every path on rows of this total weight: λ of the criterion, and when to stop."""
-        names = ("sigma2", "gic_rss", "n_lambdas", "patience", "max_features")
-        return {"penalty": self.penalty(total, n_features)} | {name: getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class Ballot(Record):
-    """The model that a subset chooses; with several classes, that for one class against the others."""
-
-    selected: np.ndarray
-    """Columns, ascending, int64."""
-    coef: np.ndarray
-    """Coefficients of these columns on the scale of the data, as shrunk by the path."""
-    intercept: float
-    abstains: bool
-    """Whether the target is constant on the subset (one class, for example), so that there is nothing to learn."""
-    least_penalty: float = 0.0
-    """The smallest λ for which the subset chooses this model."""
-    of_class: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PathTable(Record):
-    """The points of a path, one row for each λ."""
-
-    lambdas: np.ndarray
-    df: np.ndarray
-    fit: np.ndarray
-    fit_is: str
-    """``rss`` or ``deviance``."""
-    gic: np.ndarray
-    """With the penalty the path was computed with."""
-    more: float
-    """How much larger the penalty per feature, or group, is than the one the path was computed with."""
-    n_groups: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, path: AnyPath, more: float = 0.0) -> PathTable:
-        """Return the table of a path."""
-        if isinstance(path, GroupPath):
-            fit_is = "rss" if find_loss(path.loss).is_quadratic else "deviance"
-            return cls(path.lambdas, path.df, path.fit, fit_is, path.gic, more, path.n_groups)
-        fit, fit_is = (path.rss, "rss") if isinstance(path, LassoPath) else (path.deviance, "deviance")
-        return cls(path.lambdas, path.df, fit, fit_is, path.gic, more)
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """Return the columns of a result's history."""
-        gic = self.gic + self.more * (self.df if self.n_groups is None else self.n_groups)
-        chosen = np.arange(len(gic)) == (np.argmin(gic) if len(gic) else -1)
-        n_groups = {} if self.n_groups is None else {"groups": self.n_groups}
-        table = {"lambda": self.lambdas, "df": self.df, **n_groups, self.fit_is: self.fit}
-        return {**table, "gic": gic, "chosen": chosen}
+def _choice_of_path(
+    X: np.ndarray | ColumnEntries,
+    y: np.ndarray,
+    weight: np.ndarray,
+    settings: SelectionSettings,
+    is_first: bool,
+    column_weight: np.ndarray | None,
+) -> Choices | None:
+    total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
+    penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
+    path = _path(X, y, weight, settings, least, column_weight)  # the longest path that any number of subsets needs
+    m = path.moments
+    if np.isnan(m.scale).any():
+        return None
+    location, abstains = _location(path, y, weight), _is_constant(y, weight)
+    size = path.df if path.groups is None else path.n_units
+    steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]
+    null = settings.record.null_intercept(location)
+    models = [(path.selected(step), step) for _, step in steps]
+    return _of_one_subset(
+        m,
+        location,
+        Ballots(
+            of_class=np.zeros(len(steps), dtype=np.int64),
+            abstains=np.full(len(steps), abstains),
+            least_penalty=np.array([low for low, _ in steps]),
+            intercept=np.array([path.intercept(step) if len(selected) else null for selected, step in models]),
+            n_selected=np.array([len(selected) for selected, _ in models]),
+            selected=np.concatenate([selected for selected, _ in models]),
+            coef=np.concatenate(
+                [path.coefficients(step)[selected] if len(selected) else np.empty(0) for selected, step in models]
+            ),
+        ),
+        n_unsolved=path.n_unsolved,
+        n_separable=0 if settings.approx is not None else path.n_separable,
+        visited=None if path.gram is None else VisitedMoments.of(path),
+        paths=(PathTable.of(path, penalty - least),) if is_first else (),
+    )
 
 
 def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) -> list[tuple[float, int]]:
@@ -175,141 +127,6 @@ def best_steps(df: np.ndarray, gic: np.ndarray, penalty: float, least: float) ->
         step = int(larger[np.argmax(equal)])
 
 
-@dataclass(frozen=True, slots=True)
-class PathMoments(Record):
-    """Moments and correlations of the features that a squared-loss path visited, for the refit."""
-
-    features: np.ndarray
-    mean: np.ndarray
-    scale: np.ndarray
-    cross: np.ndarray
-    """Products of the standardised features with the target."""
-    gram_below: np.ndarray
-    """Correlations below the diagonal, row by row."""
-    y_variance: float
-
-    @classmethod
-    def of(cls, path: LassoPath | GroupPath) -> PathMoments:
-        """Return the moments that a path cached."""
-        cache = path.gram
-        assert cache is not None  # the squared loss always has a cache
-        below = cache.gram[_below_diagonal(len(cache.features))]
-        return cls(cache.features, cache.mean, cache.scale, cache.cross, below, path.moments.y_variance)
-
-    def gram(self) -> np.ndarray:
-        """Return the correlations as a matrix."""
-        gram = np.eye(len(self.features))
-        q, r = _below_diagonal(len(self.features))
-        gram[q, r] = gram[r, q] = self.gram_below
-        return gram
-
-
-@lru_cache
-def _below_diagonal(n: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.tril_indices(n, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class SubsetChoice(Record):
-    """What one subset chooses, and the moments that it caches for the refit."""
-
-    ballots: tuple[Ballot, ...]
-    """One ballot, or one for each class."""
-    with_less: tuple[Ballot, ...]
-    """The ballots for smaller penalties, by falling λ: more subsets may still join the vote."""
-    total: float
-    """Sum of the weights."""
-    y_mean: np.ndarray
-    """Mean of the target, shape (); with the Huber loss its location; with several classes their shares."""
-    constant: np.ndarray
-    """Columns that are constant on the subset. It does not vote on them."""
-    constant_value: np.ndarray
-    n_unsolved: int
-    """Number of solves along the path in which coordinate descent did not converge."""
-    n_separable: int = 0
-    """Number of models along the path that separate rows perfectly, so that there is no finite optimum."""
-    visited: PathMoments | None = None
-    path: PathTable | None = None
-    """Only for the first subset."""
-
-    def among(self, settings: SelectionSettings, n_features: int) -> SubsetChoice:
-        """Return what the subset chooses with other settings, when more subsets vote."""
-        penalty, least = settings.penalty(self.total, n_features), settings.least_penalty(self.total, n_features)
-        by_class: dict[int, Ballot] = {}
-        for ballot in (*self.ballots, *self.with_less):
-            if ballot.of_class not in by_class or by_class[ballot.of_class].least_penalty > penalty:
-                by_class[ballot.of_class] = ballot
-        path = None if self.path is None else replace(self.path, more=penalty - least)
-        return replace(self, ballots=tuple(by_class.values()), with_less=(), path=path)
-
-    @property
-    def n_selected(self) -> int:
-        """Number of features chosen for any class."""
-        return len(np.unique(np.concatenate([ballot.selected for ballot in self.ballots])))
-
-
-def choose(
-    X: np.ndarray | ColumnEntries,
-    y: np.ndarray,
-    weight: np.ndarray,
-    settings: SelectionSettings,
-    is_first: bool,
-    column_weight: np.ndarray | None = None,
-) -> SubsetChoice | None:
-    """Return what one subset chooses, with its path if it is the first; None if X is not finite.
-
-    The target is coded as the loss needs it: -1 and 1 for two classes, 0, 1, ... for several. Columns have weights if
-    the selector's `weighs_columns` is true.
-    """
-    if isinstance(X, ColumnEntries) and settings.approx == "lsa":
-        X = dense_block(X)
-    if settings.estimator is not None:
-        return _choice_of_estimator(X, y, weight, settings)
-    if not settings.record.is_quadratic:
-        X, y, weight = merge_rows(X, y, weight)
-    if settings.record.has_classes:
-        return _choice_by_class(X, y, weight, settings, is_first, column_weight)
-    return _choice_of_path(X, y, weight, settings, is_first, column_weight)
-
-
-def _choice_of_path(
-    X: np.ndarray | ColumnEntries,
-    y: np.ndarray,
-    weight: np.ndarray,
-    settings: SelectionSettings,
-    is_first: bool,
-    column_weight: np.ndarray | None,
-) -> SubsetChoice | None:
-    total, n_candidates = float(weight.sum()), settings.n_candidates(X.shape[1])
-    penalty, least = settings.penalty(total, n_candidates), settings.least_penalty(total, n_candidates)
-    path = _path(X, y, weight, settings, least, column_weight)  # the longest path that any number of subsets needs
-    m = path.moments
-    if np.isnan(m.scale).any():
-        return None
-    location, abstains = _location(path, y, weight), _is_constant(y, weight)
-    size = path.n_groups if isinstance(path, GroupPath) else path.df
-    steps = best_steps(size, path.gic, penalty, least) if penalty > least else [(least, path.best)]
-    ballots = [_ballot_at(path, step, settings.record.null_intercept(location), abstains, low) for low, step in steps]
-    return SubsetChoice(
-        (ballots[0],),
-        tuple(ballots[1:]),
-        **_columns_of(m),
-        y_mean=np.array(location),
-        n_unsolved=path.n_unsolved,
-        n_separable=0 if isinstance(path, LassoPath) or settings.approx is not None else path.n_separable,
-        visited=PathMoments.of(path) if settings.record.is_quadratic and not isinstance(path, GlmPath) else None,
-        path=PathTable.of(path, penalty - least) if is_first else None,
-    )
-
-
-def _ballot_at(path: AnyPath, step: int, null: float, abstains: bool, least_penalty: float) -> Ballot:
-    """Return the ballot of the model at one step of a path; `null` is the intercept of the model without features."""
-    selected = path.selected(step)
-    if not len(selected):
-        return Ballot(selected, np.empty(0), null, abstains, least_penalty)
-    return Ballot(selected, path.coefficients(step)[selected], path.intercept(step), abstains, least_penalty)
-
-
 def _path(
     X: Any,
     y: np.ndarray,
@@ -317,7 +134,7 @@ def _path(
     settings: SelectionSettings,
     penalty: float,
     column_weight: np.ndarray | None,
-) -> AnyPath:
+) -> LassoPath:
     total = float(weight.sum())
     free = np.array(settings.always, dtype=np.int64)
     options = {**settings.of_path(total, X.shape[1]), "penalty": penalty, "free": free}
@@ -337,19 +154,19 @@ def _path(
 
 def _choice_of_estimator(
     X: np.ndarray | ColumnEntries, y: np.ndarray, weight: np.ndarray, settings: SelectionSettings
-) -> SubsetChoice | None:
+) -> Choices | None:
     """Select with a clone of the user's estimator: the columns with a nonzero coefficient, for all classes together."""
     m = block_moments(X, y, weight)
     if np.isnan(m.scale).any():
         return None
-    y_mean = np.array(m.y_mean)
+    y_mean: Any = m.y_mean
     if settings.classes:
         y_mean = np.bincount(y.astype(np.int64), weight, len(settings.classes)) / m.total
     selected, coef, intercept = np.empty(0, dtype=np.int64), np.empty(0), float(y[0])
     if y.min() < y.max():
         selected, coef, intercept = _fit_estimator(X, y, weight, settings.estimator)
-    ballot = Ballot(selected, coef, intercept, _is_constant(y, weight))
-    return SubsetChoice((ballot,), (), **_columns_of(m), y_mean=y_mean, n_unsolved=0)
+    of_ballot = (np.zeros(1, dtype=np.int64), np.array([_is_constant(y, weight)]), np.zeros(1), np.array([intercept]))
+    return _of_one_subset(m, y_mean, Ballots(*of_ballot, np.array([len(selected)]), selected, coef))
 
 
 def _fit_estimator(
@@ -376,7 +193,7 @@ def _choice_by_class(
     settings: SelectionSettings,
     is_first: bool,
     column_weight: np.ndarray | None,
-) -> SubsetChoice | None:
+) -> Choices | None:
     """Choose for each class against all others."""
     two = replace(settings, loss="logistic", classes=())
     choices = []
@@ -384,20 +201,41 @@ def _choice_by_class(
         choice = _choice_of_path(X, np.where(y == c, 1.0, -1.0), weight, two, is_first and c == 0, column_weight)
         if choice is None:
             return None
-        choices.append(choice)
+        choices.append(replace(choice, ballots=replace(choice.ballots, of_class=np.full(choice.n_ballots, c))))
+    every = Choices.joined(choices)
     return replace(
         choices[0],
-        ballots=tuple(replace(ballot, of_class=c) for c, choice in enumerate(choices) for ballot in choice.ballots),
-        with_less=tuple(replace(ballot, of_class=c) for c, choice in enumerate(choices) for ballot in choice.with_less),
-        y_mean=0.5 * (1.0 + np.array([float(choice.y_mean) for choice in choices])),
-        n_unsolved=sum(choice.n_unsolved for choice in choices),
-        n_separable=sum(choice.n_separable for choice in choices),
+        ballots=every.ballots,
+        n_ballots=every.n_ballots.sum(keepdims=True),
+        y_mean=0.5 * (1.0 + every.y_mean[None]),
+        n_unsolved=every.n_unsolved.sum(keepdims=True),
+        n_separable=every.n_separable.sum(keepdims=True),
     )
 
 
-def _columns_of(m: Moments) -> dict[str, Any]:
+def _of_one_subset(
+    m: Moments,
+    y_mean: Any,
+    ballots: Ballots,
+    n_unsolved: int = 0,
+    n_separable: int = 0,
+    visited: VisitedMoments | None = None,
+    paths: tuple[PathTable, ...] = (),
+) -> Choices:
     constant = np.flatnonzero(m.scale == 0.0)
-    return {"total": m.total, "constant": constant, "constant_value": m.mean[constant]}
+    return Choices(
+        total=np.array([m.total]),
+        y_mean=np.array([y_mean]),
+        n_unsolved=np.array([n_unsolved]),
+        n_separable=np.array([n_separable]),
+        n_ballots=np.array([len(ballots.intercept)]),
+        n_constant=np.array([len(constant)]),
+        ballots=ballots,
+        constant=constant,
+        constant_value=m.mean[constant],
+        visited=visited,
+        paths=paths,
+    )
 
 
 def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
@@ -405,28 +243,11 @@ def _is_constant(y: np.ndarray, weight: np.ndarray) -> bool:
     return bool(seen.min() == seen.max())
 
 
-def _location(path: AnyPath, y: np.ndarray, weight: np.ndarray) -> float:
+def _location(path: LassoPath, y: np.ndarray, weight: np.ndarray) -> float:
     """Return the target's mean; for the Huber loss, the intercept of the model without features."""
-    if isinstance(path, GlmPath | GroupPath) and find_loss(path.loss).threshold and len(path.lambdas):
+    if find_loss(path.loss).threshold and len(path.lambdas):
         return float(path.centred_intercepts[0])
-    return path.moments.y_mean if isinstance(path, LassoPath) else float((weight * y).sum() / weight.sum())
-
-
-@dataclass(frozen=True, slots=True)
-class NormalEquations(Record):
-    """Normal equations of some columns for several subsets. They add up to those of all rows."""
-
-    total: np.ndarray
-    """Sum of the weights, shape (n_subsets,)."""
-    y_mean: np.ndarray
-    y_variance: np.ndarray
-    mean: np.ndarray
-    """Means of the columns, shape (n_subsets, n_columns)."""
-    scale: np.ndarray
-    cross: np.ndarray
-    """Products of the standardised columns with the target, shape (n_subsets, n_columns)."""
-    gram: np.ndarray
-    """Correlations (0 for constant columns), shape (n_subsets, n_columns, n_columns)."""
+    return path.moments.y_mean if path.fit_is == "rss" else float((weight * y).sum() / weight.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,8 @@ from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.gram_matrix import wants_whole_gram
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.subset import (
-    Derivatives,
-    MaximumLikelihood,
-    NormalEquations,
-    Point,
-    SelectionSettings,
-    SubsetChoice,
-    choose,
-    derivatives,
-    refit,
-)
+from daskfs.selectors.message.choices import Choices, NormalEquations, SelectionSettings
+from daskfs.selectors.message.subset import Derivatives, MaximumLikelihood, Point, choose, derivatives, refit
 from daskfs.selectors.shared.refit_on_block import as_kernels_take_it, as_vector
 
 
@@ -57,23 +47,13 @@ def select_on_block(matrix: Matrix, settings: SelectionSettings, group: SubsetGr
     DataError
         NaN or infinity, with the column's name and the row.
     """
-    subsets = _subsets_with_all_columns(matrix, settings, group)
-    return Choices.of([_choose(matrix, settings, group, *subset) for subset in subsets])
-
-
-def _choose(
-    matrix: Matrix,
-    settings: SelectionSettings,
-    group: SubsetGroup,
-    k: int,
-    X: np.ndarray | ColumnEntries,
-    y: np.ndarray,
-    weight: np.ndarray,
-) -> SubsetChoice:
-    choice = choose(X, y, weight, settings, group.first + k == 0, matrix.weights_of_columns())
-    if choice is None:
-        raise bad_value_of(matrix, group.rows, X, group.bounds[k])
-    return choice
+    choices, column_weight = [], matrix.weights_of_columns()
+    for k, X, y, weight in _subsets_with_all_columns(matrix, settings, group):
+        choice = choose(X, y, weight, settings, group.first + k == 0, column_weight)
+        if choice is None:
+            raise bad_value_of(matrix, group.rows, X, group.bounds[k])
+        choices.append(choice)
+    return Choices.joined(choices)
 
 
 def refit_on_block(

@@ -15,9 +15,8 @@ from daskfs.errors import Caution
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.matrix.names import Names
-from daskfs.selectors.message.choices import Choices
+from daskfs.selectors.message.choices import Choices, SelectionSettings
 from daskfs.selectors.message.fits import Average, SubsetFits
-from daskfs.selectors.message.subset import SelectionSettings
 from daskfs.selectors.message.votes import notes_on_votes, second_vote
 
 

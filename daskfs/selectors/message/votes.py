@@ -29,8 +29,8 @@ from daskfs.errors import Caution
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.lasso.criteria import binomial_tail
 from daskfs.kernels.linear.linalg import extend_cholesky, forward_substitution
-from daskfs.selectors.message.choices import Choices
-from daskfs.selectors.message.subset import Gain, NormalEquations
+from daskfs.selectors.message.choices import Choices, NormalEquations
+from daskfs.selectors.message.subset import Gain
 
 FALSE_CONTENDERS = 0.1  # expected number of noise features among the contenders, at most
 

@@ -254,7 +254,7 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
         fit = _descend(blocks, model, terms, total, ridge, True, null.value, least_gain)
     assert fit is not None
     if asked.has_l1 and not is_separable:
-        fit, l1 = _with_l1(blocks, model, fit, total, ridge)
+        fit, l1 = _with_l1(blocks, fit, total, ridge)
     solution = fit.model.solution
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
@@ -262,10 +262,9 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
     return SelectedFit(coef, intercept, mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
 
 
-def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
+def _with_l1(blocks: SelectedBlocks, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
     """Return the fit with the ridge and the l1 penalty that predicts held-out rows best, and that penalty."""
-    is_squared = find_loss(begun.loss).is_quadratic
-    model, terms = begun if is_squared else fit.model, fit.terms  # with the squared loss the terms at the start
+    model, terms = fit.before, fit.terms
     l1 = best_l1(blocks.terms_of_folds(model), model.solution, ridge, blocks.is_free)
     for _ in range(LOOKS if l1 else 0):
         quadratic = QuadraticApproximation.at(model.solution, terms.gradient, terms.hessian, blocks.is_free)
@@ -274,7 +273,7 @@ def _with_l1(blocks: SelectedBlocks, begun: Model, fit: _Descent, total: float, 
         mean = terms.value + float(terms.gradient @ step + 0.5 * step @ terms.hessian @ step)
         model = replace(model, solution=solution)
         fit = fit._replace(model=model, mean=max(mean, 0.0), n_steps=fit.n_steps + 1)
-        if is_squared:
+        if find_loss(model.loss).is_quadratic:
             break
         terms = blocks.terms(model, total)
     return fit, l1
@@ -422,33 +421,23 @@ def _with_ridge(
         return model, terms, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
     ridge = begun
     for near in ROUGH:  # the nearer the point, the better the approximation
-        model, terms = _approach(blocks, model, terms, effort.total, ridge, near * null)
+        end = _descend(blocks, model, terms, effort.total, ridge, True, null, near * null)
+        assert end is not None  # a bounded objective has a minimum
+        model, terms = end.before, end.terms
         before, ridge = ridge, effort.best_ridge(*terms, model.solution, most, model.loss, blocks.is_free)
         if ridge == before and near == ROUGH[-1]:
             break
     return model, terms, ridge
 
 
-def _approach(
-    blocks: SelectedBlocks, model: Model, plain: Terms, total: float, ridge: float, least_gain: float
-) -> tuple[Model, Terms]:
-    """Take Newton steps while they gain more than `least_gain`; return the point and the terms there."""
-    factor, step = np.zeros_like(plain.hessian), np.zeros(len(plain.gradient))
-    for _ in range(MAX_STEPS):
-        terms = plain.with_penalty(model.solution, blocks.penalties(ridge))
-        factorise(terms.hessian, len(factor), 0.0, factor)
-        if solve_cholesky(factor, len(factor), -terms.gradient, step) <= least_gain:
-            break
-        model, plain, _ = _shortened(blocks, model, step, terms.value, total, ridge)
-    return model, plain
-
-
 class _Descent(NamedTuple):
     """The end of Newton's method."""
 
     model: Model
+    before: Model
+    """The point before the last step."""
     terms: Terms
-    """Terms at the end; with the squared loss those at the start."""
+    """Terms at that point."""
     mean: float
     """Mean loss, without the ridge."""
     n_steps: int
@@ -483,20 +472,18 @@ def _descend(
         factorise(terms.hessian, len(factor), 0.0, factor)
         gain = solve_cholesky(factor, len(factor), -terms.gradient, step)
         is_short = gain <= least_gain
-        if loss.can_separate and not is_bounded and _runs_away(value, null, is_short, step):
-            return None
+        if loss.can_separate and not is_bounded:
+            is_long = np.abs(step).max() > LONGEST_LAST_STEP
+            if (is_short and is_long) or value < NEGLIGIBLE * null:
+                return None
         if is_short or loss.is_quadratic:
             value -= 0.5 * gain
-            model = replace(model, solution=model.solution + step)
+            end = replace(model, solution=model.solution + step)
             break
         model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
-        value = terms.value
-    penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * model.solution[1:] ** 2).sum())
-    return _Descent(model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
-
-
-def _runs_away(value: float, null: float, is_short: bool, step: np.ndarray) -> bool:
-    return (is_short and np.abs(step).max() > LONGEST_LAST_STEP) or value < NEGLIGIBLE * null
+        value, end = terms.value, model
+    penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * end.solution[1:] ** 2).sum())
+    return _Descent(end, model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
 
 
 def _shortened(
