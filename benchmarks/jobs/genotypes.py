@@ -70,6 +70,13 @@ def message(size: int) -> Any:
     return Message(goal="prediction", max_features=2 * size, random_state=0)
 
 
+def mission(size: int) -> Any:
+    """Return MISSION with its defaults."""
+    from daskfs import Mission
+
+    return Mission(n_features_to_select=size, random_state=0)
+
+
 def auto(size: int) -> Any:
     """Return the method that daskfs recommends for a number of features."""
     from daskfs import Auto
@@ -389,6 +396,7 @@ JOBS = [
             "OnlineSubstitution": ours(online_substitution),
             "FGM": ours(fgm),
             "Message": ours(message),
+            "Mission": ours(mission),
             "Auto": ours(auto),
         },
         {
