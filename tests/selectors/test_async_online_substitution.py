@@ -15,11 +15,15 @@ from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.selectors.asy_os import run as asy_os_run
 from daskfs.selectors.asy_os.leases import ColumnLeases
+from daskfs.selectors.asy_os.node import Reply, Share
 from daskfs.selectors.asy_os.plan import AsyncShape, capacity_of, choose_widths
 from daskfs.selectors.asy_os.selector import AsyncOnlineSubstitution
 from daskfs.selectors.asy_os.task import AsyncSettings, PlacedNode, _ReadAhead
+from daskfs.selectors.asy_os.worker import SubstitutionWorker, WorkerSettings
 from daskfs.selectors.online_substitution.columns import ColumnSettings, read_columns
+from daskfs.selectors.online_substitution.engines.base import Rule
 from daskfs.selectors.online_substitution.engines.steps import StepsEngine
+from daskfs.selectors.online_substitution.objective import Objective
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
 from daskfs.selectors.shared.elimination import eliminate
 from daskfs.selectors.shared.refit import MeanLoss
@@ -491,3 +495,31 @@ def test_what_is_read_at_once_is_read_once_and_leases_of_it_are_the_same_columns
             np.testing.assert_array_equal(columns.rows, alone.rows)
             del columns
     assert spans == [(0, 6), (6, 12), (12, 18), (18, 24), (24, 30), (30, 36), (36, 40)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_products_computed_before_the_answer_came_change_nothing(seed):
+    rng, told = np.random.default_rng(seed), []
+    X = rng.standard_normal((120, 90))
+    y = X[:, ::11] @ rng.standard_normal(9) + 0.5 * rng.standard_normal(120)
+    matrix = ArrayMatrix(X, y)
+    objective = Objective("squared", y - y.mean(), NO_WEIGHT)
+    settings = WorkerSettings(objective, Rule(), ColumnSettings(True, True, False), np.dtype(np.float64))
+    blocks = [
+        read_columns(matrix, np.arange(j, min(j + 20, X.shape[1])), settings.columns) for j in range(0, X.shape[1], 20)
+    ]
+    for foresees in (False, True):
+        worker = SubstitutionWorker(settings, 6)
+        worker.take_back(matrix, Share(0, np.zeros(0, np.int64), np.zeros(0)))
+        prediction, shares = np.zeros(len(y)), []
+        for turn in range(2 * len(blocks)):
+            proposal = worker.present(blocks[turn % len(blocks)], Reply("accepted", "work", turn, prediction))
+            if foresees:
+                worker.foresee(blocks[(turn + 1) % len(blocks)])
+            is_accepted = proposal.delta is not None and turn % 3 != 1  # refused: back to the members of before
+            worker.settle(is_accepted)
+            prediction = prediction + proposal.delta if is_accepted else prediction
+            shares.append((worker.holds().columns.tobytes(), worker.holds().coef.tobytes()))
+        told.append(shares)
+    assert told[0] == told[1]
+    assert len(set(told[0])) > 3

@@ -83,9 +83,12 @@ class WorkerSession:
         self.spent.n_columns += len(columns)
         return proposal
 
-    def push(self, proposal: Proposal, wanted: int = 1) -> None:
-        """Send a proposal to the node; if refused, send it again for the new u_C; if refused again, give it up."""
-        reply = self._step(proposal, wanted)
+    def push(self, proposal: Proposal, wanted: int = 1, following: Columns | None = None) -> None:
+        """Send a proposal to the node; if refused, send it again for the new u_C; if refused again, give it up.
+
+        The columns of the following lease are multiplied with the members while the node computes.
+        """
+        reply = self._step(proposal, wanted, following)
         if reply.verdict == "refused" and reply.prediction is not None:
             self.reply = reply
             started = time.perf_counter()
@@ -140,16 +143,22 @@ class WorkerSession:
         else:
             self.reply = reply
 
-    def _step(self, proposal: Proposal, wanted: int) -> Reply:
+    def _step(self, proposal: Proposal, wanted: int, following: Columns | None = None) -> Reply:
         self._sequence += 1
         self.spent.sent_nbytes += 0 if proposal.delta is None else proposal.delta.nbytes
-        reply: Reply = self._call("step", self._sequence, proposal, wanted)
+        reply: Reply = self._call("step", self._sequence, proposal, wanted, following=following)
         return reply.after(self.reply)
 
-    def _call(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, following: Columns | None = None) -> Any:
         started = time.perf_counter()
-        answer = getattr(self.node, method)(*arguments).result()
-        seconds = time.perf_counter() - started
+        answer, computing_s = getattr(self.node, method)(*arguments), 0.0
+        if following is not None:
+            computing_s = -time.perf_counter()
+            self.worker.foresee(following)
+            computing_s += time.perf_counter()
+            self.spent.computing_s += computing_s
+        answer = answer.result()
+        seconds = time.perf_counter() - started - computing_s
         self.spent.calls_s += seconds
         self.spent.n_calls += 1
         self.spent.recent = [*self.spent.recent[-15:], seconds]

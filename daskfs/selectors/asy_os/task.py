@@ -172,7 +172,7 @@ def _work(session: WorkerSession, settings: AsyncSettings, ahead: _ReadAhead) ->
         session.spent.reading_s += time.perf_counter() - started
         proposal = session.propose(columns)
         del columns  # otherwise its buffer counts as in use
-        session.push(proposal, block_width(session.spent, settings))
+        session.push(proposal, block_width(session.spent, settings), ahead.read(session.reply.leases[1:]))
 
 
 def block_width(spent: Spent, settings: AsyncSettings) -> int:
@@ -211,11 +211,19 @@ class _ReadAhead:
         kept = {span: before[span] for span in wanted if span in before}
         before.clear()  # otherwise the buffers of dropped reads count as in use
         self._reads = {span: kept.get(span) or self._pool.submit(self._read, *span) for span in wanted}
-        span = self._read_with(lease)
-        return self._reads[span].result().take(slice(lease.start - span[0], lease.stop - span[0]))
+        return self._part(lease)
+
+    def read(self, leases: tuple[Lease, ...]) -> Columns | None:
+        """Return the columns of the first of these leases if they have been read already."""
+        coming = self._reads.get(self._read_with(leases[0])) if leases else None
+        return self._part(leases[0]) if coming is not None and coming.done() else None
 
     def _read_with(self, lease: Lease) -> tuple[int, int]:
         return (lease.start, lease.stop) if self._spans is None else self._spans.of(lease.start)
+
+    def _part(self, lease: Lease) -> Columns:
+        span = self._read_with(lease)
+        return self._reads[span].result().take(slice(lease.start - span[0], lease.stop - span[0]))
 
     def _read(self, start: int, stop: int) -> Columns:
         ids = np.arange(start, min(stop, self._matrix.shape[1]), dtype=np.int64)

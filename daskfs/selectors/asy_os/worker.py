@@ -77,6 +77,10 @@ class SubstitutionWorker:
         self.engine.take(columns)
         return self._proposal(reply)
 
+    def foresee(self, columns: Columns) -> None:
+        """Compute now what is possible for columns that will probably be presented next."""
+        self.engine.foresee(columns)
+
     def reconsider(self, reply: Reply) -> Proposal:
         """Fit the columns chosen last to a new u_C, which contains this worker's former contribution."""
         self._meet(reply)

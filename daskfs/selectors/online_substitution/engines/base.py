@@ -12,6 +12,7 @@ stream of columns or a test, use only these methods:
     meet(others)                 what others contribute to the prediction, if it is shared
     begin(coef), minimise()      start from coefficients of the members; move to the minimum over them
     contribution()               the members' own contribution
+    foresee(columns)             compute now what is possible for columns that will probably be taken next
     entry_state()                the state that sparse columns are tested against
     screen(most)                 the state that columns are screened against
     finish()                     the final coefficients, and the removal costs
@@ -193,6 +194,9 @@ class Engine(ABC):
         The next columns that are taken, and the present members, respond to it.
         """
         raise NotImplementedError
+
+    def foresee(self, columns: Columns) -> None:  # noqa: B027
+        """Compute now what is possible for columns that will probably be taken next."""
 
     def begin(self, coef: np.ndarray) -> None:
         """Start from these coefficients of the members, (n_members,) or (n_classes, n_members); call `meet` next."""

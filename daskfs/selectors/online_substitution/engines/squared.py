@@ -9,6 +9,7 @@ others leave unexplained.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,16 @@ class SquaredState(Record):
     """Number of entrances since the inverse was last recomputed."""
 
 
+class Foreseen(NamedTuple):
+    """Products of columns with the members, computed before the columns are taken."""
+
+    ids: np.ndarray
+    """The columns, neighbours in ascending order."""
+    members: np.ndarray
+    """The members of that time, by slot."""
+    cross: np.ndarray
+
+
 class SquaredEngine(Engine):
     """Decides on columns or groups with the squared loss, by the rule ``exchange``.
 
@@ -65,6 +76,7 @@ class SquaredEngine(Engine):
         self._constant = self._half_square(y)
         square, (linear, coef) = (members.capacity, members.capacity), np.zeros((2, members.capacity))
         self.state = SquaredState(np.zeros(square), linear, coef, np.zeros(square), self._constant)
+        self._foreseen = Foreseen(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0)))
 
     def _half_square(self, y: np.ndarray) -> float:
         weight = self.members.weight
@@ -113,9 +125,25 @@ class SquaredEngine(Engine):
 
     def _cross(self, columns: Columns) -> np.ndarray:
         """Return products of columns with the members, of shape (B, capacity), in a buffer that is reused."""
-        k, cross = self.members.n_members, again("cross", (len(columns), self.members.capacity), np.float64)
-        cross[:, :k], cross[:, k:] = self.members.cross(columns), 0.0
+        members, found = self.members, self._foreseen
+        k, cross = members.n_members, again("cross", (len(columns), members.capacity), np.float64)
+        first = int(np.searchsorted(found.ids, columns.ids[0]))
+        part = slice(first, first + len(columns))
+        if not np.array_equal(found.ids[part], columns.ids):
+            cross[:, :k], cross[:, k:] = members.cross(columns), 0.0
+            return cross
+        then = np.append(found.members, np.full(members.capacity - len(found.members), -1))
+        cross[:] = 0.0
+        cross[:, : len(found.members)] = found.cross[part]
+        new = np.flatnonzero(members.ids[:k] != then[:k])
+        if len(new):
+            cross[:, new] = members.cross_with(columns, new)
         return cross
+
+    def foresee(self, columns: Columns) -> None:
+        """Compute products of the members with columns that will probably be taken next."""
+        members = self.members
+        self._foreseen = Foreseen(columns.ids, members.columns.ids.copy(), members.cross(columns))
 
     def _walk(self, columns: Columns, cross: np.ndarray, linear: np.ndarray) -> None:
         """Let columns enter one after the other; `cross` changes."""
