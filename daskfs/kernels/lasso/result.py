@@ -107,6 +107,9 @@ class LassoPath(NamedTuple):
 
     def intercept(self, step: int) -> float:
         """Return the intercept for `coefficients`."""
-        coef = self.coefficients(step)
-        own = np.flatnonzero(coef)
-        return float(self.centred_intercepts[step] - (self.moments.mean[own] * coef[own]).sum())
+        mean, entered = self.moments.mean, self.entered
+        if self.groups is None:
+            shift = self.coef[step] * (mean[entered] / self.moments.scale[entered])
+        else:
+            shift = mean * self.coefficients(step)
+        return float(self.centred_intercepts[step] - shift.sum())
