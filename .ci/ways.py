@@ -1,0 +1,76 @@
+"""How far a fit goes: the functions, files and lines of daskfs that one small fit of each system calls.
+
+    python3 .ci/ways.py            the five systems, a table
+    python3 .ci/ways.py message    the functions of one of them, in the order of their first call
+
+Kernels are not compiled (``NUMBA_DISABLE_JIT=1``), so that they count too. Lines are those of the functions' bodies.
+"""
+
+import inspect
+import os
+import sys
+import warnings
+from pathlib import Path
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import numpy as np
+
+import daskfs
+
+PACKAGE = str(Path(daskfs.__file__).parent)
+
+
+def fits() -> dict[str, tuple[object, str]]:
+    """Return a selector of each system, and its target: numbers or classes."""
+    return {
+        "message": (daskfs.Message(n_subsets=2), "numbers"),
+        "online_substitution": (daskfs.OnlineSubstitution(3), "numbers"),
+        "async_online_substitution": (daskfs.AsyncOnlineSubstitution(3, n_workers=1), "numbers"),
+        "fgm": (daskfs.FGM(3), "classes"),
+        "mission": (daskfs.Mission(n_features_to_select=3), "classes"),
+    }
+
+
+def way_of(selector: object, target: str) -> dict[object, None]:
+    """Return the code objects of daskfs that a fit calls, in the order of their first call."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 12)).astype(np.float32)
+    y = X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(120)
+    y = (y > 0).astype(float) if target == "classes" else y
+    called: dict[object, None] = {}
+
+    def note(frame, event, argument):  # type: ignore[no-untyped-def]
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            called.setdefault(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            selector.fit(X, y)  # type: ignore[attr-defined]
+    finally:
+        sys.setprofile(None)
+    return {code: None for code in called if not code.co_name.startswith("<")}  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Print the table, or one way."""
+    wanted = sys.argv[1:]
+    if not wanted:
+        print("| system | functions | files | lines | changes of file |\n|---|---|---|---|---|")
+    for name, (selector, target) in fits().items():
+        if wanted and name not in wanted:
+            continue
+        called = way_of(selector, target)
+        if wanted:
+            for code in called:
+                print(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno} {code.co_qualname}")  # type: ignore[attr-defined]
+            continue
+        files = [code.co_filename for code in called]  # type: ignore[attr-defined]
+        n_lines = sum(len(inspect.getsourcelines(code)[0]) for code in called)  # type: ignore[arg-type]
+        changes = sum(a != b for a, b in zip(files, files[1:], strict=False))
+        print(f"| {name} | {len(called)} | {len({*files})} | {n_lines:,} | {changes} |")
+
+
+main()
