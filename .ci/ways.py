@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"
@@ -69,7 +70,7 @@ def main() -> None:
             continue
         files = [code.co_filename for code in called]  # type: ignore[attr-defined]
         n_lines = sum(len(inspect.getsourcelines(code)[0]) for code in called)  # type: ignore[arg-type]
-        changes = sum(a != b for a, b in zip(files, files[1:], strict=False))
+        changes = sum(a != b for a, b in pairwise(files))
         print(f"| {name} | {len(called)} | {len({*files})} | {n_lines:,} | {changes} |")
 
 

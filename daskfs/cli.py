@@ -287,7 +287,8 @@ def validate(pipeline_file: PipelineFile, overrides: Overrides = None, as_json: 
     Checks the keys, the table schema, and the header of the source or store.
     """
     pipeline = _load(pipeline_file, overrides)
-    from daskfs.pipeline.checks import check_pipeline, check_stream
+    from daskfs.pipeline.checks import check_pipeline
+    from daskfs.pipeline.stream_checks import check_stream
 
     (check_stream if pipeline.is_stream else check_pipeline)(pipeline)
     _print({"pipeline": str(pipeline_file), "is_valid": True}, f"{pipeline_file}: valid", as_json)

@@ -149,6 +149,7 @@ TOPICS: dict[str, Topic] = {
             "matrix.split:DataError",
             "selectors.opening",
             "store.row_vectors",
+            "store.tables",
             "store.writer:DataError",
             "store.sparse.writer:DataError",
             "store.names",
@@ -371,6 +372,7 @@ TOPICS: dict[str, Topic] = {
     "streams": Topic(
         "Streams and runs without a store",
         (
+            "pipeline.stream_checks",
             "pipeline.steps.learn",
             "sources.sparse.streams",
             "sources.sparse.bags",

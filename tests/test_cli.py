@@ -388,7 +388,7 @@ def test_each_command_prints_one_document_with_the_keys_that_programs_ask_for(wo
 
 def test_the_page_of_the_command_line_names_these_keys():
     page = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text(encoding="utf-8")
-    rows = {match[1]: match[2] for match in re.finditer(r"^\| (`[a-z`, ]+`) \| (.*) \|$", page, re.MULTILINE)}
+    rows = {match[1]: match[2] for match in re.finditer(r"^\| (`[a-z`, -]+`) \| (.*) \|$", page, re.MULTILINE)}
     for command, keys in KEYS.items():
         (row,) = (text for names, text in rows.items() if f"`{command.split()[0]}`" in names)
         assert keys <= {*re.findall(r"`(\w+)`", row)}, command

@@ -16,7 +16,6 @@ from daskfs.pipeline.facts import open_source
 from daskfs.selectors.inputs import columns_of
 from daskfs.sources.base import Source
 from daskfs.sources.registry import find_source
-from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import open_store
 
 
@@ -143,48 +142,3 @@ def _check_target(target_names: Any, where: str) -> None:
     if len(target_names) > 1:
         names = ", ".join(str(name) for name in target_names)
         raise ConfigError(f"expected one target, found {names}", where, "choose one with source.target")
-
-
-def check_stream(pipeline: Pipeline) -> SparseSource:
-    """Check a pipeline without a store; return its source with a checked header.
-
-    Raises
-    ------
-    ConfigError
-        The pipeline needs a store.
-    """
-    check_selections(pipeline)
-    source = open_source(pipeline)
-    if source is None:
-        raise ConfigError("expected a source because there is no store, found none", "source", "add it")
-    if not isinstance(source, SparseSource):
-        problem = f"a {source.kind} source needs a store"
-        raise ConfigError(problem, "store", "remove `store: none`, or use a sparse source (libsvm, vw)")
-    split = pipeline.split
-    if split is not None and split.by != "random" and split.by not in source.label_names:
-        problem = f"rows of a stream cannot be split by {split.by!r}"
-        raise ConfigError(problem, "split.by", "split by random, by a label column, or write `split: null`")
-    if split is not None and split.groups is not None:
-        problem = "rows of a stream are split one at a time, so groups cannot be kept together"
-        raise ConfigError(problem, "split.groups", "leave it out, or remove `store: none`")
-    return source
-
-
-def check_selections(pipeline: Pipeline) -> None:
-    """Refuse methods, refits and clusters that need a store."""
-    for label, selection in pipeline.selections.items():
-        if not hasattr(selection.selector, "fit_source"):
-            problem = f"{selection.method} reads rows more than once and needs a store"
-            raise ConfigError(problem, f"select ({label})", "use method: mission, or remove `store: none`")
-        n_replicas = getattr(selection, "n_replicas", 1)
-        if n_replicas > 1 and pipeline.split is not None:
-            problem = "n_replicas above 1 trains on all rows of the source and does not support a split"
-            raise ConfigError(problem, "split", "write `split: null`, or n_replicas: 1")
-        if n_replicas == 1 and pipeline.cluster.kind != "none":
-            problem = f"n_replicas: 1 trains in this process and cannot use a cluster of kind {pipeline.cluster.kind!r}"
-            raise ConfigError(problem, "cluster.kind", "write kind: none, or n_replicas: 2 and `split: null`")
-    if pipeline.refit.by != "method":
-        raise ConfigError("a refit needs a store", "refit.by", "leave it out")
-    if set(pipeline.evaluate.metrics or ()) & {*SELECTION_METRICS}:
-        problem = "selection_recall and selection_precision need a source with known true features"
-        raise ConfigError(problem, "evaluate.metrics", "remove them")

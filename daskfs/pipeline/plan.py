@@ -12,7 +12,7 @@ from daskfs.cluster.open import parse_bytes
 from daskfs.errors import ConfigError, PlanError
 from daskfs.objects.address import redacted
 from daskfs.objects.path import ObjectPath
-from daskfs.pipeline.checks import check_losses, check_stream
+from daskfs.pipeline.checks import check_losses
 from daskfs.pipeline.config import Cluster, Pipeline
 from daskfs.pipeline.facts import DataFacts
 from daskfs.pipeline.limits import (
@@ -37,6 +37,7 @@ from daskfs.pipeline.rereading import (
 )
 from daskfs.pipeline.selections import key_of_n_features
 from daskfs.pipeline.steps import evaluate, ingest, refit, select
+from daskfs.pipeline.stream_checks import check_stream
 from daskfs.selectors.shared.work import Grid
 
 MOST_MIB = 2**30

@@ -22,7 +22,7 @@ from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreExistsE
 from daskfs.files import written_whole
 from daskfs.matrix.base import Matrix
 from daskfs.pipeline.applying import model_of
-from daskfs.pipeline.checks import check_losses, check_pipeline, check_selections, check_sizes, check_stream
+from daskfs.pipeline.checks import check_losses, check_pipeline, check_sizes
 from daskfs.pipeline.compile_ahead import compile_ahead
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.examining import evidence_of
@@ -34,6 +34,7 @@ from daskfs.pipeline.progress import watched
 from daskfs.pipeline.steps import evaluate, ingest, learn, refit, report, select
 from daskfs.pipeline.steps.cluster import open_workers
 from daskfs.pipeline.steps.context import Context, Stored
+from daskfs.pipeline.stream_checks import check_selections, check_stream
 from daskfs.pipeline.variants import examine_variants, has_variants
 from daskfs.result import SelectionResult
 from daskfs.selectors.base import BaseSelector

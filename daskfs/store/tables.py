@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from daskfs import interrupts
+from daskfs.errors import DataError
 from daskfs.store.row_vectors import write_vector
 
 STATISTICS = ("mean", "std", "n_missing", "minimum", "maximum")
@@ -105,8 +106,17 @@ class Tables:
         paths = self.paths()
         for name, values in arrays.items():
             if name == "target" and self.has_classes:
-                values = values.astype(self.code_type)
+                values = self._codes(values)
             write_vector(root, paths[name], values, **facts_of(paths[name], values.dtype, values.ndim))
+
+    def _codes(self, target: np.ndarray) -> np.ndarray:
+        codes = target.astype(self.code_type)
+        n_classes = len(self.classes or ())
+        wrong = np.flatnonzero((codes != target) | (codes < 0) | (codes >= n_classes))
+        if len(wrong):
+            expected = f"expected codes 0 to {n_classes - 1} of the target's classes, found {target[wrong[0]]:g}"
+            raise DataError(expected, f"target {self.target_names[0]!r}", "give texts, or a target without classes")
+        return codes
 
 
 def consolidate(folder: Path) -> None:

@@ -174,7 +174,7 @@ def test_links_to_the_same_bytes_are_followed(workshop, store):
 
 
 def test_a_store_that_is_replaced_after_the_last_read_ends_a_run(workshop, store, monkeypatch):
-    from daskfs.pipeline import run
+    from daskfs.pipeline.steps import evaluate
     from daskfs.sources.ingest import ingest
 
     def predict_and_replace(*arguments):
@@ -183,8 +183,8 @@ def test_a_store_that_is_replaced_after_the_last_read_ends_a_run(workshop, store
         ingest(workshop.write("other.csv", table(90)), store, target="y")
         return prediction
 
-    predict = run.linear_predictor
-    monkeypatch.setattr(run, "linear_predictor", predict_and_replace)
+    predict = evaluate.linear_predictor
+    monkeypatch.setattr(evaluate, "linear_predictor", predict_and_replace)
     workshop.pipeline(source=None, store={"path": "s.zarr"}, split={"test": 0.2})
     ended = workshop.daskfs("run", "pipeline.yaml")
     assert ended.code == 2

@@ -51,5 +51,5 @@ def test_the_path_of_merged_rows_is_that_of_all():
     options = {"loss": "logistic", "penalty": 3.0, "n_lambdas": 30}
     whole, merged = glm_path(X, y, weight, **options), glm_path(*merge_rows(X, y, weight), **options)
     np.testing.assert_allclose(merged.lambdas, whole.lambdas, rtol=1e-10)
-    np.testing.assert_allclose(merged.deviance, whole.deviance, rtol=1e-6)
+    np.testing.assert_allclose(merged.fit, whole.fit, rtol=1e-6)
     assert merged.selected().tolist() == whole.selected().tolist()

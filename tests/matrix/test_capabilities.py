@@ -43,7 +43,8 @@ def values(dtype=np.float32):
     return (rng.integers(-9, 10, (N, P)) * (rng.random((N, P)) < 0.5)).astype(dtype)
 
 
-Y, WEIGHT = np.arange(N) + 0.5, np.arange(N)[::-1] + 1.0
+Y, WEIGHT = np.arange(N) * 1.0, np.arange(N)[::-1] + 1.0
+CLASSES = [f"class {k}" for k in range(N)]
 NAMED = [f"gene{j}" for j in range(P)]
 
 
@@ -78,7 +79,7 @@ def with_knockoffs(matrix, known):
 def stored(folder, dtype, shuffle):
     path, X = folder / f"{dtype}-{shuffle}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
-    source = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
+    source = {"digest": "1", "target_classes": CLASSES, "table_columns": {"job": [1, 3]}}
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "source": source}
     options |= {"feature_names": NAMED, "shuffle": shuffle, "tile_shape": (4, 3)}
     with StoreWriter(path, P, dtype, **options) as writer:
@@ -92,7 +93,11 @@ def stored_sparse(folder, dtype, shuffle):
     path, X = folder / f"sparse-{dtype}.zarr", values(dtype)
     folds = np.where(np.arange(N) % 3 == 0, "test", "train").astype(object)
     options = {"target_names": ["y"], "has_weight": True, "label_names": ["fold"], "shuffle": shuffle}
-    options["source"] = {"digest": "1", "target_classes": ["no", "yes"], "table_columns": {"job": [1, 3]}}
+    options["source"] = {
+        "digest": "1",
+        "target_classes": CLASSES,
+        "table_columns": {"job": [1, 3]},
+    }
     texts = [name.encode() for name in NAMED]
     names = NamedIds(np.arange(P), np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     entries = scipy.sparse.csr_array(X)

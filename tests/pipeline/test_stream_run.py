@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 from daskfs.errors import ConfigError, PlanError, RunError
-from daskfs.pipeline.checks import check_stream
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.plan import plan_of_stream
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.steps.learn import Holdout
+from daskfs.pipeline.stream_checks import check_stream
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.mission.stream import Learner
 from daskfs.selectors.mission.tasks import Training

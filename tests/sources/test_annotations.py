@@ -80,4 +80,4 @@ def test_a_table_has_no_annotations(tmp_path):
     frame = pd.DataFrame(rng.standard_normal((50, 4)), columns=list("abcd")).assign(y=rng.standard_normal(50))
     stored = ingest(frame, tmp_path / "table.zarr", target="y")
     assert stored.annotations(np.array([0])) == {}
-    assert stored.header.format_version == 1
+    assert stored.header.annotations == {}

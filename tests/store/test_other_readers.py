@@ -15,7 +15,7 @@ import xarray
 import zarr
 
 import daskfs
-from daskfs.errors import StoreExistsError
+from daskfs.errors import DataError, StoreExistsError
 from daskfs.store.feature_store import open_store
 from daskfs.store.tables import Tables
 from tests.refusals import refused
@@ -128,6 +128,13 @@ def test_names_that_are_no_keys_or_are_taken_get_others():
     assert len({path.lower() for path in paths.values()}) == len(paths)
     assert paths["labels/5"] == "obs/column_1"  # the label of this name keeps it
     assert paths["annotations/0"] != "var/mean"
+
+
+@pytest.mark.parametrize("wrong", [0.5, 2.0, -1.0, 300.0])
+def test_a_target_that_is_no_code_of_its_classes_is_refused_not_rounded(make_store, wrong):
+    y = np.array([0.0, 1.0, wrong])
+    with refused(DataError, "shapes", at="target 'y0'", naming=[f"{wrong:g}"]):
+        make_store(X[:3], y, source={"digest": "1", "target_classes": ["no", "yes"]})
 
 
 @pytest.mark.skipif(ENVIRONMENT is None, reason="DASKFS_ANNDATA names no Python with anndata")
