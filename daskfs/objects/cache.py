@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -166,8 +167,15 @@ class Cache:
 
 
 def _nbytes_in(folder: Path) -> int:
-    total = 0
+    """Return the bytes of all files. A file that gets its final name meanwhile is looked up under that name."""
+    sizes: dict[Path, int] = {}
     for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.stat().st_size if path.is_file() else 0
-    return total
+        is_temporary = path.name.startswith(".")
+        final = path.with_name(path.name[1:].rsplit(".", 2)[0]) if is_temporary else path
+        for one in (path, final):
+            with suppress(OSError):
+                status = one.stat()
+                if stat.S_ISREG(status.st_mode):
+                    sizes[one] = status.st_size
+                break
+    return sum(sizes.values())

@@ -149,6 +149,16 @@ def test_the_bound_holds_and_what_is_idle_makes_room(server, folder, monkeypatch
     assert not {*before} & {*copies_in(folder)}
 
 
+def test_a_part_that_gets_its_name_while_it_is_counted_counts(tmp_path, monkeypatch):
+    """Once in many runs the cache was larger than its bound by such a part."""
+    (tmp_path / "0a1b").write_bytes(b"12345")
+    (tmp_path / "0a2c").write_bytes(b"123")
+    (tmp_path / ".0a3d.17.29").write_bytes(b"1")
+    listed = [tmp_path / ".0a1b.17.28", tmp_path / "0a2c", tmp_path / ".0a3d.17.29", tmp_path / ".gone.1.2", tmp_path]
+    monkeypatch.setattr(type(tmp_path), "rglob", lambda *_: iter(listed))
+    assert cache._nbytes_in(tmp_path) == 5 + 3 + 1
+
+
 def test_a_full_disk_ends_keeping_and_nothing_else(server, folder, monkeypatch):
     from pathlib import Path
 
