@@ -434,7 +434,7 @@ def info(store: StorePath, as_json: AsJson = False) -> None:
 @app.command()
 def export_store(
     store: StorePath,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Path of the new Zarr folder.", show_default=False)],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Path of the new Zarr folder.", show_default=False)],
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -449,8 +449,7 @@ def export_store(
         opened.export(path, progress)
     n_samples, n_features = opened.shape
     text = f"{path}: {n_samples:,} samples x {n_features:,} features, in AnnData's format"
-    _print({"path": str(path), "n_samples": n_samples, "n_features": n_features}, text, as_json)
-    _suggest(f"python -c \"import anndata; print(anndata.read_zarr('{path}'))\"", as_json or quiet)
+    _print({"path": path, "n_samples": n_samples, "n_features": n_features}, text, as_json)
 
 
 @app.command()

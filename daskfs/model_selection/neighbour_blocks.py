@@ -14,6 +14,7 @@ import numpy as np
 from daskfs.kernels.substitution.products import cross_products
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.streaming import pieces_of
+from daskfs.selectors.shared.budget import Budget, DataShape
 from daskfs.selectors.shared.run import Run
 
 REACH = 64
@@ -26,6 +27,12 @@ class Part(NamedTuple):
 
     start: int
     stop: int
+
+
+def block_budget(shape: DataShape) -> Budget:
+    """Return the memory of a task that finds links: the values, in double precision with two copies, and in single."""
+    n_values = (TASK_COLUMNS + REACH) * min(shape.n_samples, MOST_ROWS)
+    return Budget({"neighbours whose links are sought": n_values * (shape.itemsize + 3 * 8 + 4)})
 
 
 def last_linked(matrix: Matrix, rows: np.ndarray, min_r2: float, part: Part) -> np.ndarray:

@@ -21,7 +21,7 @@ select are blocks of correlated neighbours (`block_r2`): a half selects a block 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -35,7 +35,7 @@ from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.matrix.split import in_whole_groups
 from daskfs.model_selection.base import MetaSelector
 from daskfs.model_selection.error_bounds import Assumption, expected_false_selections, largest_n_selected
-from daskfs.model_selection.neighbour_blocks import neighbour_blocks
+from daskfs.model_selection.neighbour_blocks import block_budget, neighbour_blocks
 from daskfs.model_selection.stability_index import StabilityIndex, stability_index
 from daskfs.parameters import Count, Positive, PositiveShare, RowGroups
 from daskfs.selectors.base import BaseSelector
@@ -260,7 +260,10 @@ class StabilitySelection(MetaSelector):
             what += f", counted by blocks of neighbours with r² of at least {self.block_r2:g}"
         if self.weakness is not None:
             what += f", columns weighted at random from {self.weakness:g} to 1"
-        return plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
+        found = plan_samples(self._recipe(shape.n_features), shape, limits, 2 * self.n_pairs, what)
+        if self.block_r2 is None:
+            return found
+        return replace(found, task=max(found.task, block_budget(shape), key=lambda budget: budget.nbytes))
 
     def _takes_own(self, n_samples: int, n_features: int) -> bool:
         """Return whether MESSAGE's subsets are used as subsamples."""

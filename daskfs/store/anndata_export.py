@@ -14,7 +14,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.store.sparse.layout import index_type
 from daskfs.store.sparse.vectors import VectorWriter
 from daskfs.store.tables import Tables, consolidate, facts_of
-from daskfs.store.unfinished import UnfinishedStore
+from daskfs.store.unfinished import UnfinishedStore, explained_disk_full
 from daskfs.watching.base import Progress
 
 _BLOCK_NBYTES = 2**26
@@ -47,17 +47,18 @@ def export_matrix(
     """
     site = UnfinishedStore(path)
     try:
-        group = site.new_group()
-        progress.start("export", matrix.shape[0])
-        if n_entries is None:
-            _write_values(matrix, group, tile_shape, progress)
-        else:
-            _write_entries(matrix, n_entries, group, site.folder, progress)
-        tables.create_groups(group)
-        tables.write(group, arrays)
-        consolidate(site.folder)
-        site.finish()
-        progress.finish()
+        with explained_disk_full(str(path)):
+            group = site.new_group()
+            progress.start("export", matrix.shape[0])
+            if n_entries is None:
+                _write_values(matrix, group, tile_shape, progress)
+            else:
+                _write_entries(matrix, n_entries, group, site.folder, progress)
+            tables.create_groups(group)
+            tables.write(group, arrays)
+            consolidate(site.folder)
+            site.finish()
+            progress.finish()
     except BaseException:
         with interrupts.held():
             site.remove()

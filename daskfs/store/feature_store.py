@@ -18,6 +18,7 @@ from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
 from daskfs.matrix.names import Names, columns_of_table
+from daskfs.objects.address import is_url
 from daskfs.objects.ahead import ahead_nbytes, prefetch_cache
 from daskfs.objects.path import ObjectPath
 from daskfs.objects.requests import all_of
@@ -498,8 +499,12 @@ class FeatureStore(Matrix):
 
         Raises
         ------
+        ConfigError
+            The path is a URL.
         StoreExistsError
             Something exists at the path.
+        StoreError
+            The disk is full, or the folder cannot be created.
         CorruptStoreError
             A chunk is damaged.
 
@@ -509,6 +514,8 @@ class FeatureStore(Matrix):
         """
         from daskfs.store.anndata_export import export_matrix
 
+        if is_url(path):
+            raise ConfigError("expected a local folder, found a URL", str(path), "export to a folder, and upload it")
         order, classes, notes = self.source_rows, self.target_classes, list(self.header.annotations)
         tables = Tables(self.target_names, self.header.has_weight, self.label_names, notes, classes)
         arrays: dict[str, Any] = {"source_rows": np.arange(self.shape[0]) if order is None else order}

@@ -71,7 +71,7 @@ class Manifest:
         """Sizes of the chunk files of each array, in bytes."""
         found: dict[str, list[int]] = {}
         for name, nbytes in self.files.items():
-            array, is_chunk, _ = name.partition("/c/")
+            array, is_chunk, _ = name.rpartition("/c/")  # an array may be called c
             if is_chunk:
                 found.setdefault(array, []).append(nbytes)
         return found

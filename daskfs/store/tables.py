@@ -33,7 +33,7 @@ CLASSES = "target_classes"
 SAMPLE, FEATURE = "sample", "feature"
 """Names of the dimensions, and of the indices along them."""
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]*")
+_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_. -]{,98}[A-Za-z0-9_-])?")
 """Keys that are valid in file systems and object stores alike."""
 
 
@@ -165,7 +165,7 @@ def _keys(names: Iterable[str], taken: Sequence[str]) -> Iterator[str]:
     own = {name.lower() for name in names}
     for number, name in enumerate(names):
         key, tries = name, 0
-        while key.lower() in used or not _KEY.fullmatch(key) or key.endswith((".", " ")) or key == "zarr.json":
+        while key.lower() in used or not _KEY.fullmatch(key) or key == "zarr.json":
             key = f"column_{number}{'_' * tries}"
             tries += 1
             if key in own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -21,6 +22,7 @@ SUFFIX, REPLACED = ".unfinished", ".replaced"
 ROWS = "rows"
 """Subfolder for rows that are being reordered."""
 _CHECKS, _PAUSE_S = 4, 0.05
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UnfinishedStore:
@@ -143,6 +145,22 @@ class UnfinishedStore:
 
     def _being_written(self, who: str) -> StoreExistsError:
         return StoreExistsError(f"{who} is writing this store", str(self.folder), "wait for it or choose another name")
+
+
+def disk_full(found: str, where: str, needed: str = "") -> StoreError:
+    """Return the error of a full disk; `needed` says how much space is needed, if that is known."""
+    return StoreError(f"the disk is full ({found}){needed}", where, "free disk space, or choose another disk")
+
+
+@contextmanager
+def explained_disk_full(where: str, needed: Callable[[], str] = str) -> Iterator[None]:
+    """Turn the operating system's error of a full disk into a `StoreError`; see `disk_full`."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in DISK_FULL:
+            raise
+        raise disk_full(os.strerror(fault.errno).lower(), where, needed()) from None
 
 
 @contextmanager

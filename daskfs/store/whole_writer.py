@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,9 +24,8 @@ from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spool import draw_seed, stored_order
+from daskfs.store.unfinished import DISK_FULL, explained_disk_full
 from daskfs.watching.base import Progress, Silent
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class WholeWriter(ABC):
@@ -110,7 +108,7 @@ class WholeWriter(ABC):
                     self._workers.settle("ingest-")
                     self._site.remove()
         with self._explain_disk_full():
-            if isinstance(fault, OSError) and fault.errno in _DISK_FULL:  # raised by a task, for example
+            if isinstance(fault, OSError) and fault.errno in DISK_FULL:  # raised by a task, for example
                 raise fault
 
     @abstractmethod
@@ -152,18 +150,8 @@ class WholeWriter(ABC):
             "created_with": versions(),
         }
 
-    @contextmanager
-    def _explain_disk_full(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as fault:
-            if fault.errno not in _DISK_FULL:
-                raise
-            raise self._disk_full(os.strerror(fault.errno).lower()) from None
-
-    def _disk_full(self, found: str) -> StoreError:
-        remedy = "free disk space, or choose another disk"
-        return StoreError(f"the disk is full ({found}){self._needed()}", str(self.path), remedy)
+    def _explain_disk_full(self) -> AbstractContextManager[None]:
+        return explained_disk_full(str(self.path), self._needed)
 
     def _needed(self) -> str:
         """Return how much disk space is needed, for a message, if it is known."""

@@ -33,6 +33,7 @@ from daskfs.store.sorted_runs import (
 from daskfs.store.spool import MAX_BUCKETS, Spool, taken
 from daskfs.store.stored_arrays import seal, tables_of
 from daskfs.store.tables import CLASSES, STATISTICS, consolidate
+from daskfs.store.unfinished import disk_full
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
 
@@ -430,7 +431,7 @@ class StoreWriter(WholeWriter):
         """Raise an error at once if the uncompressed spooled rows cannot fit on the disk."""
         free = shutil.disk_usage(self._site.folder.parent).free
         if nbytes > free:
-            raise self._disk_full(f"{free:,} bytes are free")
+            raise disk_full(f"{free:,} bytes are free", str(self.path), self._needed())
 
     def _needed(self) -> str:
         n_rows = self._n_rows if self.n_samples is None else self.n_samples

@@ -194,7 +194,7 @@ def two_files(layout: str, store: Path, other: Path) -> Iterator[Case]:
         for b in names[k + 1 :]:
             if files[a].read_bytes() == files[b].read_bytes():
                 continue
-            same_array = a.partition("/c/")[0] == b.partition("/c/")[0]
+            same_array = a.rpartition("/c/")[0] == b.rpartition("/c/")[0]
             if same_array or files[a].stat().st_size == files[b].stat().st_size:
                 kind = "chunks swapped, same array" if same_array else "chunks swapped, two arrays"
                 if a.startswith("var/") and b.startswith("var/"):

@@ -42,7 +42,7 @@ def data(n=300, p=20, seed=0):
         ((71, 4_088), 0, False, "mission"),
         ((2_000_000, 74), 0, False, "fgm"),
         ((1_000, 20_000), 0, False, "mission"),
-        ((8_000, 20_000), 0, False, "fgm"),
+        ((8_000, 20_000), 0, False, "online_substitution"),
         ((8_000, 20_000), 2, False, "online_substitution"),
         ((8_000, 20_000), 3, False, "fgm"),
         ((72, 7_129), 2, False, "mission"),

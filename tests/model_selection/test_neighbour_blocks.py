@@ -117,6 +117,14 @@ def test_a_block_is_represented_by_its_most_frequent_column_and_described(tmp_pa
     assert len(set(selector.blocks_[selector.selected_].tolist())) == len(selector.selected_)
 
 
+def test_the_plan_counts_the_task_that_finds_links():
+    shape = 5_000, 2_000, "float32", None
+    with_blocks = StabilitySelection(OnlineSubstitution(2), n_pairs=2, block_r2=0.2).plan(*shape)
+    without = StabilitySelection(OnlineSubstitution(2), n_pairs=2).plan(*shape)
+    rows, columns = 4_096, 320
+    assert with_blocks.task.nbytes == max(without.task.nbytes, rows * columns * (4 + 24 + 4))
+
+
 def test_blocks_are_refused_where_they_have_no_effect():
     with refused(ConfigError, "parameters", at="block_r2"):
         StabilitySelection(Message(n_subsets=25), subsamples="own", block_r2=0.2).fit(np.eye(9), np.arange(9.0))

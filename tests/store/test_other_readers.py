@@ -15,7 +15,7 @@ import xarray
 import zarr
 
 import daskfs
-from daskfs.errors import DataError, StoreExistsError
+from daskfs.errors import ConfigError, DataError, StoreError, StoreExistsError
 from daskfs.store.feature_store import open_store
 from daskfs.store.tables import Tables
 from tests.refusals import refused
@@ -118,6 +118,30 @@ def test_stores_of_earlier_formats_are_read_and_exported(tmp_path, version):
     exported = zarr.open(tmp_path / "exported.zarr", mode="r")
     np.testing.assert_array_equal(exported["X"][...], store.read(slice(None)))
     assert exported["var/feature"][...].tolist() == store.feature_names.tolist()
+
+
+@pytest.mark.parametrize("name", ["c", "c.0", "sample", "zarr.json", "..", "x.", "y" * 300, "größe", "a/c/b"])
+def test_a_store_is_read_whatever_its_target_is_called(make_store, name):
+    store = make_store(X, X[:, 0], target_names=[name], labels={"c": LABELS["split"], name + "_": LABELS["a/b"]})
+    assert store.verify() == []
+    np.testing.assert_array_equal(store.target, X[store.source_rows, 0])
+    assert store.labels("c").tolist() == LABELS["split"][store.source_rows].tolist()
+    assert (store.target_names, store.label_names) == ((name,), ("c", name + "_"))
+
+
+def test_a_full_disk_and_a_url_are_explained(sparse, dense, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("daskfs.store.sparse.vectors.VectorWriter.append", full)
+    monkeypatch.setattr(zarr.Array, "__setitem__", full)
+    before = sorted(tmp_path.iterdir())
+    for store in (sparse[0], dense):
+        with refused(StoreError, "stores", at="full.zarr", naming=["disk is full"]):
+            store.export(tmp_path / "full.zarr")
+    with refused(ConfigError, "pipeline-files", at="s3://bucket/x.zarr", naming=["local folder"]):
+        dense.export("s3://bucket/x.zarr")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_names_that_are_no_keys_or_are_taken_get_others():
