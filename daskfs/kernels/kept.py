@@ -7,6 +7,7 @@ source is copied to a folder of its own, and numba is told that the functions co
     <cache directory>/<module>/<stamp of its sources>/<file>.source
     <cache directory>/<module>/<stamp of its sources>/__pycache__/...
 
+numba's settings that change machine code but not numba's file names (`SETTINGS`) are part of the cache directory's name.
 For each module the last `N_STAMPS` states of its sources are kept, so that several work trees and branches can coexist.
 """
 
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -73,10 +75,27 @@ def choose_cache_directory(beside_source: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="daskfs-numba-"))
 
 
+def name_with_settings(name: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return a folder's name for the compiler settings in the environment; without any, the name as given.
+
+    Examples
+    --------
+    >>> name_with_settings("kernels", {"NUMBA_OPT": "0", "HOME": "/"})
+    'kernels-opt0'
+    """
+    chosen = [
+        f"{setting.lower()}{environment[f'NUMBA_{setting}']}"
+        for setting in SETTINGS
+        if f"NUMBA_{setting}" in environment
+    ]
+    return "-".join([name, *(re.sub(r"\W", "", one) for one in chosen)])
+
+
+SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO")
 N_STAMPS = 8
 LONGEST_WAIT_S = 60.0
 """Seconds to wait for another process that compiles the same function, before it is compiled here too."""
-CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / "daskfs-kernels"
+CACHE_DIRECTORY = choose_cache_directory(Path(__file__).parent / "__pycache__") / name_with_settings("daskfs-kernels")
 
 
 def make_stamped(folder: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from daskfs import interrupts
 from daskfs.kernels import kept
-from daskfs.kernels.kept import N_STAMPS, choose_cache_directory, make_stamped
+from daskfs.kernels.kept import N_STAMPS, choose_cache_directory, make_stamped, name_with_settings
 from daskfs.kernels.sources import modules_behind, parsed
 from tests.processes import Process
 
@@ -61,6 +61,11 @@ def test_a_folder_that_others_can_write_is_not_trusted(read_only, tmp_path, monk
     folder = choose_cache_directory(read_only)
     assert folder != open_to_all
     folder.rmdir()
+
+
+def test_settings_of_the_compiler_are_part_of_the_name():
+    assert name_with_settings("kernels", {"NUMBA_CACHE_DIR": "/x"}) == "kernels"
+    assert name_with_settings("kernels", {"NUMBA_OPT": "0", "NUMBA_BOUNDSCHECK": "../1"}) == "kernels-opt0-boundscheck1"
 
 
 @pytest.fixture
@@ -122,6 +127,15 @@ def test_a_change_compiles_what_depends_on_it_and_nothing_else(package):
     ):
         replace_in(package / file, old, new)
         assert run_in(package, CALLS) == [result, "10.0", *hits], file
+
+
+@pytest.mark.slow
+def test_settings_of_the_compiler_have_machine_code_of_their_own(package, monkeypatch):
+    """numba's files have the same names with and without optimisation, or checks of bounds."""
+    for setting, value in (("NUMBA_OPT", "1"), ("NUMBA_BOUNDSCHECK", "1")):
+        monkeypatch.setenv(setting, value)
+        assert run_in(package, CALLS) == ["10.0", "10.0", "0", "0"]
+        assert run_in(package, CALLS) == ["10.0", "10.0", "1", "1"]
 
 
 RECORD = "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    a: float\n    b: float\n"
