@@ -34,11 +34,11 @@ def state(matrix, linear, members, capacity):
     return inverse, coef
 
 
-def present(matrix, linear, j, members, inverse, coef, n_fixed=0, tolerance=TOLERANCE):
+def present(matrix, linear, j, members, inverse, coef, n_fixed=0, tolerance=TOLERANCE, price=0.0):
     h, change = np.zeros(len(coef)), np.zeros(1)
     h[: len(members)] = matrix[j, members]
     work = np.zeros(len(coef))
-    slot = exchange(h, linear[j], matrix[j, j], inverse, coef, len(members), n_fixed, tolerance, work, change)
+    slot = exchange(h, linear[j], matrix[j, j], inverse, coef, price, len(members), n_fixed, tolerance, work, change)
     return slot, change[0]
 
 
@@ -63,6 +63,22 @@ def test_the_newcomer_takes_the_place_that_leaves_the_least_loss(seed, s, ridge,
     expected_inverse, expected_coef = state(matrix, linear, members, s)
     np.testing.assert_allclose(inverse, expected_inverse, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(coef, expected_coef, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_exchange_has_to_lower_the_loss_by_its_price(seed):
+    matrix, linear = problem(seed, 7)
+    members, gains = [0, 1, 2], {}
+    for new in range(3, 7):
+        after = min(value(matrix, linear, [j for j in members if j != i] + [new]) for i in members)
+        gains[new] = value(matrix, linear, members) - after
+    newcomer = max(gains, key=gains.get)
+    assert gains[newcomer] > 0.0
+    for share, enters in ((0.999, True), (1.001, False)):
+        inverse, coef = state(matrix, linear, members, 3)
+        slot, change = present(matrix, linear, newcomer, members, inverse, coef, price=share * gains[newcomer])
+        assert (slot != NO_ONE) == enters
+        assert change == pytest.approx(-gains[newcomer] if enters else 0.0, rel=1e-9)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -6,8 +6,8 @@ the optimal coefficients v = M_S⁻¹ c. A candidate j with h = M_Sj, d = M_jj a
     g = c_j - hᵀ v,   a = M_S⁻¹ h,   σ = d - hᵀ a,   gain = g² / 2σ;
     with it v'_i = v_i - a_i g / σ and (M⁻¹)'_ii = (M⁻¹)_ii + a_i² / σ, so dropping i costs ½ v'_i² / (M⁻¹)'_ii.
 
-The candidate replaces the cheapest member if that costs less than the gain, so the approximation never increases. If σ
-is below a share of d, the candidate is a linear combination of the members and is refused. With a ridge, σ is never
+The candidate replaces the cheapest member if that costs less than the gain by more than the price of an exchange, so the
+approximation never increases. If σ is below a share of d, the candidate is a linear combination of the members and is refused. With a ridge, σ is never
 that small; then a candidate is refused if its product with a single member shows that it is a copy.
 
 The linear term may belong to any point. If others hold a part of the prediction (asynchronous substitution), with r the
@@ -48,7 +48,7 @@ class Candidates(NamedTuple):
 
 @kernel
 def exchange_scan(  # type: ignore[no-untyped-def]
-    candidates, start, inverse, coef, squares, ridge, n_members, n_fixed, tolerance, counts, change
+    candidates, start, inverse, coef, squares, ridge, price, n_members, n_fixed, tolerance, counts, change
 ):
     """Scan a block until a candidate is accepted.
 
@@ -64,6 +64,8 @@ def exchange_scan(  # type: ignore[no-untyped-def]
     squares : ndarray of shape (capacity,), float64
         Diagonal of M without the ridge; used only with a ridge.
     ridge : float
+    price : float
+        How much an exchange must lower the approximation's value.
     n_members, n_fixed : int
     tolerance : float
         Smallest σ / d.
@@ -89,7 +91,9 @@ def exchange_scan(  # type: ignore[no-untyped-def]
         if ridge > 0.0 and is_copy(cross[b], diagonal[b] - ridge, squares, n_members, tolerance):
             counts[0]["n_refused"] += 1
             continue
-        slot = exchange(cross[b], linear[b], diagonal[b], inverse, coef, n_members, n_fixed, tolerance, shift, change)
+        slot = exchange(
+            cross[b], linear[b], diagonal[b], inverse, coef, price, n_members, n_fixed, tolerance, shift, change
+        )
         if slot == COLLINEAR:
             counts[0]["n_refused"] += 1
         elif slot >= 0:
@@ -108,7 +112,7 @@ def is_copy(h, square, squares, n_members, tolerance):  # type: ignore[no-untype
 
 @kernel
 def exchange(  # type: ignore[no-untyped-def]
-    h, linear, diagonal, inverse, coef, n_members, n_fixed, tolerance, shift, change
+    h, linear, diagonal, inverse, coef, price, n_members, n_fixed, tolerance, shift, change
 ):
     """Accept one candidate if it wins. Return its slot, `NO_ONE` or `COLLINEAR`."""
     gradient = linear - dot_of_first(h, coef, n_members)
@@ -124,7 +128,7 @@ def exchange(  # type: ignore[no-untyped-def]
         change[0] -= gain
         return n_members
     cheapest = NO_ONE
-    cost = gain * (1.0 - MIN_GAIN)
+    cost = gain * (1.0 - MIN_GAIN) - price
     for i in range(n_fixed, n_members):
         value = coef[i] - shift[i] * newcomer
         found = 0.5 * value * value / (inverse[i, i] + shift[i] * shift[i] / pivot)

@@ -49,7 +49,7 @@ class GroupedModel(NamedTuple):
 
 
 @kernel
-def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, gone):  # type: ignore[no-untyped-def]
+def group_scan(candidates, start, model, ridge, price, tolerance, least_pivot, counts, gone):  # type: ignore[no-untyped-def]
     """Scan groups until one is accepted.
 
     Parameters
@@ -60,6 +60,8 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
     model : GroupedModel
         Not modified.
     ridge : float
+    price : float
+        How much an exchange must lower the objective.
     tolerance : float
         Smallest share of a column's variance that the members must leave unexplained.
     least_pivot : float
@@ -104,7 +106,8 @@ def group_scan(candidates, start, model, ridge, tolerance, least_pivot, counts, 
         gone[:] = False
         gain = 0.5 * dot_of_first(y, y, q)
         needed = candidates.sizes[g] - room
-        if needed <= 0 or _make_room(model, z[:q], factor, y, needed, gain * (1.0 - MIN_GAIN), gone, block):
+        worth = gain * (1.0 - MIN_GAIN) - price
+        if needed <= 0 or _make_room(model, z[:q], factor, y, needed, worth, gone, block):
             return g
     return n_candidates
 

@@ -242,7 +242,7 @@ class AsyncOnlineSubstitution(SubstitutionSelector):
             n_workers, shape.n_features, shape.n_selected, self.step_divisor, self.sufficient_decrease, tau_max
         )
         total = float(target.weight.sum()) if len(target.weight) else float(target.n_samples)
-        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), rho)
+        rule = self._rule(Effort(total, shape.n_selected, shape.n_features), rho=rho)
         if rule.least is not None:
             rule = replace(rule, ridge=max(rule.least, RIDGE_SHARE * rule.ridge), least=None)
         return AsyncSettings(

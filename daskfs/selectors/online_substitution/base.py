@@ -56,9 +56,11 @@ class SubstitutionSelector(
     ridge : float, optional
         λ₂, added to the curvature of every standardised coefficient, during selection and in the refit; 0: no ridge. By
         default both are chosen from the data (`daskfs.selectors.shared.ridge`) and vanish as rows are added. During
-        selection the ridge is κ min(1, s log p / n) in the first epoch, with p columns and κ the loss's largest
-        curvature. After each epoch it falls to the value suited to the selected features; in `AsyncOnlineSubstitution`
-        it is a tenth of the first value throughout. It is at least 0.03 κ for classification and 0.001 κ for the
+        selection of several epochs by exchanges the ridge is κ min(3, 2 s log p / n) in the first epoch, with p columns
+        and κ the loss's largest curvature. After each epoch it falls to the value suited to the selected features, and
+        from then on an exchange has to lower the loss by a tenth of what the best of p useless columns would explain.
+        One epoch and the rule "os" begin with κ min(1, s log p / n); `AsyncOnlineSubstitution` keeps a tenth of it.
+        The ridge is at least 0.03 κ for classification and 0.001 κ for the
         epsilon-insensitive loss. The paper's rule has no ridge during selection.
     epsilon : float, optional
         Threshold of the epsilon-insensitive loss. Default: a tenth of the target's standard deviation.
@@ -128,14 +130,19 @@ class SubstitutionSelector(
         """Return s."""
         return n_to_select(self.n_features_to_select, n_features, max(1, min(n_features // 2, MAX_DEFAULT_FEATURES)))
 
-    def _rule(self, effort: Effort, rho: float | None = None) -> Rule:
-        """Return the rule with its parameters; `rho` is ρ of Theorem 2, if a prediction is shared."""
+    def _rule(self, effort: Effort, n_epochs: int = 1, rho: float | None = None) -> Rule:
+        """Return the rule with its parameters; `rho` is ρ of Theorem 2, if a prediction is shared.
+
+        Only a selection of several epochs begins with a large ridge, because it falls between epochs.
+        """
         ridge, least, loss = self.ridge, None, find_loss(self.loss_)
         if ridge is None:
             ridge = 0.0
             if self.rule != "paper":
                 least = loss.ridge * loss.curvature_bound
-                ridge = max(least, effort.largest_ridge(loss.curvature_bound))
+                falls = self.rule == "exchange" and n_epochs > 1
+                first = effort.first_ridge if falls else effort.largest_ridge
+                ridge = max(least, first(loss.curvature_bound))
         return Rule(
             name=self.rule,
             ridge=float(ridge),

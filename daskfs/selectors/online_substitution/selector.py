@@ -39,6 +39,7 @@ Differs from the paper
   the loss at the point before the batch. It then takes Newton steps on the true loss, and undoes the batch if the true
   loss rose.
 * `exchange` and `os` begin with a ridge, which falls after each epoch to the value suited to the selected features.
+  From the second epoch on, `exchange` replaces a feature only if the loss falls by more than a price.
   With few rows, the candidate that explains most would otherwise explain noise. The ridge also keeps the gradient from
   vanishing when classes are linearly separable. With a ridge, `exchange` refuses copies of single features. ``ridge=0``
   turns it off.
@@ -221,7 +222,9 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         data = replace(DataShape.of(matrix), n_classes=target.n_classes)
         shape = self._shape(data, groups=groups, n_threads=run.limits.n_threads)
         plan = choose_read_plan(shape, run.task_limit)
-        engine = self._engine(target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups)
+        engine = self._engine(
+            target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups, self.n_epochs
+        )
         stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
         start = stream.resume()
         if not stream.n_epochs:
@@ -352,10 +355,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         dtype: np.dtype,
         columns: ColumnSettings,
         groups: StreamedGroups | None = None,
+        n_epochs: int = 1,
     ) -> Engine:
         capacity = n_selected if groups is None else groups.capacity
         members = Members(capacity, target.n_samples, columns.dtype_of(dtype), target.weight, groups)
-        rule = self._rule(Effort(members.total, n_selected, n_features))
+        rule = self._rule(Effort(members.total, n_selected, n_features), n_epochs)
         return make_engine(members, target.y, rule, self._mode(target.y.ndim == 2), target.loss, self.block_columns)
 
     def _mode(self, has_classes: bool = False) -> str:

@@ -24,6 +24,10 @@ SEARCH = 0.15
 """For a refit: additional cost of a degree of freedom, in units of log(p / s), for columns found by a search."""
 WHILE_SELECTING = 0.5
 """The same during the exchange of columns, which overfits faster."""
+FIRST_RIDGE, MOST_FIRST_RIDGE = 2.0, 3.0
+"""The ridge with which a selection by exchanges begins: multiple of s log p / n, and its bound, in units of κ."""
+EXCHANGE_PRICE = 0.1
+"""Price of an exchange after the first epoch, in units of the noise in the loss that the best of p columns explains."""
 INTERPOLATED = 1e-12  # share of the loss without features below which a fit counts as an interpolation of all rows
 NO_CURVATURE = 1e-12  # share of the Hessian's largest eigenvalue below which columns count as linearly dependent
 
@@ -45,6 +49,36 @@ class Effort(NamedTuple):
     def largest_ridge(self, curvature: float) -> float:
         """Return κ min(1, s log p / n), which suppresses noise selected among p columns."""
         return curvature * min(1.0, self.n_columns * math.log(max(self.n_candidates, 2)) / self.total)
+
+    def first_ridge(self, curvature: float) -> float:
+        """Return κ min(3, 2 s log p / n), with which a selection by exchanges begins.
+
+        With a large ridge, columns are selected by what they explain together with others like them, not by what they
+        explain that the members leave, which with few rows is noise.
+        """
+        share = self.n_columns * math.log(max(self.n_candidates, 2)) / self.total
+        return curvature * min(MOST_FIRST_RIDGE, FIRST_RIDGE * share)
+
+    def exchange_price(
+        self, terms: Sequence[tuple[float, np.ndarray, np.ndarray, np.ndarray]], ridge: float, loss: str
+    ) -> float:
+        """Return how much an exchange must lower the sum of the losses of some predictions.
+
+        A useless column lowers a mean loss by about φ / 2n, and the best of p useless columns by φ log p / n, where the
+        dispersion φ is 1 if the loss knows it, and else estimated by twice the loss of the members.
+
+        Parameters
+        ----------
+        terms : sequence of (value, gradient, hessian, solution)
+            See `best_ridge`.
+        ridge : float
+            The ridge with which the members were selected.
+        loss : str
+        """
+        dispersion = float(len(terms))
+        if not find_loss(loss).knows_dispersion:
+            dispersion = 2.0 * sum(float(self._fitted(*one, np.array([ridge]))[0][0]) for one in terms)
+        return EXCHANGE_PRICE * max(dispersion, 0.0) * math.log(max(self.n_candidates, 2)) / self.total
 
     def best_ridge(
         self,
@@ -99,7 +133,21 @@ class Effort(NamedTuple):
         ridges: np.ndarray,
         knows_dispersion: bool,
     ) -> np.ndarray:
-        """Return the cross-validated loss of each ridge.
+        """Return the cross-validated loss of each ridge."""
+        fitted, freedom, at_zero = self._fitted(value, gradient, hessian, solution, ridges)
+        price = 1.0 + self.search * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
+        share = (1.0 + self.n_free + price * freedom) / self.total
+        if knows_dispersion:
+            return fitted + share
+        left = np.where(share < 1.0, 1.0 - share, 0.0)
+        least = INTERPOLATED * max(at_zero, 0.0)  # below this, rounding would decide
+        return np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
+
+    @staticmethod
+    def _fitted(
+        value: float, gradient: np.ndarray, hessian: np.ndarray, solution: np.ndarray, ridges: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return loss and degrees of freedom at the minimum with each ridge, and the loss without the columns.
 
         In the coordinates of the Hessian's eigenvectors, with the intercept profiled out, the minimum with a ridge λ is
         linear / (curvatures + λ), and its degrees of freedom are Σ curvatures / (curvatures + λ).
@@ -114,13 +162,7 @@ class Effort(NamedTuple):
         inverse = 1.0 / np.where(curvatures + ridges[:, None] > 0.0, curvatures + ridges[:, None], 1.0)
         found = linear * inverse
         fitted: np.ndarray = at_zero + (0.5 * curvatures * found**2 - linear * found).sum(axis=1)
-        price = 1.0 + self.search * math.log(max(self.n_candidates / max(self.n_columns, 1), 1.0))
-        share = (1.0 + self.n_free + price * (curvatures * inverse).sum(axis=1)) / self.total
-        if knows_dispersion:
-            return fitted + share
-        left = np.where(share < 1.0, 1.0 - share, 0.0)
-        least = INTERPOLATED * max(at_zero, 0.0)  # below this, rounding would decide
-        return np.divide(np.maximum(fitted, least), left**2, out=np.full(len(left), np.inf), where=left > 0.0)
+        return fitted, (curvatures * inverse).sum(axis=1), at_zero
 
 
 def _without_free(

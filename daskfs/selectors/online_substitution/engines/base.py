@@ -54,6 +54,8 @@ class Rule:
 
     name: str = "exchange"
     ridge: float = 0.0
+    price: float = 0.0
+    """How much an exchange must lower the objective; set after an epoch, see `Effort.exchange_price`."""
     tolerance: float = 1e-3
     checks: bool = True
     eta: float = 0.0
@@ -213,12 +215,18 @@ class Engine(ABC):
         return found.reshape((*self.coef.shape[:-1], -1))
 
     def relax(self, n_candidates: int) -> bool:
-        """Lower the ridge to the value suited to the members out of so many columns; return whether it fell."""
+        """Lower the ridge to the value suited to the members out of so many columns; return whether it fell.
+
+        From then on, exchanges have a price.
+        """
         members, rule = self.members, self.rule
         if rule.least is None or not members.n_members:
             return False
         effort = Effort(members.total, members.n_members, n_candidates, WHILE_SELECTING)
-        ridge = max(rule.least, effort.shared_ridge(self._terms(), rule.ridge, self.loss))
+        terms = self._terms()
+        ridge = max(rule.least, effort.shared_ridge(terms, rule.ridge, self.loss))
+        if rule.name == "exchange":
+            self.rule = replace(rule, price=effort.exchange_price(terms, rule.ridge, self.loss))
         if ridge < rule.ridge:
             self._take_ridge(ridge)
         return ridge < rule.ridge
@@ -312,7 +320,9 @@ class Engine(ABC):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state without the columns of the members, which are read again."""
         members = self.members
-        where = _Where(members.ids[: members.n_members], members.n_fixed, self.width.width, self.rule.ridge)
+        where = _Where(
+            members.ids[: members.n_members], members.n_fixed, self.width.width, self.rule.ridge, self.rule.price
+        )
         records = (where, self.counters, self._state())
         return {name: array.copy() for record in records for name, array in record.pack().items()}
 
@@ -321,7 +331,7 @@ class Engine(ABC):
         arrays = {name: np.array(array) for name, array in arrays.items()}
         where = _Where.unpack(arrays)
         self.members.n_fixed, self.width.width = where.n_fixed, where.width
-        self.counters, self.rule = Counters.unpack(arrays), replace(self.rule, ridge=where.ridge)
+        self.counters, self.rule = Counters.unpack(arrays), replace(self.rule, ridge=where.ridge, price=where.price)
         self._restore(arrays)
 
 
@@ -333,6 +343,7 @@ class _Where(Record):
     n_fixed: int
     width: int
     ridge: float
+    price: float
 
 
 def entrances(

@@ -243,8 +243,8 @@ class CurvedEngine(PointEngine):
                 return several.scan(start)
             one, rule = quadratics[0], self.rule
             b, slot = exchange_scan(
-                candidates, start, one.inverse, one.optimum, one.squares, rule.ridge, members.n_members,
-                members.n_fixed, rule.tolerance, counts, change,
+                candidates, start, one.inverse, one.optimum, one.squares, rule.ridge, rule.price,
+                members.n_members, members.n_fixed, rule.tolerance, counts, change,
             )  # fmt: skip
             return int(b), int(slot)
 

@@ -104,7 +104,7 @@ def walk_groups(
             members.room(layout),
         )  # fmt: skip
         gone = np.zeros(len(layout.groups), bool)
-        g = int(group_scan(candidates, start, model, rule.ridge, rule.tolerance, least_pivot, counts, gone))
+        g = int(group_scan(candidates, start, model, rule.ridge, rule.price, rule.tolerance, least_pivot, counts, gone))
         if g == len(batch.groups):
             break
         one = slice(int(bounds[g]), int(bounds[g + 1]))

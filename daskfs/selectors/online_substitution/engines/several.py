@@ -55,7 +55,7 @@ class SeveralProblems:
             own = np.diagonal(inverse, axis1=1, axis2=2)[:, None] + a**2 / np.where(is_refused, 1.0, pivot)[:, :, None]
             costs = 0.5 * (moved**2 / own).sum(axis=0)[:, members.n_fixed :]
             slots = members.n_fixed + costs.argmin(axis=1) if costs.shape[1] else slots
-            may_enter &= costs.min(axis=1, initial=np.inf) < gain * (1.0 - MIN_GAIN)
+            may_enter &= costs.min(axis=1, initial=np.inf) < gain * (1.0 - MIN_GAIN) - self.rule.price
         places = np.flatnonzero(may_enter)
         looked_at = slice(start, len(self.usable) if not len(places) else start + int(places[0]) + 1)
         self.counts[0]["n_presented"] += int(self.usable[looked_at].sum())

@@ -154,7 +154,7 @@ class SquaredEngine(Engine):
         def scan(start: int) -> tuple[int, int]:
             b, slot = exchange_scan(
                 candidates, start, state.inverse, state.coef, np.diagonal(state.matrix) - rule.ridge, rule.ridge,
-                members.n_members, members.n_fixed, rule.tolerance, counts, change,
+                rule.price, members.n_members, members.n_fixed, rule.tolerance, counts, change,
             )  # fmt: skip
             return int(b), int(slot)
 
