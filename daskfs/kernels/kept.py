@@ -7,8 +7,8 @@ source is copied to a folder of its own, and numba is told that the functions co
     <cache directory>/<module>/<stamp of its sources>/<file>.source
     <cache directory>/<module>/<stamp of its sources>/__pycache__/...
 
-numba's settings that change machine code but not numba's file names (`SETTINGS`) are part of the cache directory's name.
-For each module the last `N_STAMPS` states of its sources are kept, so that several work trees and branches can coexist.
+numba's settings that change machine code but not numba's file names (`SETTINGS`) are part of the directory's name. For
+each module the last `N_STAMPS` states of its sources are kept, so that several work trees and branches can coexist.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ the optimal coefficients v = M_S⁻¹ c. A candidate j with h = M_Sj, d = M_jj a
     g = c_j - hᵀ v,   a = M_S⁻¹ h,   σ = d - hᵀ a,   gain = g² / 2σ;
     with it v'_i = v_i - a_i g / σ and (M⁻¹)'_ii = (M⁻¹)_ii + a_i² / σ, so dropping i costs ½ v'_i² / (M⁻¹)'_ii.
 
-The candidate replaces the cheapest member if that costs less than the gain by more than the price of an exchange, so the
-approximation never increases. If σ is below a share of d, the candidate is a linear combination of the members and is refused. With a ridge, σ is never
-that small; then a candidate is refused if its product with a single member shows that it is a copy.
+The candidate replaces the cheapest member if that costs less than the gain by more than the price of an exchange, so
+the approximation never increases. If σ is below a share of d, the candidate is a linear combination of the members and
+is refused. With a ridge, σ is never that small; then a candidate is refused if its product with a single member shows
+that it is a copy.
 
 The linear term may belong to any point. If others hold a part of the prediction (asynchronous substitution), with r the
 negative derivative of the loss at the common prediction, c_S = X_Sᵀ r + M_S v and c_j = x_jᵀ r + hᵀ v, with M_S without
