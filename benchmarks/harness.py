@@ -295,7 +295,8 @@ def answered(request: dict[str, Any]) -> Record:
     contender = job.contenders[request["contender"]]
     try:
         if request["warm_up"] is not None:
-            contender.run(loaded(Path(request["warm_up"]), contender))
+            with suppress(NotApplicable):  # the small data of the warm-up may have fewer columns than are asked for
+                contender.run(loaded(Path(request["warm_up"]), contender))
         data = loaded(path, contender)
         answer, measured = timed(contender, data, Path(request["marker"]), is_cold=job.cold)
         if not job.cold and measured["cpu_s"] < AGAIN_S:  # large data may need kernels that small ones do not
