@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cells import digits
+from daskfs.errors import CorruptStoreError, DaskfsError, RunError, SelectionWarning, did_you_mean
 from daskfs.files import location
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from daskfs.result import SelectionResult
     from daskfs.watching.watch import Watch
 
+ConfigError = errors.ConfigError.about("command-line")
 EXIT_INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__base__
 _CHOICE = re.compile(r"'(.*)' is not one of (.*?)\.?")
@@ -40,7 +42,6 @@ class _Commands(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        from daskfs.errors import DaskfsError
 
         as_json = "--json" in ctx.args
         try:
@@ -83,8 +84,6 @@ def _error(fault: BaseException, message: str, exit_code: int) -> dict[str, Any]
 
 def _with_suggestion(message: str) -> str:
     """Return the message for an invalid choice with the most similar valid choice."""
-    from daskfs.errors import did_you_mean
-
     message = message.removeprefix("Value error, ")
     if found := _CHOICE.fullmatch(message):
         message = message.removesuffix(".") + did_you_mean(found[1], re.findall("'([^']*)'", found[2]))
@@ -113,8 +112,6 @@ def _warnings_in_a_line() -> Iterator[None]:
 
     Each `SelectionWarning` is printed, also if it was printed before.
     """
-    from daskfs.errors import SelectionWarning
-
     with warnings.catch_warnings():
         by_default = warnings.showwarning
 
@@ -325,7 +322,6 @@ def init(
     that leak the target. The name of an example pipeline (quickstart, message, fgm, ...) copies that pipeline instead.
     """
     from daskfs.bundled import pipelines
-    from daskfs.errors import ConfigError, did_you_mean
     from daskfs.pipeline.drafting import are_genotypes, copy_of_bundled, draft, draft_genotypes
 
     is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
@@ -467,7 +463,6 @@ def verify(
     Lists each damaged part with its file.
     """
     from daskfs.cluster.open import open_cluster
-    from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store, verify_store
 
     with _shown_progress(quiet) as progress, open_cluster("local" if workers else "none", workers) as cluster:
@@ -567,7 +562,6 @@ def select(
     store, and may be edited there.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are shortcuts for `--set`.
     """
-    from daskfs.errors import ConfigError
     from daskfs.pipeline.config import apply_override, build_pipeline
     from daskfs.pipeline.drafting import LOOK_AT, are_genotypes, sections_of_genotypes, source_of_file
     from daskfs.pipeline.selections import key_of_n_features
@@ -645,7 +639,6 @@ def _features(text: str) -> Any:
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
     """Return standard input as a source."""
     from daskfs.documents import parse_yaml
-    from daskfs.errors import ConfigError
     from daskfs.sources.sparse.pairs import PairsSource
     from daskfs.sources.sparse.streams import LineStream
 
@@ -657,7 +650,6 @@ def _standard_input(lines: str | None, interactions: str | None, max_rows: int |
 
 def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a saved model to train further, and its `select` entry of a pipeline."""
-    from daskfs.errors import ConfigError
     from daskfs.pipeline.steps.learn import load_model
 
     if stream is None or selection["method"] != "mission":
@@ -722,7 +714,6 @@ def apply(
     from daskfs.applied.apply import apply as apply_model
     from daskfs.applied.model import Model
     from daskfs.applied.rows import OF_LINES
-    from daskfs.errors import ConfigError
 
     if as_json and output == STANDARD_OUTPUT:
         raise ConfigError(
@@ -775,7 +766,6 @@ def export(
     """
     from daskfs.applied.export import export as export_model
     from daskfs.applied.model import Model
-    from daskfs.errors import RunError
     from daskfs.files import written_whole
 
     text = export_model(Model.load(run_dir, refit=refit), form, table=table, dialect=dialect)
