@@ -225,11 +225,7 @@ def run(
     with in_allocation(pipeline, runner) as led:
         if led is None:  # another task runs the pipeline
             return
-        from daskfs.pipeline.run import run_pipeline
-
-        with _shown_progress(quiet) as progress:
-            outcome = run_pipeline(led, resume=resume is not None, force=force, progress=progress)
-    _print_outcome(outcome, as_json, quiet)
+        _run(led, resume, force, quiet, as_json)
 
 
 @app.command()
@@ -562,78 +558,37 @@ def select(
     store, and may be edited there.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are shortcuts for `--set`.
     """
-    from daskfs.pipeline.config import apply_override, build_pipeline
-    from daskfs.pipeline.drafting import LOOK_AT, are_genotypes, sections_of_genotypes, source_of_file
-    from daskfs.pipeline.selections import key_of_n_features
-    from daskfs.store.feature_store import open_store
+    from daskfs.pipeline.config import build_pipeline
+    from daskfs.pipeline.drafting import LOOK_AT
+    from daskfs.pipeline.short import short_pipeline
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
-    source, stem = None, "stream" if stream else store.resolve().stem
-    genotypes: dict[str, Any] = {}
-    if stream is None and are_genotypes(store):
-        if dtype is not None:
-            raise ConfigError("genotypes are read without a store", "--dtype", "leave the option out")
-        stem, genotypes = sections_of_genotypes(store, target, phenotypes, covariates, method)
-    elif phenotypes is not None or covariates is not None:
-        option = "--phenotypes" if phenotypes is not None else "--covariates"
-        raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
-    elif stream is None and store.suffix != ".zarr" and store.is_file():
-        stem, source, said = source_of_file(store, target, Path("runs"))
-        _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
-        store = Path("runs") / f"{stem}.zarr"
-    elif target is not None or dtype is not None:
-        option = "--target" if target is not None else "--dtype"
-        raise ConfigError(f"the store already defines its {option[2:]}", option, "leave the option out, or pass a file")
-    elif stream is None:
-        open_store(store)
-    name = f"{stem}-{method}"
-    cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
-    if scheduler is not None:
-        cluster = {"kind": "address", "address": scheduler}
-    if memory_limit is not None:
-        cluster["memory_limit"] = memory_limit
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
-    given[key_of_n_features(method)] = n_features
-    selection = {"method": method, "random_state": random_state, **genotypes.pop("select", {})}
-    selection |= {key: value for key, value in given.items() if value is not None}
-    for parameter in parameters or ():
-        apply_override(selection, parameter)
-    before = None
-    if model is not None:
-        before, kept = _model_to_go_on(model, stream, selection)
-        selection |= kept
-    kept_as: dict[str, Any] = {"path": getattr(store, "address", str(store))}
-    if dtype is not None:
-        kept_as["dtype"] = dtype
-    by_family = genotypes.pop("split", {})
-    document: dict[str, Any] = {
-        "version": 1,
-        "name": name,
-        "source": source,
-        "store": "none" if stream else kept_as,
-        "split": {"test": test, "random_state": random_state, **by_family} if test and not stream else None,
-        "features": None if feature_map is None else _features(feature_map),
-        "select": selection,
-        "cluster": cluster,
-        "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
+    cluster = {
+        "kind": "address" if scheduler is not None else "none" if n_workers is None else "local",
+        **({"n_workers": n_workers or 1} if scheduler is None else {"address": scheduler}),
+        **({} if memory_limit is None else {"memory_limit": memory_limit}),
     }
-    document |= genotypes
+    document, said = short_pipeline(
+        None if stream else store,
+        method,
+        target=target,
+        phenotypes=phenotypes,
+        covariates=covariates,
+        dtype=dtype,
+        n_features=n_features,
+        parameters={key: value for key, value in given.items() if value is not None},
+        overrides=parameters or (),
+        feature_map=feature_map,
+        test=test,
+        random_state=random_state,
+        cluster=cluster,
+        output=_run_dir(resume) if resume is not None else None if output is None else str(output),
+    )
+    _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
+    before = None if model is None else _model_to_go_on(model, stream, document["select"])
     pipeline = build_pipeline(document, "daskfs select", Path.cwd())
-    from daskfs.pipeline.run import run_pipeline
-
-    with _shown_progress(quiet) as progress:
-        outcome = run_pipeline(
-            pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
-        )
-    _print_outcome(outcome, as_json, quiet)
-
-
-def _features(text: str) -> Any:
-    """Return the `features` section of a pipeline for ``--map``, which is the name of a map or a mapping."""
-    from daskfs.documents import parse_yaml
-
-    given = parse_yaml(text, "--map")
-    return given if isinstance(given, dict) else {"map": given}
+    _run(pipeline, resume, force, quiet, as_json, stream=stream, model=before)
 
 
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
@@ -648,8 +603,8 @@ def _standard_input(lines: str | None, interactions: str | None, max_rows: int |
     return stream if interactions is None else PairsSource(stream, parse_yaml(interactions, "--interactions"))
 
 
-def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a saved model to train further, and its `select` entry of a pipeline."""
+def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> Any:
+    """Return a saved model to train further, whose parameters become those of the selection."""
     from daskfs.pipeline.steps.learn import load_model
 
     if stream is None or selection["method"] != "mission":
@@ -660,7 +615,9 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
         )
     if set(selection) > {"method", "random_state"}:
         raise ConfigError("the model keeps its own parameters", "--model", "leave out --n-features and --set")
-    return load_model(path)
+    model, kept = load_model(path)
+    selection |= kept
+    return model
 
 
 @app.command()
@@ -924,6 +881,15 @@ def _load(
 
 def _run_dir(resume: Path) -> str:
     return str(resume.resolve()).removesuffix(".unfinished")
+
+
+def _run(pipeline: Pipeline, resume: Path | None, force: bool, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Run a pipeline, and print its outcome."""
+    from daskfs.pipeline.run import run_pipeline
+
+    with _shown_progress(quiet) as progress:
+        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, **options)
+    _print_outcome(outcome, as_json, quiet)
 
 
 def _print_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
