@@ -96,10 +96,10 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "shown": shown,
-        "as_cell": lambda value: value if isinstance(value, Cell) else Cell(value),
         "sort_key": _sort_key,
         "svg": _svg,
     }
+    made.tests["cell"] = lambda value: isinstance(value, Cell)
     return made
 
 

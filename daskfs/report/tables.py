@@ -59,14 +59,17 @@ class Table:
         """Whether the browser should not measure all cells."""
         return len(self.rows) > LONG
 
-    def kind(self, k: int) -> str:
-        """Return the CSS classes of a column's cells."""
-        return " ".join(["number"] * (k in self.numbers) + ["less"] * (k in self.less))
+    @property
+    def kinds(self) -> list[str]:
+        """The CSS classes of each column's cells."""
+        return [
+            " ".join(["number"] * (k in self.numbers) + ["less"] * (k in self.less)) for k in range(len(self.head) or 2)
+        ]
 
-    def heading_kind(self, k: int) -> str:
-        """Return the CSS classes of a column's heading: the first column of texts is the widest of a sorted table."""
-        widest = next((one for one in range(len(self.head)) if self.is_sorted and one not in self.numbers), -1)
-        return "names" if k == widest else self.kind(k)
+    @property
+    def widest(self) -> int:
+        """Position of the first column of texts of a sorted table; -1 if there is none."""
+        return next((k for k in range(len(self.head)) if self.is_sorted and k not in self.numbers), -1)
 
 
 def shown(value: Any) -> str:
