@@ -1,15 +1,20 @@
 """How far a fit goes: the functions, files and lines of daskfs that one small fit of each system calls.
 
-    python3 .ci/ways.py            the five systems, a table
+    python3 .ci/ways.py            the five systems and a run of a pipeline, a table
     python3 .ci/ways.py message    the functions of one of them, in the order of their first call
+    python3 .ci/ways.py run        those of `daskfs run` on a small CSV
 
 Kernels are not compiled (``NUMBA_DISABLE_JIT=1``), so that they count too. Lines are those of the functions' bodies.
 """
 
+import contextlib
 import inspect
+import io
 import os
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,12 +38,33 @@ def fits() -> dict[str, tuple[object, str]]:
     }
 
 
-def way_of(selector: object, target: str) -> dict[object, None]:
-    """Return the code objects of daskfs that a fit calls, in the order of their first call."""
+def fit_of(selector: object, target: str) -> Callable[[], object]:
+    """Return a fit to a small matrix."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 12)).astype(np.float32)
     y = X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(120)
     y = (y > 0).astype(float) if target == "classes" else y
+    return lambda: selector.fit(X, y)  # type: ignore[attr-defined]
+
+
+def run_of(folder: Path) -> Callable[[], object]:
+    """Return a run of a pipeline on a small CSV, as by the command."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 9))
+    X[:, 8] += X[:, 0] - 2 * X[:, 3]
+    np.savetxt(folder / "small.csv", X, delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="")
+    pipeline = folder / "pipeline.yaml"
+    pipeline.write_text(
+        "version: 1\nname: small\nsource: {kind: csv, path: small.csv, target: y}\nsplit: {test: 0.2}\n"
+        "select: {method: message, n_subsets: 2}\n"
+    )
+    from daskfs.cli import app
+
+    return lambda: app(["run", str(pipeline), "--quiet"], standalone_mode=False)
+
+
+def way_of(call: Callable[[], object]) -> dict[object, None]:
+    """Return the code objects of daskfs that are called, in the order of their first call."""
     called: dict[object, None] = {}
 
     def note(frame, event, argument):  # type: ignore[no-untyped-def]
@@ -47,12 +73,16 @@ def way_of(selector: object, target: str) -> dict[object, None]:
 
     sys.setprofile(note)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
-            selector.fit(X, y)  # type: ignore[attr-defined]
+            call()
     finally:
         sys.setprofile(None)
-    return {code: None for code in called if not code.co_name.startswith("<")}  # type: ignore[attr-defined]
+    return {
+        code: None
+        for code in called
+        if not code.co_name.startswith("<") and code.co_filename.endswith(".py")  # type: ignore[attr-defined]
+    }
 
 
 def main() -> None:
@@ -60,10 +90,12 @@ def main() -> None:
     wanted = sys.argv[1:]
     if not wanted:
         print("| system | functions | files | lines | changes of file |\n|---|---|---|---|---|")
-    for name, (selector, target) in fits().items():
+    scratch = tempfile.TemporaryDirectory()
+    calls = {name: fit_of(*one) for name, one in fits().items()} | {"run": run_of(Path(scratch.name))}
+    for name, call in calls.items():
         if wanted and name not in wanted:
             continue
-        called = way_of(selector, target)
+        called = way_of(call)
         if wanted:
             for code in called:
                 print(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno} {code.co_qualname}")  # type: ignore[attr-defined]

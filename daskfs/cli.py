@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cells import digits
+from daskfs.errors import CorruptStoreError, DaskfsError, RunError, SelectionWarning, did_you_mean
 from daskfs.files import location
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from daskfs.result import SelectionResult
     from daskfs.watching.watch import Watch
 
+ConfigError = errors.ConfigError.about("command-line")
 EXIT_INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__base__
 _CHOICE = re.compile(r"'(.*)' is not one of (.*?)\.?")
@@ -40,7 +42,6 @@ class _Commands(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        from daskfs.errors import DaskfsError
 
         as_json = "--json" in ctx.args
         try:
@@ -83,8 +84,6 @@ def _error(fault: BaseException, message: str, exit_code: int) -> dict[str, Any]
 
 def _with_suggestion(message: str) -> str:
     """Return the message for an invalid choice with the most similar valid choice."""
-    from daskfs.errors import did_you_mean
-
     message = message.removeprefix("Value error, ")
     if found := _CHOICE.fullmatch(message):
         message = message.removesuffix(".") + did_you_mean(found[1], re.findall("'([^']*)'", found[2]))
@@ -113,8 +112,6 @@ def _warnings_in_a_line() -> Iterator[None]:
 
     Each `SelectionWarning` is printed, also if it was printed before.
     """
-    from daskfs.errors import SelectionWarning
-
     with warnings.catch_warnings():
         by_default = warnings.showwarning
 
@@ -228,11 +225,7 @@ def run(
     with in_allocation(pipeline, runner) as led:
         if led is None:  # another task runs the pipeline
             return
-        from daskfs.pipeline.run import run_pipeline
-
-        with _shown_progress(quiet) as progress:
-            outcome = run_pipeline(led, resume=resume is not None, force=force, progress=progress)
-    _print_outcome(outcome, as_json, quiet)
+        _run(led, resume, force, quiet, as_json)
 
 
 @app.command()
@@ -325,7 +318,6 @@ def init(
     that leak the target. The name of an example pipeline (quickstart, message, fgm, ...) copies that pipeline instead.
     """
     from daskfs.bundled import pipelines
-    from daskfs.errors import ConfigError, did_you_mean
     from daskfs.pipeline.drafting import are_genotypes, copy_of_bundled, draft, draft_genotypes
 
     is_word = re.fullmatch(r"\w+", file) is not None and not Path(file).exists()
@@ -467,7 +459,6 @@ def verify(
     Lists each damaged part with its file.
     """
     from daskfs.cluster.open import open_cluster
-    from daskfs.errors import CorruptStoreError
     from daskfs.store.feature_store import open_store, verify_store
 
     with _shown_progress(quiet) as progress, open_cluster("local" if workers else "none", workers) as cluster:
@@ -567,85 +558,42 @@ def select(
     store, and may be edited there.
     The options of single methods (`--n-subsets`, `--subset-size`, `--criterion`, `--gamma`) are shortcuts for `--set`.
     """
-    from daskfs.errors import ConfigError
-    from daskfs.pipeline.config import apply_override, build_pipeline
-    from daskfs.pipeline.drafting import LOOK_AT, are_genotypes, sections_of_genotypes, source_of_file
-    from daskfs.pipeline.selections import key_of_n_features
-    from daskfs.store.feature_store import open_store
+    from daskfs.pipeline.config import build_pipeline
+    from daskfs.pipeline.drafting import LOOK_AT
+    from daskfs.pipeline.short import short_pipeline
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
-    source, stem = None, "stream" if stream else store.resolve().stem
-    genotypes: dict[str, Any] = {}
-    if stream is None and are_genotypes(store):
-        if dtype is not None:
-            raise ConfigError("genotypes are read without a store", "--dtype", "leave the option out")
-        stem, genotypes = sections_of_genotypes(store, target, phenotypes, covariates, method)
-    elif phenotypes is not None or covariates is not None:
-        option = "--phenotypes" if phenotypes is not None else "--covariates"
-        raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
-    elif stream is None and store.suffix != ".zarr" and store.is_file():
-        stem, source, said = source_of_file(store, target, Path("runs"))
-        _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
-        store = Path("runs") / f"{stem}.zarr"
-    elif target is not None or dtype is not None:
-        option = "--target" if target is not None else "--dtype"
-        raise ConfigError(f"the store already defines its {option[2:]}", option, "leave the option out, or pass a file")
-    elif stream is None:
-        open_store(store)
-    name = f"{stem}-{method}"
-    cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
-    if scheduler is not None:
-        cluster = {"kind": "address", "address": scheduler}
-    if memory_limit is not None:
-        cluster["memory_limit"] = memory_limit
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
-    given[key_of_n_features(method)] = n_features
-    selection = {"method": method, "random_state": random_state, **genotypes.pop("select", {})}
-    selection |= {key: value for key, value in given.items() if value is not None}
-    for parameter in parameters or ():
-        apply_override(selection, parameter)
-    before = None
-    if model is not None:
-        before, kept = _model_to_go_on(model, stream, selection)
-        selection |= kept
-    kept_as: dict[str, Any] = {"path": getattr(store, "address", str(store))}
-    if dtype is not None:
-        kept_as["dtype"] = dtype
-    by_family = genotypes.pop("split", {})
-    document: dict[str, Any] = {
-        "version": 1,
-        "name": name,
-        "source": source,
-        "store": "none" if stream else kept_as,
-        "split": {"test": test, "random_state": random_state, **by_family} if test and not stream else None,
-        "features": None if feature_map is None else _features(feature_map),
-        "select": selection,
-        "cluster": cluster,
-        "output": str(output or f"runs/{name}") if resume is None else _run_dir(resume),
+    cluster = {
+        "kind": "address" if scheduler is not None else "none" if n_workers is None else "local",
+        **({"n_workers": n_workers or 1} if scheduler is None else {"address": scheduler}),
+        **({} if memory_limit is None else {"memory_limit": memory_limit}),
     }
-    document |= genotypes
+    document, said = short_pipeline(
+        None if stream else store,
+        method,
+        target=target,
+        phenotypes=phenotypes,
+        covariates=covariates,
+        dtype=dtype,
+        n_features=n_features,
+        parameters={key: value for key, value in given.items() if value is not None},
+        overrides=parameters or (),
+        feature_map=feature_map,
+        test=test,
+        random_state=random_state,
+        cluster=cluster,
+        output=_run_dir(resume) if resume is not None else None if output is None else str(output),
+    )
+    _say(*(line for line in said if not quiet or line.startswith(LOOK_AT)))
+    before = None if model is None else _model_to_go_on(model, stream, document["select"])
     pipeline = build_pipeline(document, "daskfs select", Path.cwd())
-    from daskfs.pipeline.run import run_pipeline
-
-    with _shown_progress(quiet) as progress:
-        outcome = run_pipeline(
-            pipeline, resume=resume is not None, force=force, progress=progress, stream=stream, model=before
-        )
-    _print_outcome(outcome, as_json, quiet)
-
-
-def _features(text: str) -> Any:
-    """Return the `features` section of a pipeline for ``--map``, which is the name of a map or a mapping."""
-    from daskfs.documents import parse_yaml
-
-    given = parse_yaml(text, "--map")
-    return given if isinstance(given, dict) else {"map": given}
+    _run(pipeline, resume, force, quiet, as_json, stream=stream, model=before)
 
 
 def _standard_input(lines: str | None, interactions: str | None, max_rows: int | None) -> Any:
     """Return standard input as a source."""
     from daskfs.documents import parse_yaml
-    from daskfs.errors import ConfigError
     from daskfs.sources.sparse.pairs import PairsSource
     from daskfs.sources.sparse.streams import LineStream
 
@@ -655,9 +603,8 @@ def _standard_input(lines: str | None, interactions: str | None, max_rows: int |
     return stream if interactions is None else PairsSource(stream, parse_yaml(interactions, "--interactions"))
 
 
-def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a saved model to train further, and its `select` entry of a pipeline."""
-    from daskfs.errors import ConfigError
+def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> Any:
+    """Return a saved model to train further, whose parameters become those of the selection."""
     from daskfs.pipeline.steps.learn import load_model
 
     if stream is None or selection["method"] != "mission":
@@ -668,7 +615,9 @@ def _model_to_go_on(path: Path, stream: Any, selection: dict[str, Any]) -> tuple
         )
     if set(selection) > {"method", "random_state"}:
         raise ConfigError("the model keeps its own parameters", "--model", "leave out --n-features and --set")
-    return load_model(path)
+    model, kept = load_model(path)
+    selection |= kept
+    return model
 
 
 @app.command()
@@ -722,7 +671,6 @@ def apply(
     from daskfs.applied.apply import apply as apply_model
     from daskfs.applied.model import Model
     from daskfs.applied.rows import OF_LINES
-    from daskfs.errors import ConfigError
 
     if as_json and output == STANDARD_OUTPUT:
         raise ConfigError(
@@ -775,7 +723,6 @@ def export(
     """
     from daskfs.applied.export import export as export_model
     from daskfs.applied.model import Model
-    from daskfs.errors import RunError
     from daskfs.files import written_whole
 
     text = export_model(Model.load(run_dir, refit=refit), form, table=table, dialect=dialect)
@@ -934,6 +881,15 @@ def _load(
 
 def _run_dir(resume: Path) -> str:
     return str(resume.resolve()).removesuffix(".unfinished")
+
+
+def _run(pipeline: Pipeline, resume: Path | None, force: bool, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Run a pipeline, and print its outcome."""
+    from daskfs.pipeline.run import run_pipeline
+
+    with _shown_progress(quiet) as progress:
+        outcome = run_pipeline(pipeline, resume=resume is not None, force=force, progress=progress, **options)
+    _print_outcome(outcome, as_json, quiet)
 
 
 def _print_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:

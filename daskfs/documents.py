@@ -29,6 +29,8 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from daskfs.errors import ConfigError, DaskfsError, did_you_mean
 from daskfs.objects.address import is_url, redacted
 
+_TOPIC = "yaml-files"  # of all errors of this file
+
 
 class Document(BaseModel):
     """Base of every checked document: unknown keys are refused, values are not coerced silently."""
@@ -153,9 +155,11 @@ def check_path(path: str) -> None:
     """
     parts = [len(part.encode("utf-8", "surrogatepass")) for part in path.split("/")]
     if max(parts) > 255 or sum(parts) > 4000:
-        raise ConfigError(f"the file name is too long ({max(parts):,} bytes)", f"{path[:40]}...", "shorten it")
+        raise ConfigError(
+            f"the file name is too long ({max(parts):,} bytes)", f"{path[:40]}...", "shorten it", topic=_TOPIC
+        )
     if "\0" in path:
-        raise ConfigError("a path cannot contain a null character", repr(path), "remove it")
+        raise ConfigError("a path cannot contain a null character", repr(path), "remove it", topic=_TOPIC)
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -249,21 +253,26 @@ def read_yaml(path: str | os.PathLike[str], error: type[DaskfsError] = ConfigErr
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise error("no such file", str(path), "check the path") from None
+        raise error("no such file", str(path), "check the path", topic=_TOPIC) from None
     except IsADirectoryError:
-        raise error("expected a YAML file, found a folder", str(path), "name a file in it") from None
+        raise error("expected a YAML file, found a folder", str(path), "name a file in it", topic=_TOPIC) from None
     except UnicodeDecodeError as fault:
         raise error(
             f"expected UTF-8 text, found byte {fault.object[fault.start]:#04x} at offset {fault.start}",
             str(path),
             "save the file as UTF-8",
+            topic=_TOPIC,
         ) from None
     except OSError as fault:
-        raise error(f"cannot be read: {fault.strerror}", str(path), "check the path and its permissions") from None
+        raise error(
+            f"cannot be read: {fault.strerror}", str(path), "check the path and its permissions", topic=_TOPIC
+        ) from None
     document = parse_yaml(text, str(path), error)
     if not isinstance(document, dict):
         found = "an empty file" if document is None else f"a {type(document).__name__}"
-        raise error(f"expected a mapping of keys to values, found {found}", str(path), "write  key: value  lines")
+        raise error(
+            f"expected a mapping of keys to values, found {found}", str(path), "write  key: value  lines", topic=_TOPIC
+        )
     return document
 
 
@@ -285,9 +294,9 @@ def parse_yaml(text: str, where: str, error: type[DaskfsError] = ConfigError) ->
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "fix the line") from None
+        raise error(f"not valid YAML: {fault.problem or fault.context}", place, "fix the line", topic=_TOPIC) from None
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
-        raise error(f"not valid YAML: {' '.join(str(fault).split())}", where, "fix the file") from None
+        raise error(f"not valid YAML: {' '.join(str(fault).split())}", where, "fix the file", topic=_TOPIC) from None
 
 
 def dump_yaml(document: Mapping[str, Any]) -> str:
@@ -337,6 +346,7 @@ def expand_environment(value: Any, where: str) -> Any:
                 f"the environment variable {name} is not set (in {value!r})",
                 where,
                 f"run `export {name}=...` first, or write the value into the file",
+                topic=_TOPIC,
             )
         return os.environ[name]
 
@@ -401,7 +411,7 @@ def check_document(
         if len(lines) > MOST_LINES:
             more = len(lines) - MOST_LINES + 1
             lines = [*lines[: MOST_LINES - 1], f"{where}: and {more} more places; fix these first"]
-        raise error("\n".join(lines)) from None
+        raise error("\n".join(lines), topic=_TOPIC) from None
 
 
 def _describe(model: type[BaseModel], document: Any, detail: Any, where: str) -> str:

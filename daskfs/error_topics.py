@@ -1,7 +1,7 @@
-"""Error topics: each family of errors has a topic, whose name is part of the error.
+"""Error topics: each family of errors has a topic, whose name is part of the error (`daskfs.errors`).
 
-`topic_of` finds the topic by the class of the error and the module that raised it. `daskfs explain TOPIC` prints the
-explanation. The page of errors of the documentation has it under the same name, with every message of the family.
+`daskfs explain TOPIC` prints the explanation. The page of errors of the documentation has it under the same name, with
+every message of the family.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from typing import NamedTuple
 
 
 class Topic(NamedTuple):
-    """A family of errors: its title, its origins (``"module"`` or ``"module:Class"``), and what to do."""
+    """A family of errors: its title, and what to do."""
 
     title: str
-    raised: tuple[str, ...]
     text: str
 
 
 TOPICS: dict[str, Topic] = {
     "yaml-files": Topic(
         "YAML files, keys and values",
-        ("documents",),
         """
         A pipeline or table schema is one YAML mapping. It is read strictly: duplicate keys, tags (`!name`) and
         unknown keys are errors; the message names the place and the most similar known key. All errors of a
@@ -34,16 +32,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "pipeline-files": Topic(
         "Pipelines whose parts do not fit together",
-        (
-            "pipeline.config",
-            "pipeline.checks:ConfigError",
-            "pipeline.facts:ConfigError",
-            "pipeline.plan:ConfigError",
-            "pipeline.schemas",
-            "pipeline.cost",
-            "matrix.base:ConfigError",
-            "store.feature_store:ConfigError",
-        ),
         """
         Each key is valid by itself, but not together with the others. Examples: a store that was made from
         another source, more features requested than there are, a split by a column that does not exist, a
@@ -53,7 +41,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "drafts": Topic(
         "Files that init writes",
-        ("pipeline.drafting",),
         """
         `daskfs init` does not replace an existing pipeline or table schema, since you may have edited it. Choose
         another folder with `--output`, or overwrite both files with `--force`.
@@ -61,7 +48,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "command-line": Topic(
         "Options of commands",
-        ("cli:ConfigError",),
         """
         An option has no effect or conflicts with the other arguments: a format, a model or a target that is
         already determined. `daskfs COMMAND --help` explains each option.
@@ -69,18 +55,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "parameters": Topic(
         "Parameters of methods",
-        (
-            "parameters",
-            "pipeline.variants",
-            "kernels.lasso.criteria",
-            "methods",
-            "selectors:ConfigError",
-            "baselines:ConfigError",
-            "model_selection:ConfigError",
-            "model_selection:DataError",
-            "matrix.split",
-            "pipeline.explaining",
-        ),
         """
         A parameter has a value outside its range, a misspelt name, or contradicts another parameter. The message
         says what was expected. `daskfs explain METHOD` lists all parameters of a method with their ranges and
@@ -89,7 +63,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "losses": Topic(
         "Losses and what they are for",
-        ("losses",),
         """
         Each loss needs a kind of target: `squared` and `huber` numbers, `logistic` and the hinge losses two
         classes, `multinomial` two or more classes, `poisson` counts. `loss="auto"` decides by the target: text,
@@ -99,12 +72,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "target": Topic(
         "The target",
-        (
-            "selectors.shared.targets",
-            "selectors.mission.fit",
-            "selectors.online_substitution.target",
-            "sources.constants",
-        ),
         """
         The target is missing, is constant, has only one class, is negative although the loss needs counts, or
         contains a new class. A constant target leaves nothing to explain: check the column, and whether a filter
@@ -113,21 +80,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "values": Topic(
         "Values that cannot be computed with",
-        (
-            "store.row_checks",
-            "matrix.base:DataError",
-            "selectors.message.tasks",
-            "selectors.mission.tasks",
-            "selectors.mission.model",
-            "selectors.shared.rows",
-            "store.sparse.sorted_runs",
-            "matrix.arrays",
-            "sources.arrow_table:DataError",
-            "sources.undeclared",
-            "selectors.fgm.candidates:DataError",
-            "selectors.message.selector:DataError",
-            "selectors.mission.selector:DataError",
-        ),
         """
         NaN, infinity, text instead of numbers, or numbers so large that their squares overflow. The message names
         the column and the row. Missing values are errors unless you specify how to replace them: in a table
@@ -139,25 +91,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "shapes": Topic(
         "Rows, columns and blocks that do not fit together",
-        (
-            "selectors.inputs",
-            "selectors.predicting",
-            "matrix.incoming",
-            "matrix.passing",
-            "matrix.names",
-            "selectors.from_blocks",
-            "matrix.split:DataError",
-            "selectors.opening",
-            "store.row_vectors",
-            "store.tables",
-            "store.writer:DataError",
-            "store.sparse.writer:DataError",
-            "store.names",
-            "store.sparse.names",
-            "sources.arrays",
-            "metrics",
-            "selectors.message.fits",
-        ),
         """
         X and y have different numbers of rows, new data have other columns than the training data, two columns
         have the same name, or blocks came in an unexpected order. Data frames are matched by column names,
@@ -167,11 +100,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "columns-that-arrive": Topic(
         "Columns that arrive one block after the other",
-        (
-            "selectors.online_substitution.stream",
-            "selectors.online_substitution.groups",
-            "selectors.online_substitution.selector:DataError",
-        ),
         """
         Pass blocks of columns of the same rows, each with its names, and the target with the first block.
         Earlier blocks are not kept. Groups of columns need blocks from a list or a store (`fit_blocks`),
@@ -180,7 +108,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "groups": Topic(
         "Groups of columns",
-        ("feature_maps.groups", "selectors.grouped"),
         """
         `feature_groups` is a label for each column, lists of columns, a tree, a table of features and groups,
         or `"schema"`: one group for each column of the ingested table. Only `FGM` supports overlapping groups.
@@ -189,7 +116,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "feature-maps": Topic(
         "Feature maps",
-        ("feature_maps",),
         """
         The map or its parameter does not exist, or the map does not support these columns: `additive_chi2` needs
         proportions or counts, `pairs` at most some millions of columns, and sparse columns must not be centred.
@@ -198,7 +124,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "memory-limit": Topic(
         "Memory limits",
-        (":PlanError",),
         """
         The plan estimates the memory of each process before data are read, and refuses to exceed the limit.
         The message names the largest term and a sufficient limit, or a setting that needs less memory: narrower
@@ -209,7 +134,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "new-rows": Topic(
         "Predicting new rows with a run",
-        ("applied", "sources.applied_table", "sources.applied_genotypes"),
         """
         `daskfs apply` and `daskfs.load` encode new rows like the training data of the run. The source columns of
         the selected features must be present under their names; other columns and the target may be missing.
@@ -220,7 +144,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "run-folders": Topic(
         "Run folders",
-        ("cli:RunError", "pipeline.folder", "pipeline.run", "pipeline.following", "report", "result"),
         """
         A run folder holds one run. A finished run is replaced only with `--force`. An interrupted run is continued
         with `daskfs run --resume FOLDER`, by the same version and with the same pipeline, so that the result is
@@ -230,15 +153,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "formats": Topic(
         "Missing files and unsupported formats",
-        (
-            "sources.files",
-            "sources.registry",
-            "sources.looking",
-            "sources.options",
-            "sources.parts",
-            "sources.ingest",
-            "sources.other_formats",
-        ),
         """
         Check the path, the pattern or the file extension. Supported formats are CSV and similar text tables (also
         `.gz .bz2 .xz .zst`), Parquet, `.npz`, `.npy`, Zarr, AnnData, LIBSVM, Vowpal Wabbit, texts, FASTA, PLINK
@@ -248,14 +162,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "text-tables": Topic(
         "Text tables",
-        (
-            "sources.csv",
-            "sources.csv_faults",
-            "sources.csv_records",
-            "sources.csv_types",
-            "sources.sniffing",
-            "sources.text",
-        ),
         """
         A line has too many or too few fields, the encoding is not UTF-8, or a value does not have the type of its
         column. The message names file, line and column. `daskfs init FILE` reads the whole file, infers
@@ -265,7 +171,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "table-schemas": Topic(
         "Table schemas",
-        ("sources:SchemaError", "sources.roles", "sources.schema_inference", "sources.survey", "sources.table_schema"),
         """
         A table schema defines each column's type, role (feature, target, weight, split, id, ignore) and encoding.
         It must name the columns of the table, each once, and one target. Each level of a category becomes a
@@ -276,14 +181,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "frames": Topic(
         "Parquet files and data frames",
-        (
-            "sources.parquet",
-            "sources.arrow_table:SourceError",
-            "sources.dataframe",
-            "sources.arrow_files",
-            "selectors.tables",
-            "sources.table",
-        ),
         """
         Columns of lists, structs or objects cannot be features; only numbers, dates, Booleans and categories can.
         Convert these columns or drop them. Collect lazy polars frames first. All partitions of a Dask frame must
@@ -292,7 +189,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "arrays": Topic(
         "Array files and Dask arrays",
-        ("sources.npy", "sources.npy_array", "sources.zarr_array", "sources.dask_array", "store.foreign:SourceError"),
         """
         Pass a numeric matrix of rows by columns, with one target for each row. `.npz` files contain X and y
         under these names or under names that you pass. Dask arrays need known chunk sizes
@@ -301,7 +197,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "sample-data": Topic(
         "Built-in and simulated data",
-        ("sources.sklearn_sets", "sources.synthetic", "sources.synthetic_designs"),
         """
         `sklearn:NAME` is a data set included in scikit-learn (`iris`, `diabetes`, `digits`, `breast_cancer`,
         `wine`, ...) or present in its cache; nothing is downloaded. `kind: synthetic` simulates data from a
@@ -310,17 +205,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "genotypes": Topic(
         "Genotypes",
-        (
-            "sources.plink",
-            "sources.plink_files",
-            "sources.phenotypes",
-            "sources.vcf_zarr",
-            "sources.genotypes",
-            "sources.genotype_matrix",
-            "sources.genotype_filters",
-            "sources.pgen",
-            "sources.bgen",
-        ),
         """
         `.bed`, `.bim` and `.fam` belong together: they have the same name, and `.bed` has one variant per line of
         `.bim` and one sample per line of `.fam`. Phenotypes and covariates are matched by FID and IID, in any
@@ -330,7 +214,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "cells": Topic(
         "AnnData files",
-        ("sources.sparse.anndata",),
         """
         The matrix is X or a layer, the target and labels are columns of `obs`, and the names come from `var`.
         `.h5ad` needs `pip install "daskfs[cells]"`.
@@ -338,7 +221,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "sparse-rows": Topic(
         "Sparse rows",
-        ("sources.sparse",),
         """
         LIBSVM and Vowpal Wabbit files, clicks, sparse matrices, bags of lines. The message names the line and what
         does not follow the format. Features are 64-bit ids, so the rows cannot be made dense; use methods that
@@ -347,7 +229,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "texts": Topic(
         "Texts",
-        ("sources.sparse.text", "sources.sparse.documents", "sources.sparse.ngrams"),
         """
         JSON lines, CSV or a folder of files, with one document per line, row or file; `text:` and `target:` name
         the fields. The n-gram options are those of scikit-learn's vectorizers.
@@ -355,7 +236,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "sequences": Topic(
         "Sequences",
-        ("sources.sparse.fasta", "sources.sparse.fragments", "sources.sparse.kmers", "sources.sparse.sequences"),
         """
         FASTA or FASTQ with a label for each sequence: one per file, from the header by a regular expression, or
         from a table. `k` is a length or a gapped pattern.
@@ -363,7 +243,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "pairs-of-features": Topic(
         "Pairs of sparse features",
-        ("sources.sparse.pairs",),
         """
         `interactions:` is `all`, or pairs of namespaces such as `[[user, ad]]` if the source has namespaces. Rows
         with many entries have very many pairs, so their number is limited.
@@ -371,17 +250,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "streams": Topic(
         "Streams and runs without a store",
-        (
-            "pipeline.stream_checks",
-            "pipeline.steps.learn",
-            "sources.sparse.streams",
-            "sources.sparse.bags",
-            "selectors.mission.from_streams",
-            "selectors.mission.keeping",
-            "selectors.mission.entries",
-            "selectors.mission.part_tasks",
-            "selectors.mission.predicting",
-        ),
         """
         `mission` and the baselines that support streams learn from data that are read once (`store: none`). The
         data cannot be read again, so there is no refit, no second selection and no random split. Every k-th row
@@ -390,7 +258,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "sketches": Topic(
         "Sketches and saved models",
-        ("selectors.mission.count_sketch", "selectors.mission.saved"),
         """
         The file is not a model of daskfs, is damaged, or was made by a newer version or with another hash.
         Sketches can be added only if hashes, buckets and seed are equal.
@@ -398,7 +265,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "store-exists": Topic(
         "The path of a new store already exists",
-        (":StoreExistsError",),
         """
         A store is never overwritten. Remove it, or choose another path. If another process is writing the store,
         the message names the process. An interrupted ingest (`NAME.unfinished`) continues when you start the
@@ -407,7 +273,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "store-format": Topic(
         "Not a feature store",
-        (":StoreFormatError",),
         """
         The path does not exist, is another kind of folder, or is a store that is unfinished or of a newer version.
         `daskfs info STORE` describes a store; `daskfs ingest SOURCE STORE` makes one.
@@ -415,7 +280,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "damaged-stores": Topic(
         "Damaged stores",
-        (":CorruptStoreError",),
         """
         Every read is compared with checksums. A chunk is missing, truncated, changed or in the wrong place; its
         data were not used. `daskfs verify STORE` lists all damaged parts. Copy the store again, or ingest its
@@ -424,7 +288,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "stores": Topic(
         "Stores that cannot be read or written",
-        (":StoreError",),
         """
         The disk is full, permissions are missing, the store changed while it was open, or other users may write
         to the folder.
@@ -432,7 +295,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "object-stores": Topic(
         "Object stores and HTTP",
-        ("objects", ":StorageError"),
         """
         `s3://`, `gs://`, `az://` and `https://` need `pip install "daskfs[cloud]"`. Temporary failures are retried
         for a while. "refused" means missing or wrong credentials, which each process takes from its own
@@ -441,7 +303,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "clusters": Topic(
         "Clusters",
-        ("cluster",),
         """
         The scheduler does not answer, jobs die, workers are lost repeatedly, or certificates are missing. The
         message contains the last lines of a job's log. Workers that die on the same task usually lack memory:
@@ -451,7 +312,6 @@ TOPICS: dict[str, Topic] = {
     ),
     "lost-nodes": Topic(
         "Loss of the central node",
-        ("selectors.asy_os",),
         """
         The process that holds the common state of asynchronous online substitution was lost several times. Each
         time the work continued from the state of the workers. Repeated losses suggest a lack of memory or a
@@ -459,49 +319,3 @@ TOPICS: dict[str, Topic] = {
         """,
     ),
 }
-
-OF_CLASS = {
-    "ConfigError": "parameters",
-    "SchemaError": "table-schemas",
-    "SourceError": "formats",
-    "DataError": "values",
-    "PlanError": "memory-limit",
-    "StoreExistsError": "store-exists",
-    "StoreFormatError": "store-format",
-    "CorruptStoreError": "damaged-stores",
-    "StoreError": "stores",
-    "StorageError": "object-stores",
-    "RunError": "run-folders",
-}
-"""Topics by class, for modules without a topic, such as those of other projects."""
-
-
-def _by_place() -> dict[str, str]:
-    return {place: name for name, topic in TOPICS.items() for place in topic.raised}
-
-
-def topic_of(error: str, module: str) -> str | None:
-    """Return the topic of an error of the given class that a module raises.
-
-    If the class has a topic of its own (``":PlanError"``), that is the topic. Otherwise the longest listed prefix of
-    the module's name decides; for equal prefixes, an entry with the class comes before one without.
-
-    Examples
-    --------
-    >>> topic_of("SourceError", "daskfs.sources.csv")
-    'text-tables'
-    >>> topic_of("PlanError", "daskfs.store.writer")
-    'memory-limit'
-    >>> topic_of("DataError", "somewhere.else")
-    'values'
-    """
-    places = _by_place()
-    if f":{error}" in places:
-        return places[f":{error}"]
-    parts = module.split(".")[1:] if module.split(".")[0] == "daskfs" else []
-    for n_parts in range(len(parts), 0, -1):
-        place = ".".join(parts[:n_parts])
-        found = places.get(f"{place}:{error}", places.get(place))
-        if found is not None:
-            return found
-    return OF_CLASS.get(error)

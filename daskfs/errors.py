@@ -15,7 +15,8 @@
 
 Each error says what was expected and what was found (`problem`), where (`where`) and what to do (`remedy`).
 All are also ValueErrors, which callers of scikit-learn expect for invalid input. A note of the exception names the
-topic with further explanations (`daskfs.error_topics`); the message itself does not.
+topic with further explanations (`daskfs.error_topics`); the message itself does not. Each class has a topic; a module
+whose errors have another one says so below its imports: ``SourceError = errors.SourceError.about("genotypes")``.
 
 Problems that do not stop a selection are reported as a `SelectionWarning`. Each `Caution` in a result's notes is also
 issued as one.
@@ -27,9 +28,9 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from types import FrameType
-
-from daskfs.error_topics import topic_of
+from typing import Self
 
 
 class DaskfsError(ValueError):
@@ -43,11 +44,13 @@ class DaskfsError(ValueError):
         File, line, column, key or array.
     remedy : str
         How to fix it.
+    topic : str, optional
+        Topic of the error in ``daskfs explain`` and on the documentation's page of errors. Default: that of the class.
 
     Attributes
     ----------
     topic : str or None
-        Topic of the error in ``daskfs explain`` and on the documentation's page of errors.
+        The topic.
 
     Examples
     --------
@@ -60,26 +63,25 @@ class DaskfsError(ValueError):
     """
 
     exit_code = 2
+    topic: str | None = None
 
-    def __init__(self, problem: str, where: str = "", remedy: str = "") -> None:
+    def __init__(self, problem: str, where: str = "", remedy: str = "", *, topic: str = "") -> None:
         super().__init__(problem, where, remedy)  # all three, so that the error can be pickled
         self.problem, self.where, self.remedy = problem, where, remedy
-        self.topic = topic_of(type(self).__name__, _caller())
+        if topic:
+            self.topic = topic
         if self.topic is not None:
             self.add_note(f"more: daskfs explain {self.topic}")
+
+    @classmethod
+    def about(cls, topic: str) -> partial[Self]:
+        """Return what makes errors of this class about another topic."""
+        return partial(cls, topic=topic)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{place}{self.problem}{remedy}"
-
-
-def _caller() -> str:
-    """Return the name of the module that creates the error."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__", ""))
 
 
 class ConfigError(DaskfsError):
@@ -95,6 +97,8 @@ class ConfigError(DaskfsError):
     n_subsets
     """
 
+    topic = "parameters"
+
 
 class SchemaError(DaskfsError):
     """Invalid table schema, or a table that does not match it.
@@ -108,6 +112,8 @@ class SchemaError(DaskfsError):
     ...     print(error.topic)
     yaml-files
     """
+
+    topic = "table-schemas"
 
 
 class SourceError(DaskfsError):
@@ -123,6 +129,8 @@ class SourceError(DaskfsError):
     no-such-table.csv
     """
 
+    topic = "formats"
+
 
 class DataError(DaskfsError):
     """Values that cannot be used, such as NaN or a constant target.
@@ -136,6 +144,8 @@ class DataError(DaskfsError):
     ...     print(error.where)
     column 0, row 1
     """
+
+    topic = "values"
 
 
 class PlanError(DaskfsError):
@@ -161,6 +171,8 @@ class PlanError(DaskfsError):
     ...     print(error.where, error.needed_nbytes > 2**20)
     memory_limit True
     """
+
+    topic = "memory-limit"
 
     def __init__(
         self,
@@ -197,6 +209,8 @@ class StoreError(DaskfsError):
     StoreFormatError store-format
     """
 
+    topic = "stores"
+
 
 class StoreExistsError(StoreError):
     """The path of a new store already exists.
@@ -214,6 +228,8 @@ class StoreExistsError(StoreError):
     store-exists
     """
 
+    topic = "store-exists"
+
 
 class StoreFormatError(StoreError):
     """Path that is not a feature store, or is an unfinished one or one of a newer format.
@@ -228,6 +244,8 @@ class StoreFormatError(StoreError):
     ...     print(error.topic)
     store-format
     """
+
+    topic = "store-format"
 
 
 class CorruptStoreError(StoreError):
@@ -248,9 +266,13 @@ class CorruptStoreError(StoreError):
     damaged-stores
     """
 
+    topic = "damaged-stores"
+
 
 class StorageError(DaskfsError):
     """Object store or HTTP server that does not answer or refuses access."""
+
+    topic = "object-stores"
 
 
 class RunError(DaskfsError):
@@ -266,6 +288,8 @@ class RunError(DaskfsError):
     ...     print(error.topic)
     new-rows
     """
+
+    topic = "run-folders"
 
 
 class SelectionWarning(UserWarning):

@@ -15,7 +15,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
+
+ConfigError = errors.ConfigError.about("losses")
 
 # The codes by which kernels choose a formula. Compiled code contains them, so the kernels' cache depends on this file.
 SQUARED, LOGISTIC, POISSON, HUBER, SQUARED_HINGE, EPSILON_INSENSITIVE, HINGE, MULTINOMIAL = range(8)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
+
+DataError = errors.DataError.about("shapes")
 
 
 def mse(y: np.ndarray, prediction: np.ndarray, weight: np.ndarray | None = None) -> float:

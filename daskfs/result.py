@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cells import card, digits
 from daskfs.cells import table as table_of
-from daskfs.errors import ConfigError, RunError, did_you_mean
+from daskfs.errors import RunError, did_you_mean
 from daskfs.evidence import EvidenceRecord
 from daskfs.files import written_whole
 from daskfs.losses import LOSSES
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from daskfs.figures import Effect, Figure, Score
     from daskfs.matrix.names import Names
+
+ConfigError = errors.ConfigError.about("run-folders")
 
 FORMAT_VERSION = 1
 _LARGEST_INT64 = 2**63 - 1

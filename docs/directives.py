@@ -21,7 +21,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from daskfs import methods
-from daskfs.error_topics import TOPICS, topic_of
+from daskfs.error_topics import TOPICS
 
 PACKAGE = Path(__file__).parents[1] / "daskfs"
 
@@ -60,9 +60,9 @@ class ErrorTopics(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
-        of_topic: dict[str | None, list[Any]] = {}
+        of_topic: dict[str, list[Any]] = {}
         for message in messages(PACKAGE):
-            of_topic.setdefault(topic_of(message.error, message.module), []).append(message)
+            of_topic.setdefault(message.topic, []).append(message)
         sections: list[nodes.Node] = []
         for name, topic in TOPICS.items():
             section = nodes.section(ids=[name], names=[name])

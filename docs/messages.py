@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from daskfs import errors
 from daskfs.kernels.sources import parsed
@@ -15,10 +17,9 @@ _GIVEN = "error"
 
 
 class Message(NamedTuple):
-    """Where an error is made, and what it says; what is known only then stands in braces."""
+    """The topic of an error, and what it says; what is known only then stands in braces."""
 
-    module: str
-    error: str
+    topic: str
     text: str
     remedy: str
 
@@ -27,13 +28,15 @@ def messages(package: Path) -> list[Message]:
     """Return the messages of all errors of a package, in the order of its files."""
     found = []
     for path in sorted(package.rglob("*.py")):
-        module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
-        found += _of_code(parsed(path.read_text(encoding="utf-8")), module, {})
+        code = path.read_text(encoding="utf-8")
+        if "Error(" in code or "error(" in code:
+            module = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+            found += _of_code(parsed(code), vars(errors) | vars(import_module(module)), {})
     return found
 
 
-def _of_code(tree: ast.AST, module: str, known: dict[str, ast.expr]) -> list[Message]:
-    """Return the messages below a node; `known` are the texts that its variables hold."""
+def _of_code(tree: ast.AST, names: dict[str, Any], known: dict[str, ast.expr]) -> list[Message]:
+    """Return the messages below a node; `names` are those of the module, `known` the texts that variables hold."""
     found = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -47,9 +50,11 @@ def _of_code(tree: ast.AST, module: str, known: dict[str, ast.expr]) -> list[Mes
             given = {keyword.arg: keyword.value for keyword in node.keywords}
             remedy = node.args[2] if len(node.args) > 2 else given.get("remedy")
             texts = (_text(part, known).strip() for part in (node.args[0], remedy))
-            error = node.func.id if node.func.id in _CLASSES else "DaskfsError"
-            found.append(Message(module, error, *texts))
-        found += _of_code(node, module, dict(known) if isinstance(node, ast.FunctionDef) else known)
+            raised = names.get(node.func.id)
+            about = raised.keywords["topic"] if isinstance(raised, partial) else getattr(raised, "topic", None)
+            topic = names["_TOPIC"] if "topic" in given else about
+            found.append(Message(topic, *texts))
+        found += _of_code(node, names, dict(known) if isinstance(node, ast.FunctionDef) else known)
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from daskfs import errors
-from daskfs.error_topics import OF_CLASS, TOPICS, topic_of
+from daskfs.error_topics import TOPICS
 from daskfs.errors import ConfigError, CorruptStoreError, DaskfsError, DataError, PlanError, SourceError
 from docs.messages import messages
 
@@ -39,41 +39,14 @@ def test_errors_of_other_projects_have_the_topic_of_their_class():
     assert SourceError("x").topic == "formats"
     assert CorruptStoreError("x").topic == "damaged-stores"
     assert DaskfsError("x").topic is None
-    assert set(OF_CLASS) == CLASSES - {"DaskfsError"}
-    assert set(OF_CLASS.values()) <= set(TOPICS)
+    assert {getattr(errors, name).topic for name in CLASSES - {"DaskfsError"}} <= set(TOPICS)
 
 
 @pytest.mark.slow
-def test_every_message_of_the_library_has_a_topic_of_its_family():
-    """By the place where it is raised, so that none is explained by its class alone."""
+def test_every_message_of_the_library_has_a_topic_and_every_topic_has_messages():
     found = messages(ROOT / "daskfs")
     assert len(found) > 500
-    lost = [
-        f"{one.module}: {one.error}"
-        for one in found
-        if topic_of(one.error, one.module) is None or (one.error in OF_CLASS and not _is_placed(one.error, one.module))
-    ]
-    assert not lost, "\n".join(sorted({*lost}))
-
-
-def _is_placed(error: str, module: str) -> bool:
-    """Return whether a topic names the class, or a part of the module's name."""
-    places = {place for topic in TOPICS.values() for place in topic.raised}
-    parts = module.split(".")[1:]
-    prefixes = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
-    return f":{error}" in places or any(one in places or f"{one}:{error}" in places for one in prefixes)
-
-
-@pytest.mark.slow
-def test_every_topic_has_messages_and_every_place_of_a_topic_exists():
-    used = {topic_of(one.error, one.module) for one in messages(ROOT / "daskfs")}
-    assert not set(TOPICS) - used
-    for topic in TOPICS.values():
-        for place in topic.raised:
-            module, _, error = place.partition(":")
-            assert not error or error in CLASSES, place
-            path = ROOT / "daskfs" / Path(*module.split("."))
-            assert not module or path.is_dir() or path.with_suffix(".py").is_file(), place
+    assert {one.topic for one in found} == set(TOPICS)
 
 
 def test_topics_name_commands_that_exist():

@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.applied.model import Model
 from daskfs.applied.rows import RowBlock
-from daskfs.errors import ConfigError, DataError, RunError
 from daskfs.files import written_whole
 from daskfs.losses import find_loss
 from daskfs.metrics import METRICS_OF_SCORES, PREDICTION_METRICS
 from daskfs.result import cell_of_text
 from daskfs.watching.base import Progress, Silent
+
+ConfigError = errors.ConfigError.about("new-rows")
+DataError = errors.DataError.about("new-rows")
+RunError = errors.RunError.about("new-rows")
 
 PREDICTION = "prediction"
 METRIC_ROWS = 5_000_000
@@ -179,7 +182,7 @@ class _Measured:
             try:
                 scores = predictor if name in METRICS_OF_SCORES else answers
                 found[name] = PREDICTION_METRICS[name](y, scores, weight)
-            except DataError as fault:  # for example rows of one class only
+            except errors.DataError as fault:  # for example rows of one class only
                 self.notes.append(str(fault))
         return found
 

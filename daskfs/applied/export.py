@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pprint import pformat
 from typing import Any
 
+from daskfs import errors
 from daskfs.applied.model import Model
-from daskfs.errors import ConfigError
 from daskfs.losses import find_loss
 from daskfs.sources.columns import (
     MISSING,
@@ -22,6 +22,8 @@ from daskfs.sources.columns import (
     NumberEncoder,
 )
 from daskfs.sources.table_encoder import TableEncoder
+
+ConfigError = errors.ConfigError.about("new-rows")
 
 FORMS = ("list", "columns", "sql", "sklearn")
 DIALECTS = ("standard", "sqlite")

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.applied.rows import AppliedRows, Columns, RowBlock
 from daskfs.applied.stored_rows import StoredRows, store_given
-from daskfs.errors import Caution, DataError, RunError, SelectionWarning, warn
+from daskfs.errors import Caution, SelectionWarning, warn
 from daskfs.feature_maps.registry import made_of
 from daskfs.files import read_document, written_whole
 from daskfs.losses import find_loss
@@ -26,6 +27,9 @@ from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.responses import mean_or_label, probabilities
 from daskfs.version import __version__
+
+DataError = errors.DataError.about("new-rows")
+RunError = errors.RunError.about("new-rows")
 
 MODEL = "model.json"
 FORMAT_VERSION = 1

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.errors import DataError, SchemaError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.sources.applied_genotypes import AppliedGenotypes
 from daskfs.sources.applied_table import AppliedTable
 from daskfs.sources.arrow_table import ArrowSource
@@ -27,6 +28,10 @@ from daskfs.sources.sparse.pairs import PairsSource
 from daskfs.sources.table import TableSource
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
+
+DataError = errors.DataError.about("new-rows")
+SchemaError = errors.SchemaError.about("new-rows")
+SourceError = errors.SourceError.about("new-rows")
 
 BLOCK_NBYTES = 16 * 2**20
 """Size of a block of rows, with all features of the columns that are read."""
@@ -217,7 +222,7 @@ class AppliedRows:
         names = ["" if np.isnan(code) else f"{code:g}" if known is None else known[int(code)] for code in found]
         return np.array([code_of.get(str(name), np.nan) for name in names])[places]
 
-    def _bad_value(self, block: RowBlock, first: int) -> DataError:
+    def _bad_value(self, block: RowBlock, first: int) -> errors.DataError:
         X = block.dense(len(self.columns.numbers))
         row, column = np.argwhere(~np.isfinite(X) & ~block.is_void[:, None])[0].tolist()
         problem = f"expected a finite number, found {X[row, column]}"
@@ -365,7 +370,7 @@ def _places_in(source: Source, columns: Columns) -> np.ndarray:
     return columns.numbers
 
 
-def lacking_columns(lacking: Sequence[str], known: Iterable[str], where: str) -> SchemaError:
+def lacking_columns(lacking: Sequence[str], known: Iterable[str], where: str) -> errors.SchemaError:
     """Return the error for missing columns that a model reads."""
     problem = f"the data lack {', '.join(map(repr, lacking[:_NAMED]))}{did_you_mean(lacking[0], known)}"
     return SchemaError(problem, where, "pass the columns of the training data")

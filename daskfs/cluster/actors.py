@@ -17,13 +17,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.client import Losses, cluster_errors, kept_on, released, send_again
 from daskfs.cluster.presence import presence_of
-from daskfs.errors import RunError
 
 if TYPE_CHECKING:
     from distributed import Client
+
+RunError = errors.RunError.about("clusters")
 
 ASK_S = 1.0
 """Seconds without an answer after which the scheduler is asked for the actor."""

@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.certificates import FILES, new_certificates, security_of
 from daskfs.cluster.local import worker_environment
 from daskfs.cluster.open import said_in_one_line
 from daskfs.cluster.settings import OF_WORKERS
-from daskfs.errors import ConfigError, RunError
+
+ConfigError = errors.ConfigError.about("clusters")
+RunError = errors.RunError.about("clusters")
 
 RUNNERS = ("slurm", "mpi")
 _NUMBERS = {  # environment variables with the number of the task and the number of tasks

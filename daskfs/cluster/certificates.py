@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from daskfs.errors import ConfigError
+from daskfs import errors
+
+ConfigError = errors.ConfigError.about("clusters")
 
 FILES = ("ca_file", "cert", "key")
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.presence import REMEDY, presence_of, scheduler_lost
-from daskfs.errors import RunError
 
 if TYPE_CHECKING:
     from distributed import Client
+
+RunError = errors.RunError.about("clusters")
 
 _INLINE_NBYTES = 64 * 2**10
 """Shared arguments up to this size are sent with each task, so that they survive the death of any worker."""

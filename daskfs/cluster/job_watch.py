@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.job_states import BATCH_SYSTEMS, JobState, last_lines_of_logs
-from daskfs.errors import RunError
+
+RunError = errors.RunError.about("clusters")
 
 _LOOK_S = 0.25
 """Seconds between counts of workers, in this process."""
@@ -44,7 +45,7 @@ class JobWatch:
     """
 
     def __init__(self, kind: str, logs: Path, n_workers: int, processes: int, tell: Callable[[str], None]) -> None:
-        self.fault: RunError | None = None
+        self.fault: errors.RunError | None = None
         """Reason why there will be no workers; raised by any wait for them."""
         self.n_up = 0
         """Current number of workers."""

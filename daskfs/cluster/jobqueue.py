@@ -23,12 +23,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.certificates import new_certificates, security_of
 from daskfs.cluster.job_watch import JobWatch
 from daskfs.cluster.local import LOOPBACK, scheduler_below, worker_environment
 from daskfs.cluster.settings import as_environment
-from daskfs.errors import ConfigError, RunError
+
+ConfigError = errors.ConfigError.about("clusters")
+RunError = errors.RunError.about("clusters")
 
 JOB_QUEUES = {"slurm": "SLURM", "pbs": "PBS", "lsf": "LSF", "sge": "SGE", "oar": "OAR"}
 """Kinds of clusters whose workers are jobs, and their names in dask-jobqueue."""

@@ -23,9 +23,10 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.settings import OF_WORKERS
-from daskfs.errors import RunError
+
+RunError = errors.RunError.about("clusters")
 
 LOOPBACK = "127.0.0.1"
 NANNIES_STAY = {"distributed.deploy.lost-worker-timeout": "10 days"}
@@ -44,7 +45,7 @@ def _is_importing_main() -> bool:
     return multiprocessing.current_process().name != "MainProcess" and multiprocessing.parent_process() is None
 
 
-def _guard_missing(problem: str) -> RunError:
+def _guard_missing(problem: str) -> errors.RunError:
     script = str(getattr(sys.modules["__main__"], "__file__", "the main script"))
     remedy = "put the code that starts the cluster below  if __name__ == '__main__':  or, if it is, use kind: threads"
     return RunError(problem, script, remedy)

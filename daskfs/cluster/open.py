@@ -19,7 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.certificates import security_of
 from daskfs.cluster.client import cluster_errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions, job_cluster
@@ -27,11 +27,13 @@ from daskfs.cluster.local import local_cluster, worker_environment
 from daskfs.cluster.presence import LOST_TIMEOUT_S, presence_of, print_to_stderr
 from daskfs.cluster.ssh import ssh_cluster
 from daskfs.cluster.workers import Here, OnDask, Workers
-from daskfs.errors import ConfigError, RunError
 from daskfs.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client
+
+ConfigError = errors.ConfigError.about("clusters")
+RunError = errors.RunError.about("clusters")
 
 SSH_TIMEOUT_S = 60.0
 """Default number of seconds to wait for workers started with ssh."""
@@ -293,7 +295,7 @@ def _answering(address: str | None, scheduler_file: str | None, security: Any, t
     return found
 
 
-def _no_answer(fault: Exception, where: str) -> RunError:
+def _no_answer(fault: Exception, where: str) -> errors.RunError:
     return RunError(
         f"no scheduler answers ({fault or type(fault).__name__})",
         where,
@@ -312,7 +314,7 @@ def _with_slower_profile(client: Client) -> Iterator[None]:
         try:
             with cluster_errors("workers"):
                 client.register_plugin(plugin)
-        except RunError:
+        except errors.RunError:
             raise
         except Exception as fault:  # Dask passes an error of a worker on as text
             raise RunError(

@@ -16,11 +16,12 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, proxy
 
-from daskfs import interrupts
-from daskfs.errors import RunError
+from daskfs import errors, interrupts
 
 if TYPE_CHECKING:
     from distributed import Client
+
+RunError = errors.RunError.about("clusters")
 
 SILENCE_S = 5.0
 """Seconds without a result after which the scheduler is asked for its workers."""
@@ -168,7 +169,7 @@ class Presence:
                 coming.cancel()
 
 
-def scheduler_lost(name: str, fault: BaseException) -> RunError:
+def scheduler_lost(name: str, fault: BaseException) -> errors.RunError:
     """Return the error for a lost scheduler."""
     return RunError(f"the scheduler was lost ({type(fault).__name__})", name, REMEDY)
 

@@ -6,7 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from daskfs.errors import DaskfsError, SourceError
+from daskfs import errors
+from daskfs.errors import DaskfsError
+
+SourceError = errors.SourceError.about("clusters")
 
 
 class Promise(NamedTuple):

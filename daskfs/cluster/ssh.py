@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.local import NANNIES_STAY, worker_environment
 from daskfs.cluster.settings import OF_WORKERS
-from daskfs.errors import ConfigError, RunError
+
+ConfigError = errors.ConfigError.about("clusters")
+RunError = errors.RunError.about("clusters")
 
 
 @contextmanager

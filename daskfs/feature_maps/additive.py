@@ -25,13 +25,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from annotated_types import Ge, Le
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors
 from daskfs.feature_maps.additive_matrix import AdditiveMatrix, cost_of
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
 from daskfs.feature_maps.map_table import MapTable, Ranges
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.parameters import Count, Kind, Positive
+
+ConfigError = errors.ConfigError.about("feature-maps")
+DataError = errors.DataError.about("feature-maps")
 
 N_BINS = 128  # of a range, for a smooth map
 REACH = 4.0  # in standard deviations from the mean; values further away are clipped

@@ -17,11 +17,15 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError, SourceError
+from daskfs import errors
 from daskfs.kernels.fgm.group_sums import sums_of
 from daskfs.kernels.fgm.topk import largest, merged
 from daskfs.matrix.names import Names
 from daskfs.parameters import Kind
+
+ConfigError = errors.ConfigError.about("groups")
+DataError = errors.DataError.about("groups")
+SourceError = errors.SourceError.about("groups")
 
 SCHEMA = "schema"
 """Groups are the columns of the table that was encoded: all dummies of a category, all parts of a date."""

@@ -31,7 +31,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge
 
-from daskfs.errors import ConfigError, DataError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.feature_maps.base import FeatureMap, Given, MapCost
 from daskfs.feature_maps.product_scaling import Weights
 from daskfs.feature_maps.products import SENT_NBYTES, ProductMatrix, Rules, cut
@@ -39,6 +40,9 @@ from daskfs.kernels.fgm.pairs import MOST_PARENTS, n_implicit
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.parameters import Kind, NotNegative, Positive
+
+ConfigError = errors.ConfigError.about("feature-maps")
+DataError = errors.DataError.about("feature-maps")
 
 MOST_SETS = 62
 NAMES_TOGETHER = 1 << 16

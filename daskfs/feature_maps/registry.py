@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.methods import load
 from daskfs.parameters import Kind, parameters_of
 
 if TYPE_CHECKING:
     from daskfs.feature_maps.base import FeatureMap, MadeFeatures
+
+ConfigError = errors.ConfigError.about("feature-maps")
 
 FEATURE_MAPS: dict[str, str] = {
     "pairs": "daskfs.feature_maps.polynomial:Polynomial",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors
+from daskfs.errors import DataError
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Moments, Rows, SparseColumns, SparseRows, Strip, as_slice
 from daskfs.matrix.buffers import block_length
 from daskfs.matrix.column_weights import ColumnWeights
@@ -32,6 +33,8 @@ from daskfs.matrix.streaming import (
 
 if TYPE_CHECKING:
     import dask.array
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 LARGEST = 1e150
 """Largest allowed value of a matrix: sums of squares stay finite."""

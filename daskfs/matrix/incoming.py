@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.client import cluster_errors, released, threads_of
-from daskfs.errors import DataError
 from daskfs.matrix.arrays import as_column, as_matrix
 from daskfs.matrix.blocks import ColumnBlock, RowBlock
 from daskfs.matrix.streaming import MatrixBlocks, prefetched
 
 if TYPE_CHECKING:
     from distributed import Client
+
+DataError = errors.DataError.about("shapes")
 
 Axis: TypeAlias = Literal["rows", "columns"]
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
+
+DataError = errors.DataError.about("shapes")
 
 NAME_NBYTES = 80
 """Bytes of a name in memory: a str of about ten letters, and the pointer to it."""
@@ -135,7 +138,7 @@ class Names(Sequence[str]):
     def __contains__(self, name: object) -> bool:
         try:
             self.index(name)
-        except DataError:
+        except errors.DataError:
             return False
         return True
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.matrix.incoming import Axis, Block, Order, check_names
 from daskfs.matrix.names import Names
 from daskfs.matrix.of_blocks import OfBlocks, n_of
+
+DataError = errors.DataError.about("shapes")
 
 
 class Passing(Matrix):

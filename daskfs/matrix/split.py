@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors
+from daskfs.errors import ConfigError
+
+DataError = errors.DataError.about("shapes")
 
 FAMILIES, NO_FAMILY = "fid", "0"
 """PLINK's family column, and its value for a sample without a family."""

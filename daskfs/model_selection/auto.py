@@ -64,13 +64,12 @@ from daskfs.model_selection.comparing import (
     n_repeats,
     plan_all,
     ranked,
-    repeated_folds,
 )
 from daskfs.parameters import CV, Columns, CountOrCV, LossOf
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
-from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, default_sizes
+from daskfs.selectors.shared.cross_validation import N_FOLDS, default_metric, default_sizes, folds_of
 from daskfs.selectors.shared.responses import Response
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run
@@ -349,7 +348,7 @@ class Auto(BaseSelector):
         plan_all(contenders, shape, rows.limits, 1)  # raises an error if the limit is too small for all
         kept = [one for one in contenders if one.keeps(shape, rows.limits)]
         is_classifier, seed = find_loss(self.loss_).is_classifier, seed_of(self.random_state)
-        folds = repeated_folds(rows.matrix, is_classifier, N_FOLDS, n_draws, seed)
+        folds = folds_of(rows.matrix, is_classifier, N_FOLDS, rows.matrix.declared_groups, "random", seed, n_draws)
         found = compare(rows, kept, folds, default_metric(self.loss_))
         best, *_ = places = ranked(found)
         sizes = by_size(places)

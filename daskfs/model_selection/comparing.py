@@ -8,7 +8,7 @@ differences, paired over the folds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -19,16 +19,16 @@ from daskfs.baselines.linear.ridge_elimination import RidgeElimination, eliminat
 from daskfs.baselines.linear.shrunk_lasso import ShrunkLasso, follow, shares
 from daskfs.errors import Caution, PlanError
 from daskfs.matrix.base import Matrix
+from daskfs.metrics import METRICS_OF_ERRORS
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.cross_validation import (
-    ERRORS,
+    FittedPath,
     Fold,
     SizeCurve,
-    drawn_order,
-    folds_of,
-    metric_on,
     plan_sizes,
+    score_on_fold,
+    scores_of,
     size_curve,
 )
 from daskfs.selectors.shared.run import Run
@@ -153,14 +153,13 @@ class Lassos(Contender):
     def evaluated(self, run: Run, folds: Sequence[Fold], metric: str) -> list[Compared]:
         """Evaluate the penalties that are on the paths of all folds; sizes are means over the folds."""
         penalties = shares(*run.matrix.shape)
-        results = on_samples(run, "fold", lassos_on_fold, self.recipe, folds, penalties, metric)
-        n_models = min(len(each["scores"]) for each in results)
+        results = on_samples(run, "fold", score_on_fold, self.recipe, folds, lassos, metric, penalties)
+        scores, weight = scores_of(results)
+        n_models = scores.shape[1]
         if not n_models:
             return []
-        scores = np.array([each["scores"][:n_models] for each in results])
         sizes = np.rint(np.mean([each["n_selected"][:n_models] for each in results], axis=0)).astype(np.int64)
-        curve = SizeCurve(sizes, metric, scores, np.array([float(each["weight"]) for each in results]))
-        return [Compared(self.recipe, curve, shares=tuple(penalties[:n_models]))]
+        return [Compared(self.recipe, SizeCurve(sizes, metric, scores, weight), shares=tuple(penalties[:n_models]))]
 
 
 class Ridges(Contender):
@@ -178,9 +177,10 @@ class Ridges(Contender):
         """Evaluate ridges of all strengths, with each scaling of the columns."""
         (share,) = run.map("zeros", share_of_zeros, [slice(None)])
         scalings = SCALINGS if share > MOSTLY else SCALINGS[:1]
-        results = on_samples(run, "fold", ridges_on_fold, self.recipe, folds, scalings, self.sizes, metric)
-        scores = np.array([each["scores"] for each in results]).reshape(len(folds), len(scalings), -1, len(self.sizes))
-        weight = np.array([float(each["weight"]) for each in results])
+        scores, weight = scores_of(
+            on_samples(run, "fold", score_on_fold, self.recipe, folds, ridges, metric, scalings, self.sizes)
+        )
+        scores = scores.reshape(len(folds), len(scalings), -1, len(self.sizes))
         found, sizes = [], np.array(self.sizes[::-1], dtype=np.int64)
         for s, scaling in enumerate(scalings):
             for r, ridge in enumerate(self.selector.ridges):
@@ -189,58 +189,27 @@ class Ridges(Contender):
         return found
 
 
-def lassos_on_fold(
-    selector: ShrunkLasso, run: Run, fold: Fold, penalties: Sequence[float], metric: str
-) -> dict[str, np.ndarray]:
-    """Fit the Lasso for all penalties on the training rows of a fold; return the metric of each on its test rows."""
+def lassos(selector: ShrunkLasso, run: Run, penalties: Sequence[float]) -> FittedPath:
+    """Fit the Lasso for all penalties."""
     models = follow(run.matrix, selector.targets(np.asarray(run.matrix.read_target())), selector.is_logistic, penalties)
-    test = run.whole.take(fold.test)
-    y, weight = test.read_target(), test.read_weight()
-    scores = [metric_on(selector, metric, y, z[:, 0] if z.shape[1] == 1 else z, weight) for z in models.predict(test)]
-    total = float(len(fold.test) if weight is None else weight.sum())
-    return {"scores": np.array(scores), "n_selected": models.n_selected, "weight": np.array(total)}
+    return FittedPath(lambda test: ((selector, z) for z in models.predict(test)), {"n_selected": models.n_selected})
 
 
-def ridges_on_fold(
-    selector: RidgeElimination, run: Run, fold: Fold, scalings: Sequence[str], sizes: list[int], metric: str
-) -> dict[str, np.ndarray]:
-    """Fit all ridges on the training rows of a fold; return the metric of each on its test rows."""
+def ridges(selector: RidgeElimination, run: Run, scalings: Sequence[str], sizes: list[int]) -> FittedPath:
+    """Fit ridges of all strengths and eliminate columns."""
     data = laid_out(run.matrix)
     y = selector.targets(data.y)
-    test = run.whole.take(fold.test)
-    X, target, weight = rows_of(test), test.read_target(), test.read_weight()
-    kind = np.result_type(X.dtype, np.float32)
-    X = X.astype(kind, copy=False)
-    scores = []
-    for scaling in scalings:
-        for steps in eliminate(data, y, selector.is_logistic, scaling, selector.ridges, sizes):
-            for step in steps:
-                some = X if len(step.columns) == X.shape[1] else X[:, step.columns]
-                z = some @ step.coef.astype(kind) + step.intercept
-                scores.append(metric_on(selector, metric, target, z[:, 0] if z.shape[1] == 1 else z, weight))
-    total = float(len(fold.test) if weight is None else weight.sum())
-    return {"scores": np.array(scores), "weight": np.array(total)}
 
+    def predict(test: Matrix) -> Iterator[tuple[RidgeElimination, np.ndarray]]:
+        X = rows_of(test)
+        X = X.astype(np.result_type(X.dtype, np.float32), copy=False)
+        for scaling in scalings:
+            for steps in eliminate(data, y, selector.is_logistic, scaling, selector.ridges, sizes):
+                for step in steps:
+                    some = X if len(step.columns) == X.shape[1] else X[:, step.columns]
+                    yield selector, some @ step.coef.astype(X.dtype) + step.intercept
 
-def repeated_folds(matrix: Matrix, is_classifier: bool, n_folds: int, n_draws: int, seed: int | None) -> list[Fold]:
-    """Return folds of the rows from one or several draws, concatenated."""
-    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-
-    groups, n_samples = matrix.declared_groups, matrix.shape[0]
-    found = folds_of(matrix, is_classifier, n_folds, groups, "random", seed)
-    order, y, n_first = drawn_order(matrix, seed), np.asarray(matrix.read_target()), len(found)
-    rng = np.random.default_rng(seed)
-    for _ in range(1, n_draws):
-        at = order[rng.permutation(n_samples)]
-        labels, rows = y[at] if is_classifier else None, np.zeros((n_samples, 1))
-        if groups is None:
-            pieces = (StratifiedKFold if is_classifier else KFold)(n_first).split(rows, labels)
-        else:
-            whole = StratifiedGroupKFold if is_classifier else GroupKFold
-            pieces = whole(n_first, shuffle=True, random_state=int(rng.integers(2**31))).split(rows, labels, groups[at])
-        for train, test in pieces:
-            found.append(Fold(len(found) + 1, np.sort(at[train]), np.sort(at[test])))
-    return found
+    return FittedPath(predict)
 
 
 def n_repeats(n_samples: int) -> int:
@@ -269,7 +238,7 @@ class Place(NamedTuple):
     def losses(self) -> np.ndarray:
         """The metric on each fold, with a sign such that lower is better."""
         by_fold = self.of.curve.by_fold[:, self.k]
-        return by_fold if self.of.curve.metric in ERRORS else -by_fold
+        return by_fold if self.of.curve.metric in METRICS_OF_ERRORS else -by_fold
 
     @property
     def loss(self) -> float:
@@ -405,7 +374,7 @@ def comparison_notes(
             if one.name == name
             for k in range(len(one.curve.sizes))
         ]
-        mean, of_size = (min if metric in ERRORS else max)(means)
+        mean, of_size = (min if metric in METRICS_OF_ERRORS else max)(means)
         others.append(f"{name} {mean:.4g} ({of_size:,})")
     what = f"splines of {taken.size:,} columns" if taken.of.is_of_curves else f"{taken.size:,} features"
     said = f"{taken.of.method} was chosen, with {what}, by cross-validation in {len(curve.by_fold)} folds"

@@ -18,7 +18,10 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from daskfs.errors import ConfigError, StorageError
+from daskfs import errors
+from daskfs.errors import StorageError
+
+ConfigError = errors.ConfigError.about("object-stores")
 
 FOLDER, SIZE = "DASKFS_CACHE", "DASKFS_CACHE_GIB"
 OPTIONS = ("cache", "cache_gib")

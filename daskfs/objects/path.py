@@ -12,11 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from daskfs.errors import ConfigError, StorageError, did_you_mean
+from daskfs import errors
+from daskfs.errors import StorageError, did_you_mean
 from daskfs.objects.address import READ_ONLY, SCHEMES, redacted
 from daskfs.objects.cache import OPTIONS, Cache, cache_of
 from daskfs.objects.requests import answered, aside, client_of
 from daskfs.objects.stream import ObjectStream
+
+ConfigError = errors.ConfigError.about("object-stores")
 
 MULTIPART_NBYTES = 16 << 20
 """Larger files are uploaded in parts of 5 MiB, four at a time."""

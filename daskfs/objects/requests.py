@@ -14,9 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from daskfs import interrupts
-from daskfs.errors import ConfigError, StorageError, did_you_mean
+from daskfs import errors, interrupts
+from daskfs.errors import StorageError, did_you_mean
 from daskfs.objects.address import redacted
+
+ConfigError = errors.ConfigError.about("object-stores")
 
 MOST_AT_ONCE = 32
 """Maximum number of simultaneous requests of a process."""

@@ -7,9 +7,10 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from daskfs import interrupts
-from daskfs.errors import SourceError
+from daskfs import errors, interrupts
 from daskfs.objects.requests import Transient, answered, begun
+
+SourceError = errors.SourceError.about("object-stores")
 
 PIECE_NBYTES = 1 << 20
 MOST_AHEAD = 8

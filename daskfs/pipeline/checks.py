@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.losses import LOSSES, TargetKind
 from daskfs.matrix.names import Names
 from daskfs.metrics import SELECTION_METRICS
@@ -17,6 +18,8 @@ from daskfs.selectors.inputs import columns_of
 from daskfs.sources.base import Source
 from daskfs.sources.registry import find_source
 from daskfs.store.feature_store import open_store
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 
 def check_pipeline(pipeline: Pipeline) -> Source | None:
@@ -80,7 +83,7 @@ def check_losses(pipeline: Pipeline, target: TargetKind) -> dict[str, str]:
     for label, selection in pipeline.selections.items():
         try:
             losses[label] = selection.loss_for(target)
-        except ConfigError as fault:
+        except errors.ConfigError as fault:
             raise ConfigError(fault.problem, f"select.loss ({label})", fault.remedy) from None
         loss = LOSSES.get(losses[label])
         if loss is not None and not pipeline.evaluate.metrics_of(loss):

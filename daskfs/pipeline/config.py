@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from daskfs import errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, JobOptions
 from daskfs.cluster.open import parse_bytes
 from daskfs.documents import (
@@ -34,7 +35,6 @@ from daskfs.documents import (
     read_yaml,
     resolve_paths,
 )
-from daskfs.errors import ConfigError
 from daskfs.files import Location, location
 from daskfs.losses import Loss
 from daskfs.metrics import PREDICTION_METRICS, SELECTION_METRICS
@@ -55,13 +55,15 @@ from daskfs.sources.registry import SOURCES, find_source
 from daskfs.sources.registry import section_of as section_of_source
 from daskfs.store.manifest import is_finished
 
+ConfigError = errors.ConfigError.about("pipeline-files")
+
 
 def _known_size(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
         parse_bytes(value)
-    except ConfigError as fault:
+    except errors.ConfigError as fault:
         raise ValueError(f"{fault.problem}; {fault.remedy}") from None
     return value
 

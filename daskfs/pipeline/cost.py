@@ -23,10 +23,12 @@ from typing import Self
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.pipeline.limits import shown_nbytes
 from daskfs.pipeline.plan import Plan
 from daskfs.selectors.shared.work import Work
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 TILE_NBYTES = 4 * 2**20
 SHARED = frozenset(

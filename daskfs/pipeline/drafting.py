@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from daskfs import errors
 from daskfs.bundled import copied, editor_line
 from daskfs.documents import dump_line
-from daskfs.errors import ConfigError
 from daskfs.files import Location, location, written_whole
 from daskfs.matrix.split import FAMILIES, NO_FAMILY
 from daskfs.methods import find_method
@@ -23,6 +23,8 @@ from daskfs.sources.registry import PLACES, find_source, kind_of, make_source
 from daskfs.sources.schema_inference import TARGET_NAMES, InferredColumn
 from daskfs.sources.sparse.documents import fields_of_first
 from daskfs.sources.table_schema import TableFormat, load_table_schema
+
+ConfigError = errors.ConfigError.about("drafts")
 
 LOOK_AT = "  look at "
 """Start of a line about a suspicious column."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors
+from daskfs.errors import DataError
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.blocks import Crowding
@@ -24,6 +25,8 @@ from daskfs.sources.sparse.base import SparseSource
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.layout import choose_layout, store_nbytes
 from daskfs.store.sparse.layout import BLOCK_ROWS
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from abc import abstractmethod
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, SerializeAsAny, create_model, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from daskfs.documents import PATH, ByTag, Section
 from daskfs.feature_maps.registry import FEATURE_MAPS, find_map
-from daskfs.parameters import parameters_of
-from daskfs.pipeline.selections import described_field
+from daskfs.pipeline.selections import declared_section
 
 GROUPS = "groups"
 
@@ -73,12 +72,8 @@ def section_of_features(name: str) -> type[Features]:
     """Return the model of a map's section, with the parameters that the map declares."""
     if name == GROUPS:
         return GroupedFeatures
-    fields: dict[str, Any] = {"map": (Literal[name], ...)}  # type: ignore[valid-type]
     cls = find_map(name)
-    for parameter in parameters_of(cls).values():
-        if parameter.in_yaml is not None:
-            fields[parameter.name] = described_field(parameter)
-    return create_model(f"{cls.__name__}Features", __base__=MappedFeatures, **fields)
+    return declared_section(f"{cls.__name__}Features", MappedFeatures, cls, map=Literal[name])
 
 
 AnyFeatures: TypeAlias = Annotated[SerializeAsAny[Features], ByTag("map", [GROUPS, *FEATURE_MAPS], section_of_features)]

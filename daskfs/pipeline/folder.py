@@ -20,11 +20,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import ConfigError, RunError
+from daskfs import errors, interrupts
+from daskfs.errors import RunError
 from daskfs.files import LockOwner, open_plain, read_document, remove_lock, take_lock, written_whole
 from daskfs.kernels.sources import stamp_of_all
 from daskfs.version import __version__
+
+ConfigError = errors.ConfigError.about("run-folders")
 
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 _LOCK = "running.json"

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from daskfs import errors
 from daskfs.cluster.jobqueue import JOB_QUEUES, job_script
 from daskfs.cluster.open import parse_bytes
-from daskfs.errors import ConfigError, PlanError
+from daskfs.errors import PlanError
 from daskfs.objects.address import redacted
 from daskfs.objects.path import ObjectPath
 from daskfs.pipeline.checks import check_losses
@@ -384,7 +385,7 @@ def jobs_of(pipeline: Pipeline, *, to_run: bool = False) -> dict[str, Any]:
     jobs = pipeline.cluster_jobs
     try:
         return {"n_jobs": jobs.n_jobs, "job_script": redacted(job_script(jobs))}
-    except ConfigError as fault:
+    except errors.ConfigError as fault:
         if to_run or fault.where != "cluster.kind":
             raise
         return {"n_jobs": jobs.n_jobs, "job_script": None, "problem": f"{fault.problem}: {fault.remedy}"}

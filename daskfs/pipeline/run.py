@@ -20,6 +20,7 @@ from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import dump_yaml
 from daskfs.errors import CorruptStoreError, DaskfsError, RunError, StoreExistsError
 from daskfs.files import written_whole
+from daskfs.losses import TargetKind
 from daskfs.matrix.base import Matrix
 from daskfs.pipeline.applying import model_of
 from daskfs.pipeline.checks import check_losses, check_pipeline, check_sizes
@@ -261,12 +262,15 @@ class _StoreRun:
             workers: Workers | None = None
             if limits.ingests_on_workers(self.plan.data) and not limits.ends_after_ingest:
                 workers = opened.enter_context(open_workers(self.context, kind))
-            store = self._store(workers)
+            store, data = self._store(workers)
             folder.checkpoint.claim(_settings(pipeline, store))
-            self._compile(store)
+            self._compile(store, data.target)
             workers = workers or opened.enter_context(open_workers(self.context, kind))
+            n_workers = limits.n_workers
             if kind not in ("none", "threads", "local"):
-                self._plan_again(self.plan.data, -(-workers.n_threads // self.plan.limits.n_threads))
+                n_workers = -(-workers.n_threads // limits.n_threads)
+            if (data, n_workers) != (self.plan.data, limits.n_workers):  # sizes were estimates, or workers are others'
+                self.plan = plan_pipeline(pipeline, data, n_workers)
             watch.promised = self.plan.promised_nbytes
             watch.row_nbytes = DataShape.of(store).nbytes / max(1, store.shape[0])
             with workers.performance_report(folder.path / "dask.html"):
@@ -274,8 +278,8 @@ class _StoreRun:
             report.run(self.context, results, partial(self._memory, workers))
         return results
 
-    def _store(self, workers: Workers | None) -> Stored:
-        """Make or open the store, and plan again with its sizes, which were estimates for text sources."""
+    def _store(self, workers: Workers | None) -> tuple[Stored, DataFacts]:
+        """Make or open the store; return it with its sizes, which were estimates for text sources."""
         context, facts, limits = self.context, self.plan.data, self.plan.limits
         pipeline = context.pipeline
         store: Stored
@@ -289,17 +293,11 @@ class _StoreRun:
             found = facts_of_store(pipeline, store, is_new=not facts.store_exists)
             found = replace(found, has_parts=facts.has_parts)
         check_sizes(pipeline, store.shape[1])
-        self._plan_again(found, limits.n_workers)
-        return store
+        return store, found
 
-    def _plan_again(self, facts: DataFacts, n_workers: int) -> None:
-        """Plan again if the sizes or the number of workers differ from those planned."""
-        if (facts, n_workers) != (self.plan.data, self.plan.limits.n_workers):
-            self.plan = plan_pipeline(self.context.pipeline, facts, n_workers)
-
-    def _compile(self, store: Stored) -> None:
+    def _compile(self, store: Stored, target: TargetKind) -> None:
         """Compile the kernels in other processes, because the compiler's memory could exceed this process's limit."""
-        pipeline, target = self.context.pipeline, self.plan.data.target
+        pipeline = self.context.pipeline
         losses = check_losses(pipeline, target)
         then: dict[str, Any] = {"n_classes": min(target.n_classes, 3)}
         if pipeline.refit.by != "method":

@@ -12,13 +12,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from daskfs import errors
 from daskfs.applied.model import ModelRecord
 from daskfs.documents import Document
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs.errors import did_you_mean
 from daskfs.pipeline.config import Pipeline
 from daskfs.result import ResultRecord
 from daskfs.sources.table_schema import TableSchema
 from daskfs.store.header import StoreHeader
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -6,7 +6,7 @@ The class of a method is imported, and its section made, when a file names the m
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,7 @@ from daskfs.methods import METHODS, MODEL_SELECTION, find_method, load
 from daskfs.parameters import LossOf, Parameter, Parameters, new_names, parameters_of
 from daskfs.pipeline.folder import check_name
 
+SectionT = TypeVar("SectionT", bound=Section)
 Seed: TypeAlias = Annotated[int, Field(ge=0)]
 
 
@@ -98,41 +99,33 @@ def section_of(method: str) -> type[Selection]:
     ConfigError
         The method does not exist.
     """
-    selector: type[Parameters] = find_method(method)
-    fields: dict[str, Any] = {"method": (Literal[method], ...)}  # type: ignore[valid-type]
-    for parameter in parameters_of(selector).values():
-        if parameter.in_yaml is not None:
-            fields[parameter.name] = described_field(parameter)
-    module, name = selector.__module__, selector.__name__
-    namespace = {
-        "__module__": __name__,
-        "__doc__": f"{_first_sentence(selector.__doc__ or '')} (`{module}.{name}`)",
-        "__annotations__": {key: hint for key, (hint, _) in fields.items()} | {"selector": ClassVar[Any]},
-        "selector": selector,
-        **{key: value for key, (_, value) in fields.items() if value is not ...},
-    }
-    return type(f"{name}Select", (Selection,), namespace)
+    selector = find_method(method)
+    made = declared_section(f"{selector.__name__}Select", Selection, selector, method=Literal[method])
+    made.selector = selector
+    return made
 
 
 @cache
 def section_of_meta(name: str) -> type[MetaSection]:
-    """Return the model of a meta-estimator's section, with its declared parameters."""
-    cls = load(MODEL_SELECTION[name])
-    fields: dict[str, Any] = {
-        parameter.name: described_field(parameter)
-        for parameter in parameters_of(cls).values()
-        if parameter.in_yaml is not None
-    }
+    """Return the model of a meta-estimator's section."""
+    selector = load(MODEL_SELECTION[name])
+    made = declared_section(f"{selector.__name__}Section", MetaSection, selector)
+    made.selector = selector
+    return made
+
+
+def declared_section(name: str, base: type[SectionT], cls: type[Parameters], **named: Any) -> type[SectionT]:
+    """Return a section with the parameters that a class declares, their default values and descriptions.
+
+    `named` has further keys, with their types.
+    """
+    fields: dict[str, Any] = {key: (hint, ...) for key, hint in named.items()}
+    for parameter in parameters_of(cls).values():
+        if parameter.in_yaml is not None:
+            meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
+            fields[parameter.name] = (_with_tags(parameter), meaning)
     doc = f"{_first_sentence(cls.__doc__ or '')} (`{cls.__module__}.{cls.__name__}`)"
-    model = create_model(f"{cls.__name__}Section", __base__=MetaSection, __doc__=doc, **fields)
-    model.selector = cls
-    return model
-
-
-def described_field(parameter: Parameter) -> tuple[Any, Any]:
-    """Return the type and the pydantic field of a parameter."""
-    meaning = Field(default=parameter.default, description=_first_sentence(parameter.meaning))
-    return _with_tags(parameter), meaning
+    return create_model(name, __base__=base, __module__=__name__, __doc__=doc, **fields)
 
 
 def _first_sentence(text: str) -> str:

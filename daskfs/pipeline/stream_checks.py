@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.metrics import SELECTION_METRICS
 from daskfs.pipeline.config import Pipeline
 from daskfs.pipeline.facts import open_source
 from daskfs.sources.sparse.base import SparseSource
+
+ConfigError = errors.ConfigError.about("streams")
 
 
 def check_stream(pipeline: Pipeline) -> SparseSource:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.figures import metric_by_size
+from daskfs.figures import Figure, metric_by_size
 from daskfs.metrics import METRICS_OF_ERRORS, jaccard
-from daskfs.report.markup import Html, between, figure, items, paragraph, section, shown, table
 from daskfs.report.size_curves import lines_by_size
+from daskfs.report.tables import Table, between, shown
 from daskfs.result import SelectionResult
 
 MOST_RANKED = 20_000
@@ -21,13 +21,8 @@ MOST_RANKED = 20_000
 N_ROWS = 500
 
 
-def comparison(results: Mapping[str, SelectionResult]) -> Html:
-    """Show a comparison of the results."""
-    parts = [_side_by_side(results), _differences(results), _overlap(results), *_by_size(results), _ranks(results)]
-    return Html("".join(parts))
-
-
-def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
+def side_by_side(results: Mapping[str, SelectionResult]) -> Table:
+    """Show metrics and time of each result."""
     metrics = list(dict.fromkeys(name for result in results.values() for name in result.metrics))
     steps = list(dict.fromkeys(name for result in results.values() for name in result.time))
     head = ["run", "method", "samples", "features", "selected", *metrics, *(f"{step} s" for step in steps)]
@@ -37,13 +32,17 @@ def _side_by_side(results: Mapping[str, SelectionResult]) -> Html:
         cells += [_metric(result, name) for name in metrics]
         cells += [shown(float(result.time[step])) if step in result.time else "" for step in steps]
         rows.append(cells)
-    has_intervals = any(_interval(result, metric) for result in results.values() for metric in metrics)
-    caption = "In brackets: the 95 % interval. " if has_intervals else ""
-    if len({result.store_digest for result in results.values()}) > 1:
-        caption += "These runs are on different data, so their metrics are not comparable."
     seconds = range(len(head) - len(steps), len(head))
-    listed = table(head, rows, range(2, len(head)), name="Side by side", is_sorted=True, less=seconds)
-    return section("Side by side", paragraph(caption, "muted") if caption else "", listed)
+    return Table("Side by side", head, rows, range(2, len(head)), is_sorted=True, less=seconds)
+
+
+def caption(results: Mapping[str, SelectionResult]) -> str:
+    """Return what must be known to compare the metrics."""
+    has_intervals = any(_interval(result, metric) for result in results.values() for metric in result.metrics)
+    said = "In brackets: the 95 % interval. " if has_intervals else ""
+    if len({result.store_digest for result in results.values()}) > 1:
+        said += "These runs are on different data, so their metrics are not comparable."
+    return said
 
 
 def _interval(result: SelectionResult, metric: str) -> list[float] | None:
@@ -125,23 +124,15 @@ def sentences(found: Sequence[Difference]) -> list[str]:
     return said
 
 
-def _differences(results: Mapping[str, SelectionResult]) -> Html:
-    found = differences(results)
-    if not found:
-        return Html("")
+def table_of(found: Sequence[Difference]) -> Table:
+    """Show the differences."""
     rows = [
         [one.metric, one.label, one.best, f"{one.difference:+.3g}", f"{one.low:+.3g} to {one.high:+.3g}",
          "no" if one.is_noise else "yes"]
         for one in found
     ]  # fmt: skip
-    explained = (
-        "Difference between the metric of each run and of the best run on the same test rows (paired bootstrap). The "
-        "intervals hold for all pairs of runs simultaneously with 95 % (Bonferroni). They do not include the variation "
-        "of the training rows: with other training rows the order of close runs may change."
-    )
     head = ["metric", "run", "the best", "difference", "interval", "significant"]
-    listed = table(head, rows, (3, 4), name="Differences", is_sorted=True)
-    return section("Significant differences", items(sentences(found)), paragraph(explained, "muted"), listed)
+    return Table("Differences", head, rows, (3, 4), is_sorted=True)
 
 
 def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, float]]:
@@ -150,17 +141,14 @@ def overlaps(results: Mapping[str, SelectionResult]) -> dict[str, dict[str, floa
     return {one: {other: jaccard(names[one], names[other]) for other in names} for one in names}
 
 
-def _overlap(results: Mapping[str, SelectionResult]) -> Html:
+def overlap(results: Mapping[str, SelectionResult]) -> Table:
+    """Show the overlap of each pair of results."""
     found = overlaps(results)
     rows = [[label, *(f"{value:.2f}" for value in row.values())] for label, row in found.items()]
-    caption = (
-        "Jaccard index: features selected by both, as a share of those selected by either. 1: identical, 0: disjoint."
-    )
-    listed = table(["run", *found], rows, range(1, len(found) + 1), name="Overlap of the selections")
-    return section("Overlap of the selections", paragraph(caption, "muted"), listed)
+    return Table("Overlap of the selections", ["run", *found], rows, range(1, len(found) + 1))
 
 
-def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:
+def by_size(results: Mapping[str, SelectionResult]) -> list[tuple[Figure, Table]]:
     """Show each metric against the number of features, if a method was run for several numbers."""
     lines = lines_by_size(results)
     metrics = dict.fromkeys(name for line in lines.values() for result in line for name in result.metrics)
@@ -177,8 +165,7 @@ def _by_size(results: Mapping[str, SelectionResult]) -> list[Html]:
         rows = [[name, *(shown(found.get(size, "")) for size in sizes)] for name, found in drawn.items()]
         lines_of = metric_by_size({name: (list(f), list(f.values())) for name, f in drawn.items()}, metric)
         head = ["selected features", *(str(size) for size in sizes)]
-        listed = table(head, rows, range(1, len(sizes) + 1), name=lines_of.title)
-        parts.append(section(lines_of.title, figure(lines_of, level=None), listed))
+        parts.append((lines_of, Table(lines_of.title, head, rows, range(1, len(sizes) + 1))))
     return parts
 
 
@@ -187,16 +174,16 @@ def _is_known(result: SelectionResult, metric: str) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _ranks(results: Mapping[str, SelectionResult]) -> Html:
-    ranks = {
+def ranks(results: Mapping[str, SelectionResult]) -> Table:
+    """Show the rank of each feature in each result."""
+    found = {
         label: dict(zip(r.table["name"][:MOST_RANKED], r.table["rank"], strict=False)) for label, r in results.items()
     }
-    names = list(dict.fromkeys(name for column in ranks.values() for name in column))
-    names.sort(key=lambda name: (-sum(name in column for column in ranks.values()), _mean_rank(name, ranks)))
-    rows = [[name, *(column.get(name, "") for column in ranks.values())] for name in names[:N_ROWS]]
-    head = ["feature", *ranks]
-    listed = table(head, rows, range(1, len(head)), name="Rank of each feature", is_sorted=True)
-    return section("Rank of each feature", listed)
+    names = list(dict.fromkeys(name for column in found.values() for name in column))
+    names.sort(key=lambda name: (-sum(name in column for column in found.values()), _mean_rank(name, found)))
+    rows = [[name, *(column.get(name, "") for column in found.values())] for name in names[:N_ROWS]]
+    head = ["feature", *found]
+    return Table("Rank of each feature", head, rows, range(1, len(head)), is_sorted=True)
 
 
 def _mean_rank(name: str, ranks: Mapping[str, Mapping[str, int]]) -> float:

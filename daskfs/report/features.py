@@ -1,4 +1,4 @@
-"""Selected features of a report: by source column, groups, columns of products, effects by class, near misses."""
+"""Tables of features: selected ones by source column, groups, columns of products, effects by class, near misses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from daskfs.evidence import FeatureRecord
-from daskfs.figures import Figure
-from daskfs.report.markup import Cell, Html, between, brief, figure, html_of, paragraph, section, shown, table
+from daskfs.report.tables import Cell, Table, between, brief, shown
 from daskfs.result import TABLE_COLUMNS, SelectionResult, parents_in
 
-TITLE = "Selected features"
 INTERVAL = "95 % interval"
 N_ROWS = 10_000
 N_OF_TABLE = 500
@@ -42,12 +40,18 @@ class _Line(NamedTuple):
     """Change of the prediction per standard deviation of the feature; NaN if unknown."""
 
 
-def selected(result: SelectionResult) -> Html:
+class Selected(NamedTuple):
+    """The selected features, and what their table shows."""
+
+    table: Table
+    has_effects: bool
+    """Whether effects per standard deviation are known."""
+    has_groups: bool
+    """Whether features share a row."""
+
+
+def selected(result: SelectionResult) -> Selected:
     """Show the selected features. Features from the same source column share a row that expands."""
-    if result.table.empty and result.method == "feature_hashing":
-        return section(TITLE, paragraph("No feature is listed: predictions use hash buckets, which features share."))
-    if result.table.empty:
-        return section(TITLE, paragraph("No feature was selected: the prediction is the intercept."))
     lines = _lines(result)
     by_column: dict[str, list[_Line]] = {}
     for line in lines:
@@ -70,14 +74,8 @@ def selected(result: SelectionResult) -> Html:
     less += [first_more + k for k, name in enumerate(more) if name not in ANNOTATIONS]
     texts = {name.replace("_", " ") for name in more if result.table[name].dtype.kind not in "iufb"}
     numbers = [k for k in range(len(head)) if k != 1 and head[k] not in {"direction", *texts}]
-    rest = len(result.table) - N_ROWS
-    listed = table(head, rows, numbers, name=TITLE, is_sorted=True, less=less)
-    return section(
-        TITLE,
-        paragraph(_explained(result, has_effects, len(by_column) < len(lines)), "muted"),
-        listed,
-        paragraph(f"and {rest:,} more, in selected.csv", "muted") if rest > 0 else "",
-    )
+    listed = Table("Selected features", head, rows, numbers, is_sorted=True, less=less)
+    return Selected(listed, has_effects, len(by_column) < len(lines))
 
 
 def _lines(result: SelectionResult) -> list[_Line]:
@@ -104,7 +102,7 @@ def _row(
     """Return the row of a column: its only feature, or a summary of its features."""
     first, largest = lines[0].row, max((line.row["coef"] for line in lines), key=abs)
     if len(lines) == 1:
-        name, effect = str(first["name"]), lines[0].effect
+        name, effect = Cell(str(first["name"])), lines[0].effect
         coef, score = Cell(shown(first["coef"]), largest), Cell(shown(first["score"]), first["score"])
         direction, index = _direction(largest), Cell(first["index"], float(first["index"]))
     else:
@@ -113,8 +111,8 @@ def _row(
             for of in (one.row for one in lines)
         ]
         heads = ["feature", head[2], *[INTERVAL] * has_intervals, head[-2 - len(more)]]
-        inner = table(heads, listed, range(1, len(heads)), name=f"Features of {column}")
-        name = Html(f"<details><summary>{html_of(column)} ({len(lines):,} features)</summary>{inner}</details>")
+        inner = Table(f"Features of {column}", heads, listed, range(1, len(heads)))
+        name = Cell(f"{column} ({len(lines):,} features)", inner=inner)
         coefs = [float(line.row["coef"]) for line in lines]
         coef = Cell(between([min(coefs), max(coefs)]), largest)
         effect = max((line.effect for line in lines if math.isfinite(line.effect)), key=abs, default=math.nan)
@@ -135,57 +133,27 @@ def _direction(coef: float) -> str:
     return "raises ▲" if coef > 0 else "lowers ▼" if coef < 0 else "none"
 
 
-def _explained(result: SelectionResult, has_effects: bool, has_groups: bool) -> str:
-    said = SCORE_KINDS.get(result.score_kind, "")
-    said += f"Per unit: change of {result.unit} when the feature increases by one and the others stay fixed. "
-    if has_effects:
-        said += "Per standard deviation: when it increases by one standard deviation, which makes features comparable. "
-    if has_groups:
-        said += "Features encoded from one column of the table share a row, which expands."
-    return said
-
-
-def effects(drawn: Mapping[str, Figure]) -> Html:
-    """Draw the effects of the features with intervals: per standard deviation, or per unit if that is unknown."""
-    kind = "effects" if "effects" in drawn else "coefficients"
-    return figure(drawn[kind]) if kind in drawn else Html("")
-
-
-def loci(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
-    """Draw selected variants along the genome, and the locus of each of the first ones."""
-    pictures = [figure(one) for kind, one in drawn.items() if kind == "manhattan" or kind.startswith("locus_")]
-    if not pictures:
-        return Html("")
-    caption = ""
-    if result.clumps is not None:
-        caption = (
-            f"{result.clumps['variant'].nunique():,} other variants are in the clumps of the selected ones: the data "
-            "can hardly distinguish them. clumps.csv lists them. Marginal coefficients and p-values are those of one "
-            "variant at a time, after the covariates that are always included."
-        )
-    return section("Where the selected variants are", paragraph(caption, "muted") if caption else "", *pictures)
-
-
-def of_classes(result: SelectionResult) -> Html:
-    """Show the effect of each feature on each class, or list the first features of each class."""
-    if result.table.empty:
-        return Html("")
+def of_classes(result: SelectionResult) -> Table | None:
+    """List the first features of each class."""
+    if result.table.empty or "class" not in result.table:
+        return None
     evidence = result.evidence
-    known = [] if evidence is None else evidence.features
-    if evidence is not None and evidence.class_labels and any(one.by_class for one in known):
-        return _by_class(result, evidence.class_labels, known)
-    if "class" not in result.table:
-        return Html("")
     labels: dict[Any, str] = dict(enumerate((evidence.data.classes if evidence is not None else None) or []))
     rows = [
         [labels.get(code, code), f"{len(own):,}", ", ".join(map(str, own["name"].head(N_OF_CLASS)))]
         for code, own in result.table.groupby("class")
     ]
-    listed = table(["class", "features", "first"], rows, (1,), name="Features of each class")
-    return section("Features of each class", listed)
+    return Table("Features of each class", ["class", "features", "first"], rows, (1,))
 
 
-def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[FeatureRecord]) -> Html:
+def by_class(result: SelectionResult) -> tuple[str, Table] | None:
+    """Show the effect of each feature on each class, per unit or per standard deviation."""
+    evidence = result.evidence
+    if result.table.empty or evidence is None or not evidence.class_labels:
+        return None
+    labels, known = evidence.class_labels, evidence.features
+    if not any(one.by_class for one in known):
+        return None
     are_scaled = all(one.deviation is not None for one in known[:N_OF_TABLE])
     names = map(str, result.table["name"].head(N_OF_TABLE))
     lines = [
@@ -199,18 +167,14 @@ def _by_class(result: SelectionResult, labels: Sequence[str], known: Sequence[Fe
         for name, values in lines
     ]
     per = "standard deviation" if are_scaled else "unit"
-    caption = (
-        f"Change of the log-odds of each class when the feature increases by one {per} and the others stay fixed. "
-        "Positive: the class becomes more likely. Darker cells are larger effects."
-    )
-    listed = table(["feature", *labels], rows, range(1, len(labels) + 1), name="Effects by class", is_sorted=True)
-    return section("Effects by class", paragraph(caption, "muted"), listed)
+    listed = Table("Effects by class", ["feature", *labels], rows, range(1, len(labels) + 1), is_sorted=True)
+    return per, listed
 
 
-def groups(result: SelectionResult) -> Html:
+def groups(result: SelectionResult) -> Table | None:
     """Show the selected groups of columns, the strongest first."""
     if "group" not in result.table:
-        return Html("")
+        return None
     order = ["group_score", "rank"]
     lines = result.table.sort_values(order, ascending=[False, True]).groupby("group", sort=False)
     rows = [
@@ -218,17 +182,17 @@ def groups(result: SelectionResult) -> Html:
         for name, of_group in lines
     ]
     head = ["group", "score", "features", "the first of them"]
-    return section("Selected groups", table(head, rows[:N_OF_TABLE], (1, 2), name="Selected groups", is_sorted=True))
+    return Table("Selected groups", head, rows[:N_OF_TABLE], (1, 2), is_sorted=True)
 
 
 def _is_of_parents(name: str) -> bool:
     return name == "first_score" or name.startswith("parent_")
 
 
-def parents(result: SelectionResult) -> Html:
+def parents(result: SelectionResult) -> Table | None:
     """Show the score of each product before any feature is selected, and the scores of its columns alone."""
     if not result.has_parents or not len(result.table):
-        return Html("")
+        return None
     rows = []
     for row in result.table.head(N_OF_TABLE).to_dict("records"):
         cells = [row["name"], shown(row["first_score"])]
@@ -237,62 +201,35 @@ def parents(result: SelectionResult) -> Html:
         rows.append(cells)
     width = max(map(len, rows))
     head = ["feature", "its score", *["column", "score alone", "rank alone"] * ((width - 2) // 3)]
-    explained = (
-        "Scores before any feature is selected: squared correlations with the derivative of the loss, for the product "
-        "and for each of its columns alone, with the rank among all columns."
-    )
     filled = [[*cells, *[""] * (width - len(cells))] for cells in rows]
     numbers = [k for k in range(1, width) if k % 3 != 2]
-    made_of = table(head, filled, numbers, name="Columns of the products")
-    return section("Columns of the products", paragraph(explained, "muted"), made_of)
+    return Table("Columns of the products", head, filled, numbers)
 
 
-def near_misses(result: SelectionResult) -> Html:
+def near_misses(result: SelectionResult) -> Table | None:
     """Show the near misses, one per column of the table, with the selected feature that can replace each.
 
     Results saved by older versions have one row per feature.
     """
     found = [] if result.evidence is None else result.evidence.near_misses
     if not found:
-        return Html("")
+        return None
     rows = []
     for one in found:
         more = f" and {one.n_features - 1:,} more of {one.column}" if one.n_features > 1 else ""
         rows.append([f"{one.name}{more}", Cell(shown(one.score), one.score), one.like or "", brief(one.correlation)])
-    explained = (
-        "Features that were not selected, by score; the highest for each column of the table. If a selected feature "
-        "has a correlation of 0.7 or more with one, it is shown: the data can hardly distinguish the two."
-    )
     head = ["feature", result.score_kind, "similar selected feature", "correlation"]
-    listed = table(head, rows, (1, 3), name="Near misses", is_sorted=True)
-    return section("Near misses", paragraph(explained, "muted"), listed)
+    return Table("Near misses", head, rows, (1, 3), is_sorted=True)
 
 
-def bundles(result: SelectionResult) -> Html:
+def bundles(result: SelectionResult) -> Table | None:
     """List groups of interchangeable features, one per row."""
     found = [] if result.evidence is None else result.evidence.bundles
     if not found:
-        return Html("")
+        return None
     chosen = set(map(str, result.table["name"]))
     rows = [
         [names[0], ", ".join(names[1:]), f"{sum(name in chosen for name in names):,} of {len(names):,}"]
         for names in found
     ]
-    explained = (
-        "Features with a correlation of 0.9 or more are interchangeable: interpret each bundle as one feature. On "
-        "other rows, another feature of the bundle could be selected; selector.stand_ins(X, y) shows at what cost."
-    )
-    listed = table(["feature", "interchangeable with", "selected"], rows, (2,), name="Bundles")
-    return section("Bundles", paragraph(explained, "muted"), listed)
-
-
-def scores(result: SelectionResult, drawn: Mapping[str, Figure]) -> Html:
-    """Draw the highest scores of selected and unselected features; write a sentence if all scores are equal."""
-    meaning = paragraph(SCORE_KINDS.get(result.score_kind, ""), "muted")
-    if "scores" in drawn:
-        return section(drawn["scores"].title, meaning, figure(drawn["scores"], level=None))
-    if result.table.empty:
-        return Html("")
-    same = f"Every selected feature has a {result.score_kind} of {shown(result.table['score'].max())}"
-    others = "" if result.scores is None else ", and all other features have 0"
-    return section("Scores", meaning, paragraph(f"{same}{others}."))
+    return Table("Bundles", ["feature", "interchangeable with", "selected"], rows, (2,))

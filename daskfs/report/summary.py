@@ -1,4 +1,4 @@
-"""Beginning and end of a report: summary, warnings, data and settings; time and memory, how to reproduce the run."""
+"""What a report says of a result but for its features: its summary in words, and tables of data, quality and cost."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import math
 from collections.abc import Callable
 
 from daskfs.cells import digits
-from daskfs.report.markup import Cell, Html, html_of, items, paragraph, section, shown, table
+from daskfs.evidence import QualityRecord
+from daskfs.report.tables import Cell, Table, between, brief, shown
 from daskfs.result import SelectionResult
 
 N_NAMED, N_CLASSES = 3, 20
+METRICS = {"rmse": "typical error (RMSE)", "mae": "mean absolute error (MAE)", "r2": "R², variance explained"}
 
 
-def lead(result: SelectionResult) -> Html:
-    """Summarise the selection and its quality in two sentences."""
-    return paragraph(f"{_found(result)} {_how_good(result)}", "lead")
-
-
-def _found(result: SelectionResult) -> str:
+def found(result: SelectionResult) -> str:
+    """Return a sentence on the selection."""
     names = _first_columns(result)
     of = f"{result.n_features:,} features of {result.n_samples:,} rows"
-    target = f" to predict {target_of(result)}" if target_of(result) else ""
+    target = f" to predict {_target(result)}" if _target(result) else ""
     if not names:
         what = "from hash buckets shared by features" if result.method == "feature_hashing" else "a constant"
         return f"Of {of}, none is listed{target}: the prediction is {what}."
@@ -43,7 +41,8 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _how_good(result: SelectionResult) -> str:
+def how_good(result: SelectionResult) -> str:
+    """Return a sentence on the quality of the predictions."""
     metrics = {name: value for name, value in result.metrics.items() if math.isfinite(value)}
     if not metrics:
         return "Their prediction error on new rows was not measured."
@@ -52,7 +51,7 @@ def _how_good(result: SelectionResult) -> str:
     intervals: dict[str, list[float]] = {} if test is None else test.intervals
     baselines: dict[str, float | None] = {} if test is None else test.baseline_metrics
     if test is not None and test.errors:
-        of = f" {target_of(result)}" if target_of(result) else ""
+        of = f" {_target(result)}" if _target(result) else ""
         error = f"{digits(test.errors['rmse'])}{_between(intervals.get('rmse'))}"
         constant = baselines.get("rmse")
         always = "" if constant is None else f" ({digits(constant)} when always predicting the mean)"
@@ -60,7 +59,7 @@ def _how_good(result: SelectionResult) -> str:
         if metrics.get("r2", 0.0) < 0.0:
             share = f"; that is worse than a constant: R² is {digits(metrics['r2'])}{_between(intervals.get('r2'))}"
         elif "r2" in metrics:
-            share = f"; they explain {metrics['r2']:.1%} of its variance{_between(intervals.get('r2'), percent)}"
+            share = f"; they explain {metrics['r2']:.1%} of its variance{_between(intervals.get('r2'), _percent)}"
         return f"On {new} they predict{of} with a typical error (RMSE) of {error}{always}{share}."
     name = next((name for name in ("accuracy", "auc") if name in metrics), next(iter(metrics)))
     value, baseline = metrics[name], baselines.get(name)
@@ -68,14 +67,13 @@ def _how_good(result: SelectionResult) -> str:
         always = "" if baseline is None else f"; always predicting the most frequent class is correct in {baseline:.1%}"
         return (
             f"They predict the class of {new} correctly in {value:.1%} of cases"
-            f"{_between(intervals.get(name), percent)}{always}."
+            f"{_between(intervals.get(name), _percent)}{always}."
         )
     always = "" if baseline is None or name == "r2" else f"; that of a constant prediction is {digits(baseline)}"
     return f"On {new}, the {name.replace('_', ' ')} is {digits(value)}{_between(intervals.get(name))}{always}."
 
 
-def percent(share: float) -> str:
-    """Format a proportion as a percentage."""
+def _percent(share: float) -> str:
     return f"{share:.1%}"
 
 
@@ -83,23 +81,12 @@ def _between(interval: list[float] | None, say: Callable[[float], str] = digits)
     return "" if not interval else f" (95 % interval {say(interval[0])} to {say(interval[1])})"
 
 
-def target_of(result: SelectionResult) -> str:
+def _target(result: SelectionResult) -> str:
     """Return the name of the target; empty if it has none."""
     return "" if result.evidence is None else result.evidence.data.target
 
 
-def warnings(result: SelectionResult) -> Html:
-    """List the warnings."""
-    if result.evidence is None:
-        return Html("")
-    found = result.evidence.warnings
-    if not found:
-        sought = "leaks, identifiers, copies, constants, single rows that dominate the error"
-        return paragraph(f"No problems found. Checked for: {sought}.", "muted")
-    return Html(f'<div class="warnings">{section("Look at this first", items(found))}</div>')
-
-
-def asked(result: SelectionResult) -> Html:
+def asked(result: SelectionResult) -> Table:
     """Show the data and the settings."""
     rows, evidence = [["method", result.method]], result.evidence
     features = f"{result.n_features:,}"
@@ -125,10 +112,10 @@ def asked(result: SelectionResult) -> Html:
         *([["intercept", shown(result.intercept)]] if math.isfinite(result.intercept) else []),
         *([["refit", _refit(result)]] if result.refit is not None else []),
     ]
-    return section("Data and settings", table([], rows, name="Data and settings"))
+    return Table("Data and settings", [], rows)
 
 
-def missing(result: SelectionResult) -> Html:
+def missing(result: SelectionResult) -> Table | None:
     """List the missing values by column, and their replacements."""
     found = [] if result.evidence is None else result.evidence.data.missing
     rows = []
@@ -143,10 +130,8 @@ def missing(result: SelectionResult) -> Html:
         }.get(one.by, one.by)
         said = "; an indicator feature marks them" if one.has_indicator else ""
         rows.append([one.column, Cell(f"{one.n_missing:,}", one.n_missing), f"{by}{said}"])
-    if not rows:
-        return Html("")
-    listed = table(["column", "missing", "replaced by"], rows, (1,), name="Missing values", is_sorted=True)
-    return section("Missing values", paragraph("In all rows, training and test.", "muted"), listed)
+    head = ["column", "missing", "replaced by"]
+    return Table("Missing values", head, rows, (1,), is_sorted=True) if rows else None
 
 
 def _refit(result: SelectionResult) -> str:
@@ -155,50 +140,69 @@ def _refit(result: SelectionResult) -> str:
     return f"{result.refit.loss} loss, ridge {ridges}, intercept {intercepts}"
 
 
-def cost(result: SelectionResult) -> Html:
-    """Show the time, the memory and the bytes that tasks returned."""
-    seconds = [[name, digits(value)] for name, value in result.time.items()]
-    sent = [[name, f"{nbytes:,}"] for name, nbytes in result.communication.items()]
-    return section(
-        "Time and memory",
-        section("Time", table(["step", "seconds"], seconds, (1,), name="Time"), level=3) if seconds else "",
-        section("Memory", _memory(result), level=3),
-        section(
-            "Bytes that tasks returned", table(["step", "bytes"], sent, (1,), name="Bytes") if sent else "", level=3
-        ),
-    )
+def metrics(result: SelectionResult) -> Table:
+    """List errors in units of the target first, then the requested metrics."""
+    test = None if result.evidence is None else result.evidence.test
+    rows = []
+    for name, value in {**({} if test is None else test.errors), **result.metrics}.items():
+        interval = test.intervals.get(name) if test else None
+        baseline = test.baseline_metrics.get(name) if test and not name.endswith("r2") else None
+        of = f", in {_target(result)}" if name in ("rmse", "mae") and _target(result) else ""
+        rows.append([METRICS.get(name, name.replace("_", " ")) + of, shown(value), between(interval), brief(baseline)])
+    head = ["on the test rows", "value", "95 % interval", "baseline"]
+    n_shown = 2 if test is None else 4
+    return Table("Metrics", head[:n_shown], [row[:n_shown] for row in rows], range(1, n_shown))
 
 
-def _memory(result: SelectionResult) -> Html:
-    memory = result.memory
-    promised, measured = memory.get("promised_nbytes", {}), memory.get("measured_nbytes", {})
+def confusion(test: QualityRecord) -> Table:
+    """Count the test rows by true and predicted class."""
+    rows = []
+    for k, (label, counts) in enumerate(zip(test.labels, test.confusion, strict=True)):
+        total = max(1, sum(counts))
+        cells = [Cell(f"{count:,}", share=count / total) for count in counts]
+        rows.append([label, *cells, f"{counts[k] / total:.1%}" if sum(counts) else ""])
+    head = ["true class ↓ predicted →", *test.labels, "recall"]
+    return Table("Confusion matrix", head, rows, range(1, len(head)))
+
+
+def seconds(result: SelectionResult) -> Table:
+    """List the time of each step."""
+    return Table("Time", ["step", "seconds"], [[name, digits(value)] for name, value in result.time.items()], (1,))
+
+
+def sent(result: SelectionResult) -> Table:
+    """List the bytes that tasks returned."""
+    rows = [[name, f"{nbytes:,}"] for name, nbytes in result.communication.items()]
+    return Table("Bytes", ["step", "bytes"], rows, (1,))
+
+
+def memory(result: SelectionResult) -> Table | None:
+    """List the memory of each process."""
+    known = result.memory
+    promised, measured = known.get("promised_nbytes", {}), known.get("measured_nbytes", {})
     rows = []
     for process in [*measured, *(name for name in promised if name not in measured and name != "worker")]:
         kind = "client" if process == "client" else "worker"
-        limit = memory.get("limit_nbytes", {}).get(kind)
+        limit = known.get("limit_nbytes", {}).get(kind)
         rows.append([process, _mib(promised.get(kind)), _mib(measured.get(process)), _mib(limit)])
-    rows += [[name, "", _mib(nbytes), ""] for name, nbytes in memory.get("held_nbytes", {}).items()]
-    if not rows:
-        return paragraph("Not measured.", "muted")
-    return table(["process", "planned MiB", "measured MiB", "limit MiB"], rows, (1, 2, 3), name="Memory")
+    rows += [[name, "", _mib(nbytes), ""] for name, nbytes in known.get("held_nbytes", {}).items()]
+    head = ["process", "planned MiB", "measured MiB", "limit MiB"]
+    return Table("Memory", head, rows, (1, 2, 3)) if rows else None
 
 
 def _mib(nbytes: int | None) -> str:
     return "" if nbytes is None else f"{nbytes / 2**20:,.0f}"
 
 
-def again(result: SelectionResult) -> Html:
-    """Show how to reproduce the run: command, versions, parameters."""
-    evidence, record = result.evidence, result.to_record(0)
-    said = Html("")
-    if evidence is not None and evidence.command:
-        versions = ", ".join(f"{name} {version}" for name, version in evidence.versions.items())
-        command = f"<code>{html_of(evidence.command)}</code>"
-        said = Html(f"<p>In the run folder: {command}. This run used {html_of(versions)}.</p>")
-    parameters = [[name, shown(value)] for name, value in record.parameters.items()]
-    listed = table(["parameter", "value"], parameters, name="Parameters") if parameters else ""
-    identity = [["data", result.store_digest or "none: the data were not stored"]]
-    if evidence is not None and evidence.test is not None and evidence.test.rows:
-        identity.append(["targets of the test rows", evidence.test.rows])
-    digests = section("Identity (SHA-256)", table([], identity, name="Identity"), level=3)
-    return section("Reproduce this run", said, listed, digests)
+def parameters(result: SelectionResult) -> Table | None:
+    """List the parameters of the method."""
+    rows = [[name, shown(value)] for name, value in result.to_record(0).parameters.items()]
+    return Table("Parameters", ["parameter", "value"], rows) if rows else None
+
+
+def identity(result: SelectionResult) -> Table:
+    """List the digests of the data."""
+    rows = [["data", result.store_digest or "none: the data were not stored"]]
+    if result.evidence is not None and result.evidence.test is not None and result.evidence.test.rows:
+        rows.append(["targets of the test rows", result.evidence.test.rows])
+    return Table("Identity", [], rows)

@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import DataError
+from daskfs import errors, interrupts
 from daskfs.matrix.arrays import as_column, as_names
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.incoming import (
@@ -38,6 +37,8 @@ from daskfs.matrix.streaming import MatrixBlocks
 from daskfs.matrix.target import kind_of_target
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import refuse_non_finite_target
+
+DataError = errors.DataError.about("shapes")
 
 
 class _TakesBlocks(BaseSelector):

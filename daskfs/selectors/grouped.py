@@ -6,12 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.feature_maps.groups import FeatureGroups, GroupsGiven, needs_names
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.names import Names
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.shared.budget import DataShape
+
+ConfigError = errors.ConfigError.about("groups")
 
 
 class SelectsGroups(BaseSelector, kw_only=True):

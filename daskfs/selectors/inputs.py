@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.feature_maps.base import MadeFeatures
 from daskfs.matrix.base import Matrix, not_finite
 from daskfs.matrix.names import Names
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.sources.in_memory import is_table
+
+DataError = errors.DataError.about("shapes")
 
 
 def is_lazy(X: Any) -> bool:

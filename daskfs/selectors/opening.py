@@ -14,9 +14,9 @@ from pandas import unique
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from daskfs import errors
 from daskfs.cluster.open import parse_bytes, workers_of
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError
 from daskfs.losses import AUTO, LOSSES, PLAIN_NUMBERS, TargetKind, find_loss
 from daskfs.matrix.arrays import ArrayMatrix, as_column
 from daskfs.matrix.base import Matrix
@@ -37,6 +37,8 @@ from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.tables import begun, ingested_table
 from daskfs.sources.in_memory import has_more_than_numbers, is_table, read_once
 from daskfs.watching.base import Progress
+
+DataError = errors.DataError.about("shapes")
 
 
 class Opens(Predicts):

@@ -10,7 +10,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs import errors
+from daskfs.errors import SelectionWarning, warn
 from daskfs.feature_maps.base import MadeMatrix
 from daskfs.losses import AUTO, LOSSES, Loss, TargetKind, find_loss
 from daskfs.matrix.target import doubt
@@ -29,6 +30,8 @@ from daskfs.selectors.inputs import (
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.responses import Response, log_odds, mean_or_label, probabilities
 from daskfs.selectors.tables import lazily_encoded
+
+DataError = errors.DataError.about("shapes")
 
 
 class TransformsInMemory(Fitted, SelectorMixin):

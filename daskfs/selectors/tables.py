@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskfs.errors import DataError, SelectionWarning, warn
+from daskfs import errors
+from daskfs.errors import SelectionWarning, warn
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.base import Matrix
 from daskfs.sources.in_memory import INFER, is_table
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from daskfs.sources.table import TableSource
     from daskfs.sources.table_encoder import TableEncoder
     from daskfs.sources.table_schema import TableSchema
+
+DataError = errors.DataError.about("frames")
 
 _BLOCK_NBYTES = 2**23
 

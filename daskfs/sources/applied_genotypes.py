@@ -7,12 +7,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from daskfs.errors import Caution, SchemaError, SourceError
+from daskfs import errors
+from daskfs.errors import Caution
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import PathLike
 from daskfs.sources.genotype_matrix import Alleles
 from daskfs.sources.genotypes import MISSING_CODE, GenotypeSource
 from daskfs.sources.phenotypes import SEX, read_covariates
+
+SchemaError = errors.SchemaError.about("new-rows")
+SourceError = errors.SourceError.about("new-rows")
 
 UNKNOWN = ("", "0", ".")
 """How files write an unknown allele."""

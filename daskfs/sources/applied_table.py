@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.errors import SchemaError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.sources.base import SourceBlock
 from daskfs.sources.columns import (
     BadValue,
@@ -27,6 +28,8 @@ from daskfs.sources.survey import Moments, Survey
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema
+
+SchemaError = errors.SchemaError.about("new-rows")
 
 _NAMED = 8
 _AS_TEXT = ColumnSchema.model_validate({"role": "id", "dtype": "string"})
@@ -145,7 +148,7 @@ class AppliedTable(TableSource):
         """Return the place of a value, for messages."""
         return self._source.locate(file, row, column)
 
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
         """Return the error of a bad value."""
         return self._source.refusal(fault, file, row, since)
 

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError, SourceError
+from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_matrix, as_targets, dense_rows, pieces_of_rows
 from daskfs.matrix.target import are_texts, kind_of
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.store.row_checks import check_names
+
+DataError = errors.DataError.about("shapes")
+SourceError = errors.SourceError.about("shapes")
 
 
 class ArraySource(Source):

@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.files import Location
 from daskfs.sources.files import as_file
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 from daskfs.sources.typed_batches import as_declared, layout_of
+
+SourceError = errors.SourceError.about("frames")
 
 _BATCH_ROWS = 65536
 

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from daskfs.errors import DataError, SourceError
+from daskfs import errors
+from daskfs.errors import DataError
 from daskfs.sources.dataframe import free_name, target_name
 from daskfs.sources.roles import Names, is_number
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema
 from daskfs.sources.typed_batches import as_declared, layout_of
+
+SourceError = errors.SourceError.about("frames")
 
 _BATCH_ROWS = 65536
 

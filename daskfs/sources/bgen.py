@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.kernels.genotypes import MISSING_DOSAGE
 from daskfs.objects.path import ObjectPath
@@ -21,6 +21,8 @@ from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import DOSAGE_STEPS, GENOTYPES_IN_BYTE, Dosages
 from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.plink_files import named_variants
+
+SourceError = errors.SourceError.about("genotypes")
 
 _REMEDY = "write it again: plink2 --export bgen-1.2 bits=8"
 _N_HEADERS = 2

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.sparse.base import SparseBlock
 from daskfs.store.writer import StoreWriter
+
+DataError = errors.DataError.about("target")
 
 _NAMED_IN_A_NOTE = 10
 _FIRST_ROWS = 64

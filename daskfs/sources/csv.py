@@ -14,8 +14,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from daskfs import errors
 from daskfs.documents import check_document
-from daskfs.errors import DaskfsError, SchemaError, SourceError, did_you_mean
+from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.arrow_text import parsed
 from daskfs.sources.base import part_nbytes
@@ -27,6 +28,9 @@ from daskfs.sources.roles import Names, some
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.text import first_line_nbytes, open_text, read_header
+
+SchemaError = errors.SchemaError.about("text-tables")
+SourceError = errors.SourceError.about("text-tables")
 
 ENDINGS = tuple(
     ending + packed for ending in (".csv", ".tsv", ".txt", ".data", ".train", ".test") for packed in ("", *COMPRESSED)
@@ -91,7 +95,7 @@ class CsvSource(FileTable):
             else TableFormat.model_validate({"delimiter": "\t" if ".tsv" in self.files[0].suffixes else ","})
         )
         given = {key: value for key, value in layout.items() if value is not None}
-        self.layout = check_document(TableFormat, base.model_dump() | given, "source", SchemaError)
+        self.layout = check_document(TableFormat, base.model_dump() | given, "source", errors.SchemaError)
 
     def describe(self) -> dict[str, Any]:
         """Return the files with size, time and SHA-256, and their format."""
@@ -334,7 +338,7 @@ class CsvSource(FileTable):
             remedy = "a line or a quoted value is far longer than the header: is a quote not closed?"
         return SourceError(f"the text cannot be parsed ({fault})", f"{file}, after row {n_rows}", remedy)
 
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
         """Return the error of a bad value, together with others in the file."""
         error = SourceError(
             fault.problem, self.locate(file, row, fault.column), fault.remedy

@@ -17,12 +17,14 @@ from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.sources.csv_types import is_text_of_number, without_signs
 from daskfs.sources.dates import parse_dates
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DATE_FORMATS, ColumnSchema, TableFormat
 from daskfs.sources.text import not_utf8, reader_options
+
+SourceError = errors.SourceError.about("text-tables")
 
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE | re.ASCII)
@@ -39,7 +41,7 @@ class Known(NamedTuple):
 
     row: int
     column: str
-    error: SourceError
+    error: errors.SourceError
 
 
 def find_faults(
@@ -49,7 +51,7 @@ def find_faults(
     columns: Mapping[str, ColumnSchema],
     n_good: int,
     known: Known | None = None,
-) -> SourceError | None:
+) -> errors.SourceError | None:
     """Return the error of all faulty records, one line per place, or None if there is no fault.
 
     Parameters
@@ -107,13 +109,13 @@ class _Found:
 
     def __init__(self, known: Known | None) -> None:
         self._known = known
-        self._reported: list[SourceError] = []
+        self._reported: list[errors.SourceError] = []
         self._counts: dict[str, int] = {}
         self._remedies: set[tuple[str, str]] = set()
         """Remedies that were already reported, by column."""
         self._n_records = 0
 
-    def add(self, column: str, error: SourceError) -> None:
+    def add(self, column: str, error: errors.SourceError) -> None:
         """Add a fault of a column, or of a whole line if the name is ""."""
         self._counts[column] = self._counts.get(column, 0) + 1
         if self._counts[column] <= MOST_ALIKE and len(self._reported) < MOST_REPORTED:
@@ -126,7 +128,7 @@ class _Found:
         self._n_records += bool(self._reported)
         return len(self._reported) >= MOST_REPORTED or self._n_records >= _LOOKED_AT
 
-    def as_error(self, path: Path) -> SourceError | None:
+    def as_error(self, path: Path) -> errors.SourceError | None:
         """Return one error with all faults, including the one known beforehand."""
         reported = self._reported
         if self._known is not None and self._known.error not in reported:
@@ -246,7 +248,7 @@ def _lines(stream: BinaryIO, layout: TableFormat) -> Iterator[str]:
             yield "\n" if layout.comment and line.startswith(layout.comment) else line
 
 
-def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_last: bool) -> SourceError:
+def _ragged(path: Path, line: int, record: list[str], names: Sequence[str], is_last: bool) -> errors.SourceError:
     remedy = "check the delimiter and the quotes of this line"
     if len(record) < len(names) and is_last:
         remedy = "it is the last line: the file seems cut short; copy or download it again"

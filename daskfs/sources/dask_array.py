@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cluster.promises import token_of
-from daskfs.errors import DataError
 from daskfs.matrix.names import Names
 from daskfs.sources.arrays import coded_texts
 from daskfs.sources.base import Source, SourceBlock
+
+DataError = errors.DataError.about("arrays")
 
 
 class DaskArraySource(Source):

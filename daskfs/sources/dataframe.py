@@ -12,12 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from daskfs import errors
 from daskfs.cluster.promises import Promise, promises, token_of
-from daskfs.errors import DataError, SourceError
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
 from daskfs.sources.typed_batches import as_declared, layout_of
+
+DataError = errors.DataError.about("frames")
+SourceError = errors.SourceError.about("frames")
 
 _BATCH_ROWS = 65536
 _HEAD_ROWS = 1000
@@ -221,7 +224,7 @@ def _with_columns(frame: pd.DataFrame, beside: Mapping[str, Any]) -> pd.DataFram
     return frame.assign(**{name: np.asarray(values) for name, values in beside.items()}) if beside else frame
 
 
-def _of_another_length(name: str, expected: int, found: Any) -> DataError:
+def _of_another_length(name: str, expected: int, found: Any) -> errors.DataError:
     is_weight = name.rstrip("_") == "weight"
     found = f"shape {found}" if isinstance(found, tuple) else found
     problem = f"expected {expected} {'weights' if is_weight else 'targets'}, one per row of X, found {found}"

@@ -9,12 +9,16 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import Caution, ConfigError, SourceError
+from daskfs.errors import Caution
 from daskfs.files import Location, location
 from daskfs.sources.files import PathLike, open_bytes
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.table import Fill
+
+ConfigError = errors.ConfigError.about("genotypes")
+SourceError = errors.SourceError.about("genotypes")
 
 SECOND_DEGREE = 0.0884
 """Kinship between the second and the third degree of relationship, as KING has it."""

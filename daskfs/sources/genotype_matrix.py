@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs import errors, interrupts
+from daskfs.errors import did_you_mean
 from daskfs.files import Location
 from daskfs.kernels.genotypes import (
     COUNTS_IN_BYTES,
@@ -29,6 +29,8 @@ from daskfs.kernels.genotypes import (
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Moments, Rows
 from daskfs.matrix.names import Names, distinct
+
+ConfigError = errors.ConfigError.about("genotypes")
 
 GENOTYPES_IN_BYTE = 4
 WINDOW_NBYTES = 2**24

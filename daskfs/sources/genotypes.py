@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from daskfs.errors import ConfigError, DataError, SourceError
+from daskfs import errors
 from daskfs.files import Location, location
 from daskfs.kernels.genotypes import MISSING_CODE
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
@@ -34,6 +34,10 @@ from daskfs.sources.genotype_matrix import (
 from daskfs.sources.npy import array_of
 from daskfs.sources.options import check_choices
 from daskfs.sources.phenotypes import SampleTable, code_phenotype, read_covariates
+
+ConfigError = errors.ConfigError.about("genotypes")
+DataError = errors.DataError.about("genotypes")
+SourceError = errors.SourceError.about("genotypes")
 
 DOSAGES = ((2, 0, 1, 0), (0, 0, 1, 2))
 """Dosage of each two-bit code if the first allele is counted, and if the second is; code 1 means missing."""

@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.open import check_client, parse_bytes, workers_of
-from daskfs.errors import (
-    ConfigError,
-    CorruptStoreError,
-    DataError,
-    SchemaError,
-    SourceError,
-    StoreExistsError,
-    StoreFormatError,
-    did_you_mean,
-)
+from daskfs.errors import CorruptStoreError, SourceError, StoreExistsError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.base import Source
@@ -44,6 +35,8 @@ from daskfs.watching.terminal import heard_by
 
 if TYPE_CHECKING:
     from distributed import Client
+
+ConfigError = errors.ConfigError.about("formats")
 
 DTYPES = ("float32", "float64", "int8")
 ON_EXISTS = ("reuse", "error", "replace")
@@ -209,7 +202,7 @@ def ingest(
 
     with interrupts.guard(), aside, heard_by(progress) as heard:
         if client is not None and (parts := rows.parts()):
-            with suppress(DataError, SourceError, SchemaError):  # reading the whole raises the full error
+            with suppress(errors.DataError, SourceError, errors.SchemaError):  # reading the whole raises the full error
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
                 return open_store(path)
         _write(rows, writer(described(rows)), limit // 8, heard)

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import PathLike, as_file, check_file
+
+SourceError = errors.SourceError.about("arrays")
 
 
 def array_of(values: Any) -> Any:

@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.documents import PATH
-from daskfs.errors import SourceError
 from daskfs.objects.address import redacted
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.files import PathLike, as_file
 from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SourceOptions
+
+SourceError = errors.SourceError.about("arrays")
 
 
 class NpyOptions(SourceOptions):

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 
+from daskfs import errors
 from daskfs.documents import Section
-from daskfs.errors import ConfigError
+
+ConfigError = errors.ConfigError.about("formats")
 
 Interactions: TypeAlias = Annotated[
     Annotated[Literal["all"], Tag("word")]

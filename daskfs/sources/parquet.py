@@ -11,12 +11,14 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.files import as_file
 from daskfs.sources.table import FileTable, TableBatch, TableOptions
 from daskfs.sources.table_schema import ColumnSchema
 from daskfs.sources.typed_batches import as_declared, layout_of
+
+SourceError = errors.SourceError.about("frames")
 
 _BATCH_NBYTES = 4 * 2**20
 _BUFFER_NBYTES = 2**20

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import SourceError
 from daskfs.files import Location
 from daskfs.kernels.genotypes import MISSING_DOSAGE, pack_calls
 from daskfs.objects.path import ObjectPath
@@ -23,6 +23,8 @@ from daskfs.sources.genotype_matrix import DOSAGE_STEPS, GENOTYPES_IN_BYTE, Dosa
 from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.phenotypes import code_phenotype
 from daskfs.sources.plink_files import named_variants
+
+SourceError = errors.SourceError.about("genotypes")
 
 NO_PHENOTYPE = ("FID", "IID", "SID", "PAT", "MAT", "SEX")
 _VARIABLE = b"\x6c\x1b\x10"

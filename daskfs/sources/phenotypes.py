@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from daskfs.errors import Caution, ConfigError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import Caution, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.columns import listed_levels
 from daskfs.sources.files import PathLike, as_file
+
+ConfigError = errors.ConfigError.about("genotypes")
+SourceError = errors.SourceError.about("genotypes")
 
 MISSING_WORDS = ("-9", "NA", "nan", "NaN", ".", "")
 """Texts for a missing value in tables of phenotypes; 0 too, for cases and controls."""

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import SourceError
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import PathLike, expand_paths, in_braces, natural_order
@@ -19,6 +19,8 @@ from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.sources.phenotypes import code_phenotype
 from daskfs.sources.plink_files import Fileset
+
+SourceError = errors.SourceError.about("genotypes")
 
 
 class PlinkOptions(GenotypeOptions):

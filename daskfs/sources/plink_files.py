@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from daskfs import interrupts
-from daskfs.errors import SourceError
+from daskfs import errors, interrupts
 from daskfs.files import Location
 from daskfs.objects.path import ObjectPath
 from daskfs.sources.files import as_file, changed, stamp
 from daskfs.sources.genotype_matrix import Genotypes, fill
+
+SourceError = errors.SourceError.about("genotypes")
 
 MAGIC = b"\x6c\x1b\x01"
 """Start of a .bed file in variant-major order."""
@@ -142,7 +143,7 @@ class Fileset(Genotypes):
                 fill(stream.fileno(), row, origin + j * self.stride + start, self._cut)
         return packed
 
-    def _cut(self) -> SourceError:
+    def _cut(self) -> errors.SourceError:
         return changed(self.bed)
 
 

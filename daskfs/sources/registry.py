@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import create_model
 
-from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import SourceError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.methods import load
 from daskfs.objects.path import ObjectPath
@@ -22,6 +23,8 @@ from daskfs.sources.base import Source
 from daskfs.sources.files import COMPRESSED
 from daskfs.sources.options import SourceOptions
 from daskfs.sources.other_formats import refuse_other_formats
+
+ConfigError = errors.ConfigError.about("formats")
 
 SOURCES = {
     "csv": "daskfs.sources.csv:CsvSource",

@@ -7,8 +7,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from daskfs.errors import SchemaError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import SchemaError, did_you_mean
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema
+
+SourceError = errors.SourceError.about("table-schemas")
 
 Names: TypeAlias = str | Sequence[str] | None
 NEVER_IMPUTED = ("error", "drop")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from daskfs.errors import SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.sources.arrays import ArraySource
 from daskfs.sources.options import SourceOptions
+
+SourceError = errors.SourceError.about("sample-data")
 
 NAMES = ("diabetes", "breast_cancer", "digits", "iris", "wine", "linnerud", "california_housing")
 

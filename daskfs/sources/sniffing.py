@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from daskfs.errors import DataError, SourceError
+from daskfs import errors
 from daskfs.sources.csv_types import CURRENCY, numbers_in, without_signs
 from daskfs.sources.files import open_bytes
 from daskfs.sources.table_schema import DEFAULT_MISSING, TableFormat
+
+DataError = errors.DataError.about("text-tables")
+SourceError = errors.SourceError.about("text-tables")
 
 HEAD_NBYTES = 2**20
 HEAD_RECORDS = 2_000

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from daskfs.errors import ConfigError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.losses import TargetKind
 from daskfs.parameters import Count
 from daskfs.sources.base import Source, SourceBlock
@@ -23,6 +24,8 @@ from daskfs.sources.synthetic_designs import (
     draw_coef,
     paper_n_samples,
 )
+
+ConfigError = errors.ConfigError.about("sample-data")
 
 DESIGNS = ("message", "online_substitution", "fgm", "mission")
 NOISES = {"normal": 2.0, "t3": 1.0, "logistic": 1.0, "none": 0.0}

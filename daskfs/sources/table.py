@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, Field, Tag
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import Caution, DataError, SourceError
+from daskfs.errors import Caution
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import Source, SourceBlock
@@ -41,6 +42,9 @@ from daskfs.sources.sniffing import refuse_numbers_as_classes
 from daskfs.sources.survey import Survey, is_open, make_encoder, needs_survey
 from daskfs.sources.table_encoder import TableEncoder
 from daskfs.sources.table_schema import ColumnSchema, MissingPolicy, TableSchema, by_text, load_table_schema
+
+DataError = errors.DataError.about("frames")
+SourceError = errors.SourceError.about("frames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ class TableSource(Source):
         """Return the place of a value, for a message."""
         return f"{file}, row {row}, column '{column}'"
 
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> SourceError:
+    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
         """Return the error for a bad value in a row of a file; rows before `since` are good."""
         return SourceError(fault.problem, self.locate(file, row, fault.column), fault.remedy)
 

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.sources.files import CUT_SHORT, cut_short, open_bytes
 from daskfs.sources.table_schema import TableFormat
+
+SourceError = errors.SourceError.about("text-tables")
 
 PIECE_NBYTES = 2**20
 LONGEST_HEADER_NBYTES = 64 * 2**20
@@ -174,7 +176,7 @@ def reader_options(layout: TableFormat) -> dict[str, object]:
     }
 
 
-def not_utf8(path: Path, line: int, found: bytes) -> SourceError:
+def not_utf8(path: Path, line: int, found: bytes) -> errors.SourceError:
     """Return the error for a byte that is not UTF-8."""
     return SourceError(
         f"expected UTF-8 text, found byte 0x{found.hex()}",

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.documents import PATH
-from daskfs.errors import SourceError
 from daskfs.files import location
 from daskfs.kernels.genotypes import (
     HALF_CALLS,
@@ -33,6 +32,8 @@ from daskfs.sources.genotype_filters import GenotypeOptions
 from daskfs.sources.genotype_matrix import GENOTYPES_IN_BYTE, Genotypes, fill
 from daskfs.sources.genotypes import GenotypeSource, Opened
 from daskfs.store.foreign import open_foreign_array, read_foreign
+
+SourceError = errors.SourceError.about("genotypes")
 
 CALLS, SAMPLES = "call_genotype", "sample_id"
 NAMED_BY = ("variant_id", "variant_contig", "contig_id", "variant_position", "variant_allele")
@@ -125,7 +126,7 @@ class Calls(Genotypes):
             packed[variants.start - first : variants.stop - first, byte - start : byte - start + part.shape[1]] = part
         return packed
 
-    def _cut(self) -> SourceError:
+    def _cut(self) -> errors.SourceError:
         return SourceError("the temporary file was truncated", str(self._packed), "keep it until the run is finished")
 
     def _blocks(self, first: int, last: int, begin: int, end: int) -> Iterator[tuple[slice, int, np.ndarray]]:
@@ -138,7 +139,7 @@ class Calls(Genotypes):
                 until = min(end, i - i % samples + samples)
                 try:
                     calls = read_foreign(array, (slice(j, to), slice(i, until)))
-                except SourceError as fault:
+                except errors.SourceError as fault:
                     chunk = f"variants {j} to {to - 1}, samples {i} to {until - 1}: {fault.problem}"
                     raise SourceError(chunk, str(self.folder / CALLS), fault.remedy) from None
                 packed = np.empty((to - j, -(-(until - i) // GENOTYPES_IN_BYTE)), np.uint8)

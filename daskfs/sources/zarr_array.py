@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.documents import PATH
-from daskfs.errors import DataError
 from daskfs.files import Location, location
 from daskfs.matrix.names import Names
 from daskfs.objects.path import ObjectPath
@@ -20,6 +19,8 @@ from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.files import digest_of, files_below, fingerprint, same_stamps
 from daskfs.sources.options import SourceOptions
 from daskfs.store.foreign import open_foreign_array
+
+DataError = errors.DataError.about("arrays")
 
 
 class ZarrOptions(SourceOptions):

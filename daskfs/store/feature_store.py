@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cells import card
 from daskfs.cluster.workers import Workers
-from daskfs.errors import ConfigError, CorruptStoreError, StoreError, StoreFormatError, did_you_mean
+from daskfs.errors import CorruptStoreError, StoreError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import ColumnStatistics, Crowding, Rows, SparseColumns, SparseRows, Strip
@@ -54,6 +55,8 @@ from daskfs.store.unfinished import SUFFIX
 from daskfs.store.verify import damaged_parts
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
+
+ConfigError = errors.ConfigError.about("pipeline-files")
 
 _opened: dict[tuple[str | ObjectPath, str], tuple[tuple[int, int], FeatureStore]] = {}
 """Stores unpickled in this process, by path and manifest digest, with the manifest's inode and modification time."""

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import CorruptStoreError, SourceError
+from daskfs import errors, interrupts
+from daskfs.errors import CorruptStoreError
 from daskfs.files import location
 from daskfs.matrix.blocks import Rows
 from daskfs.objects.path import ObjectPath
 from daskfs.store.chunks import Tiled, cuts, normalise, selection_length
 from daskfs.store.plain_files import REMEDY
+
+SourceError = errors.SourceError.about("arrays")
 
 
 class ZarrReader(Tiled):

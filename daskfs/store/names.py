@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.matrix.names import NAME_NBYTES, Names
+
+DataError = errors.DataError.about("shapes")
 
 MOST_LISTED = 1 << 20
 """Maximum number of columns whose names are kept as a list."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import DataError
+from daskfs import errors, interrupts
 from daskfs.store.row_checks import check_vector
+
+DataError = errors.DataError.about("shapes")
 
 STRINGS_PER_CHUNK = 100_000
 _CHUNK_LENGTH = 1 << 20

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import DataError
+from daskfs import errors, interrupts
 from daskfs.store.row_vectors import write_vector
+
+DataError = errors.DataError.about("shapes")
 
 STATISTICS = ("mean", "std", "n_missing", "minimum", "maximum")
 CLASSES = "target_classes"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError, PlanError
+from daskfs.errors import PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, statistics_rows
@@ -36,6 +36,8 @@ from daskfs.store.tables import CLASSES, STATISTICS, consolidate
 from daskfs.store.unfinished import disk_full
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
+
+DataError = errors.DataError.about("shapes")
 
 _MOST_TASKS = 64
 """Maximum number of tasks in which tiles are written."""
@@ -339,7 +341,7 @@ class StoreWriter(WholeWriter):
         seal(self._site.folder)
         self._site.finish()
 
-    def _wrong_length(self, found: str) -> DataError:
+    def _wrong_length(self, found: str) -> errors.DataError:
         return DataError(f"expected {self.n_samples} rows, found {found}", "X", "check whether the source has changed")
 
     def _write_matrix(self, order: np.ndarray | None) -> None:

@@ -60,7 +60,7 @@ def test_the_page_has_all_that_init_warned_of(drafted_and_outcome, page):
     warned = drafted.look.inferred.suspicions
     assert len(warned) >= 3
     listed = re.search(r'<div class="warnings">(.*?)</div>', page, flags=re.DOTALL)[1]
-    assert [text for text in warned if html.escape(text) not in listed] == []
+    assert [text for text in warned if text not in html.unescape(listed)] == []
     assert outcome.results["online_substitution"].evidence.warnings[: len(warned)] == warned
 
 

@@ -1,6 +1,5 @@
 import base64
 import hashlib
-import html
 import json
 import re
 from html.parser import HTMLParser
@@ -11,15 +10,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 from daskfs.errors import RunError
 from daskfs.evidence import DataRecord, EvidenceRecord, QualityRecord
 from daskfs.figures import HISTORIES, history_figure
 from daskfs.methods import METHODS, find_method
-from daskfs.report import markup
+from daskfs.report import html as report_html
 from daskfs.report.comparison import differences, sentences
-from daskfs.report.html import SCORE_KINDS, render_report
-from daskfs.report.markup import SCRIPTS, asset
+from daskfs.report.html import SCORE_KINDS, SCRIPTS, asset, render_report
 from daskfs.report.runs import load_run, report_as_json, write_report
 from daskfs.report.size_curves import lines_by_size
 from daskfs.result import Parent, SelectionResult, columns_of_parents, selection_table
@@ -107,7 +106,7 @@ def test_the_page_lets_run_nothing_but_its_own_scripts():
 
 
 def test_what_is_inlined_is_what_its_makers_published():
-    readme = (Path(markup.__file__).parent / "assets" / "README.md").read_text()
+    readme = (Path(report_html.__file__).parent / "assets" / "README.md").read_text()
     digest = hashlib.sha256(asset("dataTables.min.js").encode()).hexdigest()
     assert digest in readme
     assert "MIT License" in asset("dataTables.LICENSE.txt")
@@ -329,7 +328,7 @@ def test_what_features_are_made_of_is_a_table_of_its_own():
     section = page.partition("<h2>Columns of the products</h2>")[2].partition("<h2>")[0]
     rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall(r"<tr>(.*?)</tr>", section)]
     assert rows[0] == ["feature", "its score", *["column", "score alone", "rank alone"] * 2]
-    assert rows[1][1:] == ["0.5", html.escape(EVIL), "0.25", "1", "größe", "0", "1,204"]
+    assert rows[1][1:] == ["0.5", str(escape(EVIL)), "0.25", "1", "größe", "0", "1,204"]
     assert rows[2][1:] == ["0.125", "日本", "", "2", "", "", ""]
     assert "parent 1" not in page
 

@@ -10,11 +10,11 @@ from daskfs.baselines import Bolasso
 from daskfs.errors import ConfigError
 from daskfs.matrix.arrays import ArrayMatrix
 from daskfs.matrix.split import folds_of_groups
-from daskfs.model_selection.comparing import repeated_folds
 from daskfs.pipeline.config import build_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.selectors.shared.cross_validation import folds_of
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.signal_beyond import signal_beyond
 from tests.refusals import refused
@@ -53,7 +53,7 @@ def test_families_stay_whole_in_views_folds_and_repeated_folds(families):
     assert train.rows_together == "family"
     assert train.take(np.arange(50)).weighted(np.ones(50)).rows_together == "family"
     assert alone(train).rows_together is None
-    for fold in repeated_folds(train, False, 5, 3, 0):
+    for fold in folds_of(train, False, 5, train.declared_groups, "random", 0, 3):
         assert not {*names[fold.train]} & {*names[fold.test]}
     numbers = folds_of_groups(train.declared_groups, 5)
     assert set(numbers.tolist()) == {1, 2, 3, 4, 5}

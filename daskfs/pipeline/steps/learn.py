@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
-from daskfs.errors import ConfigError
+from daskfs import errors, interrupts
 from daskfs.losses import find_loss
 from daskfs.methods import find_method
 from daskfs.parameters import parameters_of
@@ -26,6 +25,8 @@ from daskfs.pipeline.steps.cluster import open_workers
 from daskfs.pipeline.steps.context import Context
 from daskfs.result import SelectionResult
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+ConfigError = errors.ConfigError.about("streams")
 
 MODEL = "model.npz"
 """File of the trained model in a run folder; `daskfs.Mission.load` loads it for further training."""

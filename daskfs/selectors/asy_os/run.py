@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cluster.actors import Actors, ActorsHere, LastingTasks
-from daskfs.errors import RunError
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.asy_os.leases import Lease
 from daskfs.selectors.asy_os.node import NO_COLUMNS, FinalState, NodeState, Reply, Share
@@ -32,6 +32,8 @@ from daskfs.selectors.asy_os.worker import SubstitutionWorker, contribution_of
 from daskfs.selectors.inputs import refuse_left_out
 from daskfs.selectors.online_substitution.columns import Columns, read_columns
 from daskfs.selectors.shared.run import Run
+
+RunError = errors.RunError.about("lost-nodes")
 
 STEP = "select"
 """Name of the step in the progress report and the checkpoint."""

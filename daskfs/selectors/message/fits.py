@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.kernels.glm.softmax import centred, is_large
 from daskfs.kernels.group_lasso.groups import ColumnGroups
 from daskfs.kernels.linear.linalg import minimum_norm, solve_each
@@ -30,6 +30,8 @@ from daskfs.selectors.message.votes import errors_of_least_squares, gain_of_leas
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import null_intercepts
+
+DataError = errors.DataError.about("shapes")
 
 LONG_STEP = 0.05  # in the mean loss per row: if a step promises more, its start is outside the range of the quadratic
 SHORT_STEP = 1.0  # in the linear predictor: within this range no loss changes its curvature much

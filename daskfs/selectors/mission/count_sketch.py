@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.kernels.linear.columns import squared_norm_between
 from daskfs.kernels.sketch.count_sketch import MAX_BUCKETS, N_HASHES, add, estimate, rows_of, seed_word
+
+ConfigError = errors.ConfigError.about("sketches")
 
 SMALLEST_SCALE = 1e-3
 """Below this the cells themselves are scaled, so that float32 cells stay far from underflow."""

@@ -6,11 +6,13 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.matrix.blocks import Rows, SparseRows
 from daskfs.matrix.names import Names
 from daskfs.matrix.passing import Passing
 from daskfs.sources.sparse.base import BlockNames, NamedIds, SparseBlock, SparseSource
+
+DataError = errors.DataError.about("streams")
 
 BLOCK_ROWS, BLOCK_NNZ = 4096, 1 << 20
 """Rows and entries of a source that are read at once."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cluster.workers import Round
-from daskfs.errors import DataError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, packed
@@ -44,6 +44,8 @@ from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.refit import MeanLoss, refit_selected
 from daskfs.selectors.shared.run import Run
 from daskfs.selectors.shared.targets import class_weights
+
+DataError = errors.DataError.about("target")
 
 PERIOD = 0.2
 """Period of the falling learning rate, in epochs."""

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.open import parse_bytes
 from daskfs.cluster.workers import Here
-from daskfs.errors import ConfigError, DataError
 from daskfs.matrix.arrays import as_column
 from daskfs.matrix.incoming import Block, read_ahead, weights_of
 from daskfs.matrix.passing import Passing, PassingBlocks
@@ -33,6 +32,9 @@ from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
 from daskfs.selectors.shared.targets import checked_target
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+ConfigError = errors.ConfigError.about("streams")
+DataError = errors.DataError.about("streams")
 
 LARGEST_TARGET = 1e25  # of regression targets: weights and the sketch have single precision
 HEAD_ROWS = 128

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.cluster.workers import Here
-from daskfs.errors import DataError, RunError
 from daskfs.matrix.arrays import as_names
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
@@ -23,6 +23,9 @@ from daskfs.selectors.mission.results import GivesResults, notes_after, notes_be
 from daskfs.selectors.mission.saved import arrays_of, fit_of, load_arrays, names_of, notes_of, save_arrays
 from daskfs.selectors.mission.stream import Learner
 from daskfs.selectors.shared.run import Checkpoint
+
+DataError = errors.DataError.about("streams")
+RunError = errors.RunError.about("streams")
 
 NO_REFIT = "rows are used once and not kept: the coefficients are those of stochastic descent, without a refit"
 

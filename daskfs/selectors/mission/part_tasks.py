@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.model import ModelShape, ModelState
 from daskfs.selectors.mission.tasks import SgdSettings, Training, begun, passing_rows
 from daskfs.selectors.mission.variants import merged, restored
 from daskfs.sources.sparse.base import SparseBlock
+
+DataError = errors.DataError.about("streams")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.losses import find_loss
 from daskfs.metrics import accuracy, r2
 from daskfs.selectors.base import BaseSelector
@@ -15,6 +15,8 @@ from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, li
 from daskfs.selectors.predictor import LinearPredictor
 from daskfs.selectors.shared.responses import Response
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
+
+DataError = errors.DataError.about("streams")
 
 
 class PredictsSources(BaseSelector):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import RunError
+from daskfs import errors
 from daskfs.files import written_whole
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import Line, MissionFit
@@ -20,6 +20,8 @@ from daskfs.selectors.mission.model import ModelShape, ModelState
 from daskfs.selectors.mission.plan import MissionShape, Settings
 from daskfs.selectors.mission.tasks import SgdSettings, Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
+
+RunError = errors.RunError.about("sketches")
 
 FORMAT_VERSION = 2
 HASH_NAME = "daskfs-mix64-1"

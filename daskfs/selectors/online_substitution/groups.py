@@ -8,9 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.matrix.names import Names
+
+DataError = errors.DataError.about("columns-that-arrive")
 
 
 def bounds_of(labels: np.ndarray) -> np.ndarray:

@@ -58,7 +58,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from daskfs.errors import Caution, ConfigError, DataError
+from daskfs import errors
+from daskfs.errors import Caution, ConfigError
 from daskfs.feature_maps.groups import FeatureGroups
 from daskfs.losses import Loss
 from daskfs.matrix.arrays import ArrayMatrix
@@ -93,6 +94,8 @@ from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPl
 from daskfs.selectors.shared.refit import MeanLoss, SelectedFit, refit_selected
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.run import Run
+
+DataError = errors.DataError.about("columns-that-arrive")
 
 TILES_OF_GROUPS = 4
 """Width of a read in tiles if the columns of groups are neighbours, since groups do not end where tiles end."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.kernels.substitution.entries import OPEN, UNUSABLE, verdicts
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
@@ -32,6 +32,8 @@ from daskfs.selectors.online_substitution.screen import BatchesToScreen, screen_
 from daskfs.selectors.online_substitution.target import Target
 from daskfs.selectors.shared.record import Record
 from daskfs.selectors.shared.run import Run
+
+DataError = errors.DataError.about("columns-that-arrive")
 
 SAVES_PER_EPOCH = 20
 MARGIN, MARGIN_SINGLE = 1e-7, 1e-3

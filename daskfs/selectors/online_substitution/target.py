@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.selectors.online_substitution.objective import LossSettings
 from daskfs.selectors.shared.targets import checked_target, classes_of, signs_of
+
+DataError = errors.DataError.about("target")
 
 EPSILON_SHARE = 0.1  # share of the target's standard deviation
 

@@ -10,7 +10,7 @@ What is evaluated is a path with these sizes, so the selection is that of the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -20,7 +20,13 @@ from daskfs.errors import ConfigError, PlanError
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
-from daskfs.metrics import METRICS_OF_PROBABILITIES, METRICS_OF_SCORES, PREDICTION_METRICS, metric_of
+from daskfs.metrics import (
+    METRICS_OF_ERRORS,
+    METRICS_OF_PROBABILITIES,
+    METRICS_OF_SCORES,
+    PREDICTION_METRICS,
+    metric_of,
+)
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.refit import JUDGED, budget_of_refits
 from daskfs.selectors.shared.rows import ingest_order
@@ -29,8 +35,6 @@ from daskfs.selectors.shared.samples import Recipe, on_samples, plan_samples
 
 SIZES = (1, 2, 4, 7, 10, 15, 25, 40, 65, 100)
 N_FOLDS = 5
-ERRORS = ("mse", "rmse", "mae", "log_loss")
-"""Metrics where smaller is better."""
 EVALUATED_NBYTES = 16 << 20
 
 SizeRule: TypeAlias = Literal["best", "1se"]
@@ -68,7 +72,13 @@ class Fold:
 
 
 def folds_of(
-    matrix: Matrix, is_classifier: bool, cv: Any, groups: np.ndarray | None, order: str, seed: int | None
+    matrix: Matrix,
+    is_classifier: bool,
+    cv: Any,
+    groups: np.ndarray | None,
+    order: str,
+    seed: int | None,
+    n_draws: int = 1,
 ) -> list[Fold]:
     """Return the folds of the rows of a matrix.
 
@@ -82,6 +92,8 @@ def folds_of(
         Groups of rows that must be in the same fold, in the order of the matrix.
     order : {"random", "time"}
     seed : int, optional
+    n_draws : int
+        Number of times that random folds are drawn.
 
     Raises
     ------
@@ -96,24 +108,35 @@ def folds_of(
         cv = max(2, min(int(cv), n_samples if groups is not None else fewest))
     known = matrix.source_rows
     in_source = np.arange(n_samples) if known is None else np.argsort(known, kind="stable")
-    at = in_source
+    together = None if groups is None else _numbered(groups[in_source])
+    draws: list[tuple[np.ndarray, Any, np.ndarray | None]] = []  # rows in an order, what splits them, their groups
     if hasattr(cv, "split"):
-        splitter = cv
+        draws = [(in_source, cv, together)]
     elif order == "time":
-        splitter = TimeSeriesSplit(int(cv))
-    elif groups is not None:
-        splitter = (StratifiedGroupKFold if is_classifier else GroupKFold)(int(cv))
+        draws = [(in_source, TimeSeriesSplit(int(cv)), together)]
     else:
-        splitter = (StratifiedKFold if is_classifier else KFold)(int(cv))
-        at = drawn_order(matrix, seed)
-    labels = np.asarray(y)[at] if is_classifier else None
-    try:
-        found = list(
-            splitter.split(np.zeros((n_samples, 1)), labels, None if groups is None else _numbered(groups[at]))
-        )
-    except ValueError as fault:
-        raise ConfigError(str(fault), "cv", "use fewer folds") from None
-    return [Fold(number, np.sort(at[train]), np.sort(at[test])) for number, (train, test) in enumerate(found, 1)]
+        drawn, rng = drawn_order(matrix, seed), np.random.default_rng(seed)
+        rows = (StratifiedKFold if is_classifier else KFold)(int(cv))
+        whole = StratifiedGroupKFold if is_classifier else GroupKFold
+        draws = [(drawn, rows, None) if groups is None else (in_source, whole(int(cv)), together)]
+        for _ in range(1, n_draws):
+            at = drawn[rng.permutation(n_samples)]
+            if groups is None:
+                draws.append((at, rows, None))
+            else:
+                shuffled = whole(int(cv), shuffle=True, random_state=int(rng.integers(2**31)))
+                draws.append((at, shuffled, groups[at]))
+    folds: list[Fold] = []
+    for at, splitter, kept in draws:
+        labels = np.asarray(y)[at] if is_classifier else None
+        try:
+            pieces = list(splitter.split(np.zeros((n_samples, 1)), labels, kept))
+        except ValueError as fault:
+            raise ConfigError(str(fault), "cv", "use fewer folds") from None
+        folds += [
+            Fold(len(folds) + k, np.sort(at[train]), np.sort(at[test])) for k, (train, test) in enumerate(pieces, 1)
+        ]
+    return folds
 
 
 def drawn_order(matrix: Matrix, seed: int | None) -> np.ndarray:
@@ -153,7 +176,7 @@ class SizeCurve(NamedTuple):
 
     def chosen(self, rule: str) -> int:
         """Return the position of the size that a rule chooses."""
-        mean = -self.mean if self.metric in ERRORS else self.mean
+        mean = -self.mean if self.metric in METRICS_OF_ERRORS else self.mean
         if np.isnan(mean).all():
             return len(mean) - 1
         best = int(np.nanargmax(mean))
@@ -308,12 +331,18 @@ def size_curve(run: Run, recipe: Recipe, sizes: Sequence[int], folds: Sequence[F
     metric : str
         A key of `daskfs.metrics.PREDICTION_METRICS`.
     """
-    found = on_samples(run, "fold", path_on_fold, recipe, folds, list(sizes), metric)
-    by_fold, weight = (
-        np.array([one["scores"] for one in found]),
-        np.array([one["weight"] for one in found], dtype=float),
-    )
-    return SizeCurve(np.array(sizes, dtype=np.int64), metric, by_fold.reshape(len(folds), -1), weight.ravel())
+    found = on_samples(run, "fold", score_on_fold, recipe, folds, path_of_sizes, metric, list(sizes))
+    return SizeCurve(np.array(sizes, dtype=np.int64), metric, *scores_of(found))
+
+
+def scores_of(found: Sequence[Mapping[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the metric of each model on each fold, shape (n_folds, n_models), and the weights of the folds' rows.
+
+    Models at the end of a path that are not in every fold are left out.
+    """
+    n_models = min(len(one["scores"]) for one in found)
+    scores = np.array([one["scores"][:n_models] for one in found]).reshape(len(found), n_models)
+    return scores, np.array([float(one["weight"]) for one in found])
 
 
 def plan_sizes(
@@ -336,14 +365,31 @@ def plan_sizes(
     return plan_samples(recipe, shape, limits, n_folds * len(sizes) + 1, what)
 
 
-def path_on_fold(selector: Any, run: Run, fold: Fold, sizes: list[int], metric: str) -> dict[str, np.ndarray]:
-    """Fit the path on a fold's training rows; return the metric of every size on its test rows."""
-    path = selector.fit_path(run, sizes, JUDGED)
+class FittedPath(NamedTuple):
+    """Fitted models, which are compared on other rows."""
+
+    predict: Callable[[Matrix], Iterator[tuple[Any, np.ndarray]]]
+    """Yields, for each model, a selector that knows the loss and the classes, and the linear predictors of rows."""
+    found: dict[str, np.ndarray] = {}  # noqa: RUF012 (never written)
+    """Further arrays that are kept of a fold."""
+
+
+def score_on_fold(
+    selector: Any, run: Run, fold: Fold, fit: Callable[..., FittedPath], metric: str, *settings: Any
+) -> dict[str, np.ndarray]:
+    """Fit a path, ``fit(selector, run, *settings)``, on a fold's training rows; return its metrics on the test rows."""
+    path = fit(selector, run, *settings)
     test = run.whole.take(fold.test)
     y, weight = test.read_target(), test.read_weight()
-    given = _predictions(path, test)
-    scores = [metric_on(one, metric, y, z, weight) for one, z in zip(path, given, strict=True)]
-    return {"scores": np.array(scores), "weight": np.array(float(len(fold.test) if weight is None else weight.sum()))}
+    scores = [metric_on(one, metric, y, z, weight) for one, z in path.predict(test)]
+    total = float(len(fold.test) if weight is None else weight.sum())
+    return {"scores": np.array(scores), "weight": np.array(total)} | path.found
+
+
+def path_of_sizes(selector: Any, run: Run, sizes: list[int]) -> FittedPath:
+    """Fit a selector for each of the sizes."""
+    models = selector.fit_path(run, sizes, JUDGED)
+    return FittedPath(lambda test: zip(models, _predictions(models, test), strict=True))
 
 
 def default_metric(loss: str) -> str:
@@ -381,6 +427,7 @@ def _predictions(path: Sequence[Any], test: Matrix) -> list[np.ndarray]:
 def metric_on(selector: Any, metric: str, y: Any, z: np.ndarray, weight: np.ndarray | None) -> float:
     """Return a metric of a fitted selector's linear predictors of rows."""
     classes: Any = getattr(selector, "classes_", None)
+    z = z[:, 0] if z.ndim == 2 and z.shape[1] == 1 else z
     if metric in METRICS_OF_SCORES:
         given = z if z.ndim == 1 else z[:, 1] - z[:, 0]
         return metric_of(metric, y, given, weight) if len(np.unique(y)) == 2 else float("nan")

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError
+from daskfs import errors
 from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
+
+ConfigError = errors.ConfigError.about("target")
+DataError = errors.DataError.about("target")
 
 LARGEST_TARGET = 1e60
 """Largest absolute value of a numeric target; its inverse is the smallest spread. Fourth powers of both are finite."""

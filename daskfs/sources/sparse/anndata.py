@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from pydantic import Field
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.documents import PATH
-from daskfs.errors import DaskfsError, DataError, SourceError, did_you_mean
+from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.files import location
 from daskfs.kernels.compressed_columns import place_by_rows
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
@@ -30,6 +30,9 @@ from daskfs.sources.options import SourceOptions, check_choices
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.store.foreign import open_foreign_group
 from daskfs.store.row_checks import check_names
+
+DataError = errors.DataError.about("cells")
+SourceError = errors.SourceError.about("cells")
 
 PIECE = 1 << 20
 """Number of entries read at a time."""

@@ -12,14 +12,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from daskfs import errors
 from daskfs.cluster.promises import Promise, promises, token_of
-from daskfs.errors import ConfigError, SourceError
 from daskfs.losses import TargetKind
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
 from daskfs.sources.sparse.text import TextSource
 from daskfs.sources.sparse.vw import VwSource
+
+ConfigError = errors.ConfigError.about("streams")
+SourceError = errors.SourceError.about("streams")
 
 KINDS: dict[str, tuple[Callable[..., SparseSource], str]] = {
     "libsvm": (LibsvmSource, ".svm"),

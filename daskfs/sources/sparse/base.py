@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.sources.base import Source, SourceBlock
+
+SourceError = errors.SourceError.about("sparse-rows")
 
 MOST_COLUMNS = 2**31
 """Maximum number of columns; ids may be more numerous."""

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, DaskfsError, SourceError, did_you_mean
+from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.kernels.text import clicks, hashes
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, Bounds
 from daskfs.sources.files import PathLike, open_bytes
@@ -21,6 +22,9 @@ from daskfs.sources.sparse.base import SparseBlock
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, Reading, joined
 from daskfs.sources.sparse.named_lines import NamedLineFormat
+
+ConfigError = errors.ConfigError.about("sparse-rows")
+SourceError = errors.SourceError.about("sparse-rows")
 
 
 class ClicksOptions(SparseOptions):

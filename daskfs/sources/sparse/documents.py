@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, SourceError
+from daskfs import errors
 from daskfs.files import location
 from daskfs.objects.address import is_url
 from daskfs.objects.path import ObjectPath
@@ -20,6 +20,9 @@ from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, open_bytes,
 from daskfs.sources.other_formats import command_of_json_lines
 from daskfs.sources.sparse.line_source import count_lines, cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES
+
+ConfigError = errors.ConfigError.about("texts")
+SourceError = errors.SourceError.about("texts")
 
 JSON_ENDINGS, CSV_ENDINGS = (".jsonl", ".ndjson"), (".csv", ".tsv")
 _WHOLE = 2**62
@@ -199,7 +202,7 @@ class Documents:
                     continue
                 try:
                     texts, label = self._read_json(line)
-                except SourceError as fault:
+                except errors.SourceError as fault:
                     where = f"{file}:{count_lines(file, part.start) + number}"
                     remedy = "fix or remove the line, or choose other fields"
                     if number == 1 and not part.start:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.files import OfFiles, PathLike, text_ratio
@@ -22,6 +22,9 @@ from daskfs.sources.options import SourceOptions
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting
 from daskfs.sources.sparse.sequences import LabelFrom, Labels, Records, expand_sequences, read_records
+
+ConfigError = errors.ConfigError.about("sequences")
+SourceError = errors.SourceError.about("sequences")
 
 MOST_CLASSES = 10_000
 _HEAD_ROWS, _HEAD_NBYTES = 128, 2**18

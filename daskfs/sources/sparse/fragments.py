@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from daskfs.errors import ConfigError, SourceError
+from daskfs import errors
 from daskfs.kernels.text.kmers import UNKNOWN
 from daskfs.losses import TargetKind
 from daskfs.sources.files import OfFiles, PathLike, text_ratio
@@ -18,6 +18,9 @@ from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource
 from daskfs.sources.sparse.fasta import KmerOptions
 from daskfs.sources.sparse.kmers import CountedRows, Kmers, KmerWeighting
 from daskfs.sources.sparse.sequences import Labels, expand_sequences, read_records
+
+ConfigError = errors.ConfigError.about("sequences")
+SourceError = errors.SourceError.about("sequences")
 
 _AT_ONCE, _PART_ROWS = 2**12, 2**16
 """Number of fragments that are counted together, and of fragments in a part."""

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.workers import Here, Workers
-from daskfs.errors import DataError, SchemaError, SourceError
 from daskfs.files import Location
 from daskfs.sources.base import MOST_PARTS
 from daskfs.sources.constants import Constants
@@ -70,7 +69,11 @@ class SparseIngest:
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
                 return self._write_parts(parts, workers)
-            except (DataError, SourceError, SchemaError):  # reading the whole raises the full error
+            except (
+                errors.DataError,
+                errors.SourceError,
+                errors.SchemaError,
+            ):  # the whole has the full error
                 for before, now in zip(stamps, self.rows.stamps(), strict=True):
                     if before != now:
                         raise changed(before[0]) from None

@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.kernels.text import kmers, ngrams
 from daskfs.kernels.text.hashes import ID_BITS
 from daskfs.sources.sparse.base import NamedIds, NamesOnDemand, SparseBlock
+
+ConfigError = errors.ConfigError.about("sequences")
 
 MOST_LETTERS = 31
 """Maximum length of a k-mer."""

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from pydantic import Discriminator, Field, Tag
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, DaskfsError, DataError, SourceError
+from daskfs.errors import DaskfsError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
 from daskfs.sources.files import PathLike, open_bytes
@@ -19,6 +20,10 @@ from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, numbered
 from daskfs.sources.sparse.line_source import LineSource, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
+
+ConfigError = errors.ConfigError.about("sparse-rows")
+DataError = errors.DataError.about("sparse-rows")
+SourceError = errors.SourceError.about("sparse-rows")
 
 LARGEST_ID = 2**63
 

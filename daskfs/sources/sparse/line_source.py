@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskfs.errors import SourceError
+from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
@@ -22,6 +22,8 @@ from daskfs.sources.csv_records import PartOfFile, TextPart
 from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, open_bytes, text_ratio, unchanged
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, PIECE_NBYTES, LineFormat, Pieces, blocks_of
+
+SourceError = errors.SourceError.about("sparse-rows")
 
 _HEAD_ROWS, _HEAD_ENTRIES, _HEAD_NBYTES = 128, 2**16, 2**18
 

@@ -8,10 +8,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from daskfs.errors import DaskfsError, SourceError
+from daskfs import errors
+from daskfs.errors import DaskfsError
 from daskfs.kernels.text.lines import FULL, LINE_FEED, SHORT, Bounds, behind_last_line
 from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.sparse.base import SparseBlock
+
+SourceError = errors.SourceError.about("sparse-rows")
 
 PIECE_NBYTES = 2**20
 LONGEST_LINE_NBYTES = 2**30

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from daskfs import errors
 from daskfs.documents import PATH
-from daskfs.errors import DataError, SourceError
 from daskfs.files import Location
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.arrays import as_column, as_targets
@@ -26,6 +26,9 @@ from daskfs.sources.npy import array_of, existing, names_of
 from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, SparseSource
 from daskfs.store.row_checks import check_names
+
+DataError = errors.DataError.about("sparse-rows")
+SourceError = errors.SourceError.about("sparse-rows")
 
 
 class NpzOptions(SparseOptions):

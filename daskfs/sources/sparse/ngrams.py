@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError
+from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.words import MARGIN
 from daskfs.sources.sparse.base import NamedIds
+
+ConfigError = errors.ConfigError.about("texts")
 
 Weighting: TypeAlias = Literal["counts", "binary", "log", "tf"]
 _BETWEEN = "\udcff"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from daskfs.errors import SchemaError
+from daskfs import errors
 from daskfs.kernels.text import hashes, ngrams
 from daskfs.kernels.text.one_hot import gather_entries
 from daskfs.sources.columns import MISSING, OTHER, BadValue, CategoryEncoder, Encoder, checked_numbers
@@ -22,6 +22,8 @@ from daskfs.sources.sparse.over import OverSource
 from daskfs.sources.survey import fill_of, is_open
 from daskfs.sources.table import TableSource
 from daskfs.sources.table_schema import ColumnSchema
+
+SchemaError = errors.SchemaError.about("sparse-rows")
 
 _HEAD_ROWS, _HEAD_ENTRIES = 64, 2**16
 

@@ -7,10 +7,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, DataError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.kernels.text import hashes, pairs
 from daskfs.sources.sparse.base import BlockNames, NamedIds, NamesOnDemand, SparseBlock, SparseSource
 from daskfs.sources.sparse.over import OverSource
+
+ConfigError = errors.ConfigError.about("pairs-of-features")
+DataError = errors.DataError.about("pairs-of-features")
 
 MOST_OF_A_ROW = 2**24
 """Maximum number of pairs per row; they are in memory together."""

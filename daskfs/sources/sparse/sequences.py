@@ -10,9 +10,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from daskfs.errors import ConfigError, SourceError
+from daskfs import errors
 from daskfs.kernels.text import fastq, kmers
 from daskfs.sources.files import COMPRESSED, changed, expand_paths, open_bytes, stamp
+
+ConfigError = errors.ConfigError.about("sequences")
+SourceError = errors.SourceError.about("sequences")
 
 PIECE_NBYTES = 2**20
 LONGEST_SHOWN = 60

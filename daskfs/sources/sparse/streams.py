@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import ConfigError, SourceError, did_you_mean
+from daskfs import errors
+from daskfs.errors import did_you_mean
 from daskfs.kernels.text import vowpal
 from daskfs.sources.sparse.base import NamedIds, SparseBlock, SparseSource, numbered
 from daskfs.sources.sparse.libsvm import LARGEST_ID, SvmlightFormat
 from daskfs.sources.sparse.lines import LineFormat, blocks_of
 from daskfs.sources.sparse.vw import VwFormat
+
+ConfigError = errors.ConfigError.about("streams")
+SourceError = errors.SourceError.about("streams")
 
 
 def _svmlight() -> LineFormat[Any]:

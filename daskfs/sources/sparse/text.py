@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import ConfigError, SourceError
 from daskfs.kernels.text import hashes
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
@@ -23,6 +23,9 @@ from daskfs.sources.options import SparseOptions
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.documents import Document, Documents, Layout
 from daskfs.sources.sparse.ngrams import Counted, NgramCounter, Weighting, distinct_names
+
+ConfigError = errors.ConfigError.about("texts")
+SourceError = errors.SourceError.about("texts")
 
 MOST_CLASSES = 10_000
 _HEAD_ROWS, _HEAD_NBYTES = 128, 2**18

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from daskfs import errors
 from daskfs.documents import PATH, Words
-from daskfs.errors import DaskfsError, DataError, SourceError
+from daskfs.errors import DaskfsError
 from daskfs.kernels.text import hashes, vowpal
 from daskfs.kernels.text.lines import ENTRIES, NAME_TEXT, NAMES, NOT_UTF8, ROWS, TEXT, Bounds
 from daskfs.kernels.text.words import MARGIN
@@ -21,6 +22,9 @@ from daskfs.sources.sparse.kept_names import NamesInLines
 from daskfs.sources.sparse.line_source import LineSource
 from daskfs.sources.sparse.lines import LineFormat, Reading, texts_of
 from daskfs.sources.sparse.named_lines import FIRST_TEXT_NBYTES
+
+DataError = errors.DataError.about("sparse-rows")
+SourceError = errors.SourceError.about("sparse-rows")
 
 
 class VwOptions(SparseOptions):

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from daskfs.errors import DataError
+from daskfs import errors
 from daskfs.store.header import SparseHeader
 from daskfs.store.names import AT_ONCE, StoredNames
+
+DataError = errors.DataError.about("shapes")
 
 
 class SparseNames(StoredNames):

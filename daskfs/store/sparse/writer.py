@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from daskfs import interrupts
+from daskfs import errors, interrupts
 from daskfs.cluster.workers import Workers
-from daskfs.errors import DataError, PlanError
+from daskfs.errors import PlanError
 from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.matrix.blocks import Crowding, Heaviest
 from daskfs.objects.path import ObjectPath
@@ -41,6 +41,8 @@ from daskfs.store.stored_arrays import seal
 from daskfs.store.unfinished import ROWS
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
+
+DataError = errors.DataError.about("shapes")
 
 _PIECE = 1 << 16
 _MOST_ENTRIES = 1 << 21
