@@ -143,7 +143,10 @@ class SubstitutionShape:
             .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
             .add("coefficients of further classes", (n_problems - 1) * 8 * self.n_features)
             .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
-            .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
+            .add(
+                "screened candidates",
+                self._of_them(self.n_screened // 2 + b * (self.n_screened > 0)) * self.column_nbytes,
+            )
             .add_largest(
                 refit=refit,
                 a_block_as_it_is_checked=b * self.n_samples,
