@@ -503,6 +503,16 @@ def select(
     ] = None,
     phenotypes: Phenotypes = None,
     covariates: Covariates = None,
+    keep: Annotated[str | None, typer.Option(help="Genotypes: samples to use.", metavar="FILE")] = None,
+    remove: Annotated[str | None, typer.Option(help="Genotypes: samples to leave out.", metavar="FILE")] = None,
+    extract: Annotated[str | None, typer.Option(help="Genotypes: variants to use.", metavar="FILE")] = None,
+    exclude: Annotated[str | None, typer.Option(help="Genotypes: variants to leave out.", metavar="FILE")] = None,
+    min_frequency: Annotated[
+        float | None, typer.Option(help="Genotypes: minor allele frequency of the variants to use.", min=0, max=0.5)
+    ] = None,
+    max_missing: Annotated[
+        float | None, typer.Option(help="Genotypes: share of missing dosages of the variants to use.", min=0, max=1)
+    ] = None,
     method: Annotated[
         str, typer.Option(help="Method, named as in a pipeline file.", autocompletion=_known_methods)
     ] = "message",
@@ -576,12 +586,16 @@ def select(
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     source, stem = None, "stream" if stream else store.resolve().stem
     genotypes: dict[str, Any] = {}
+    filters = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
+    filters |= {"min_frequency": min_frequency, "max_missing": max_missing}
+    of_genotypes = {"phenotypes": phenotypes, "covariates": covariates, **filters}
     if stream is None and are_genotypes(store):
         if dtype is not None:
             raise ConfigError("genotypes are read without a store", "--dtype", "leave the option out")
-        stem, genotypes = sections_of_genotypes(store, target, phenotypes, covariates, method)
-    elif phenotypes is not None or covariates is not None:
-        option = "--phenotypes" if phenotypes is not None else "--covariates"
+        stem, genotypes = sections_of_genotypes(store, target, phenotypes, covariates, method, **filters)
+    elif any(value is not None for value in of_genotypes.values()):
+        first = next(name for name, value in of_genotypes.items() if value is not None)
+        option = f"--{first.replace('_', '-')}"
         raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
     elif stream is None and store.suffix != ".zarr" and store.is_file():
         stem, source, said = source_of_file(store, target, Path("runs"))

@@ -50,10 +50,10 @@ def genotypes_of(data: Cohort) -> Any:
 
 
 def online_substitution(size: int) -> Any:
-    """Return online substitution with its defaults."""
+    """Return online substitution that screens variants by their codes."""
     from daskfs import OnlineSubstitution
 
-    return OnlineSubstitution(n_features_to_select=size)
+    return OnlineSubstitution(n_features_to_select=size, schedule="screen")
 
 
 def fgm(size: int) -> Any:

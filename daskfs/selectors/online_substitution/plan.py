@@ -182,7 +182,9 @@ class SubstitutionShape:
 
     def screening(self, n_together: int) -> Budget:
         """Return the memory of a screening task that reads this many batches at once."""
-        task = Budget().add("a block of columns", self.read_nbytes(n_together * self.together, 0))
+        is_quick = self.data is not None and self.data.has_products and not self.n_groups
+        n_read = 0 if is_quick and find_loss(self.loss).is_quadratic else n_together * self.together
+        task = Budget().add("a block of columns", self.read_nbytes(n_read, 0))
         task.add("vectors over the rows", (2 + 2 * self.n_problems) * 8 * self.n_samples).add(
             "tiles", self.tiles_nbytes
         )
