@@ -586,7 +586,7 @@ def select(
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     source, stem = None, "stream" if stream else store.resolve().stem
     genotypes: dict[str, Any] = {}
-    filters = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
+    filters: dict[str, Any] = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
     filters |= {"min_frequency": min_frequency, "max_missing": max_missing}
     of_genotypes = {"phenotypes": phenotypes, "covariates": covariates, **filters}
     if stream is None and are_genotypes(store):
