@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks.cohort import COVARIATES, Cohort, simulate, standardised
-from benchmarks.harness import Contender, Job, NotApplicable
+from benchmarks.harness import Contender, Job, NotApplicable, Record, of_case
 from benchmarks.peers import PEERS_PYTHON
 
 N_COVARIATES = len(COVARIATES)
 MEMORY = "2GiB"
 NEAR_BP = 100_000
+BIOBANK = 300_000, 800_000
+"""Samples and variants that the growth of CPU time is extrapolated to."""
 CLUMP_P, CLUMP_R2, CLUMP_KB = 0.01, 0.1, 250
 
 
@@ -291,6 +294,29 @@ def genetic_r2(data: Cohort, variants: np.ndarray) -> float:
     return float(1.0 - ((y[test] - Z[test] @ coef) ** 2).sum() / (y[test] ** 2).sum())
 
 
+def with_growth(run: Sequence[Record]) -> str:
+    """Return a table of each size, and what the growth between the two largest makes of a biobank."""
+    from benchmarks.tables import by_case, number, table_of
+
+    cases = by_case(run)
+    parts = [f"**{of_case(case)}** ({run[0]['scale']})\n\n{table_of(them)}" for case, them in cases]
+    lines = ["| contender | exponent | CPU hours |", "|---|---|---|"]
+    for name in cases[-1][1] if len(cases) > 1 else ():
+        cpu_s = [
+            median([one["cpu_s"] for one in them.get(name, ()) if "cpu_s" in one] or [0.0]) for _, them in cases[-2:]
+        ]
+        sizes = [case["n_samples"] * case["n_variants"] for case, _ in cases[-2:]]
+        if min(cpu_s) > 0.0:
+            exponent = np.log(cpu_s[1] / cpu_s[0]) / np.log(sizes[1] / sizes[0])
+            hours = cpu_s[1] * (np.prod(BIOBANK) / sizes[1]) ** exponent / 3600
+            lines.append(f"| {name} | {exponent:.2f} | {number(hours)} |")
+    if len(lines) > 2:
+        n_samples, n_variants = BIOBANK
+        about = f"CPU time grows with a power of samples x variants. At {n_samples:,} x {n_variants:,} this would be:"
+        parts += [about, "\n".join(lines)]
+    return "\n\n".join(parts)
+
+
 def empty_biobank(folder: Path, seed: int, n_samples: int, n_variants: int, n_wanted: int) -> Path:
     """Write a fileset with a table of phenotypes and covariates, and a pipeline; the .bed file takes no room."""
     rng, bed = np.random.default_rng(seed), folder / "cohort.bed"
@@ -467,6 +493,7 @@ JOBS = [
             "after the same ridge on the first of the selected variants. Near: at most 100 kb."
         ),
         rival="adelie",
+        table=with_growth,
         timeout_s=14_400.0,
     ),
     Job(
