@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -58,14 +59,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_jobs(options: argparse.Namespace) -> int:
     """Measure jobs; 1 if a contender of ours failed."""
-    n_failed, say = 0, partial(print, flush=True)
+    n_failed, say, keeps = 0, partial(print, flush=True), options.scale != "smoke" and not options.only
     for name in options.names or JOBS:
-        records = []
-        for record in harness.measure(JOBS[name], options.scale, options.repeats, options.only, say):
+        stopped, records = options.records / f"{name}-{options.scale}.stopped", list[harness.Record]()
+        if keeps and stopped.exists():
+            records = [json.loads(line) for line in stopped.read_text("utf-8").splitlines()]
+            say(f"{name}: goes on after {len(records)} records of {stopped}; delete it to begin again")
+        for record in harness.measure(JOBS[name], options.scale, options.repeats, options.only, say, records[:]):
             records.append(record)
             n_failed += record["ours"] and record["status"] == "failed"
-        if options.scale != "smoke" and not options.only and records:
+            if keeps:
+                harness.write_lines(records, stopped)
+        if keeps and records:
             harness.keep(records, name, options.records)
+            stopped.unlink()
     return 1 if n_failed else 0
 
 

@@ -28,7 +28,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -144,32 +144,40 @@ def measure(
     repeats: int | None = None,
     only: str = "",
     say: Callable[[str], None] = print,
+    done: Sequence[Record] = (),
 ) -> Iterator[Record]:
-    """Yield a record per case, repeat and contender, as soon as each is known."""
+    """Yield a record per case, repeat and contender, as soon as each is known.
+
+    `done` are the records of a run that was stopped: what they measured is not measured again, and the run's date is
+    theirs.
+    """
     if scale not in job.scales:
         say(f"{job.name}: no scale {scale!r}")
         return
-    common = {"job": job.name, "scale": scale, "run": now(), **commit(), "machine": machine()}
+    run = done[0]["run"] if done else now()
+    common = {"job": job.name, "scale": scale, "run": run, **commit(), "machine": machine()}
+    known = [(record["case"], record["repeat"], record["contender"]) for record in done]
     with tempfile.TemporaryDirectory(prefix=f"benchmark-{job.name}-") as made:
         folder = Path(made)
         for k, case in enumerate(job.scales[scale]):
             warm_up = None if job.cold else make_data(job, warm_up_case(job, case), 0, folder / f"warm-up-{k}")
             for repeat in range(repeats or (1 if scale == "smoke" else job.repeats)):
                 place = folder / f"case-{k}-{repeat}"
+                left = [name for name in job.contenders if only in name and (dict(case), repeat, name) not in known]
+                if not left:
+                    continue
                 data: Path | str
                 try:
                     data = make_data(job, case, repeat, place)
                 except RuntimeError as error:
                     data = f"no data: {error}"[:300]
-                for name, contender in job.contenders.items():
-                    if only and only not in name:
-                        continue
+                for name in left:
                     record = {**common, "case": dict(case), "contender": name, "ours": name in job.run}
                     record |= {"repeat": repeat, "seed": repeat, "date": now()}
                     if isinstance(data, str):
                         record |= {"status": "skipped", "reason": data}
                     else:
-                        record |= in_own_process(job, name, contender, data, warm_up)
+                        record |= in_own_process(job, name, job.contenders[name], data, warm_up)
                     say(f"{job.name} {of_case(case)} {name}: {in_short(record)}")
                     yield record
                 for file in sorted(place.rglob("*"), reverse=True):  # the next data may need the room
@@ -436,10 +444,14 @@ def read(folder: Path = RECORDS) -> list[Record]:
 
 
 def keep(records: Iterable[Record], job: str, folder: Path = RECORDS) -> None:
-    """Append records to the file of a job, which is replaced as a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Append records to the file of a job."""
     path = folder / f"{job}.jsonl"
-    before = path.read_text("utf-8") if path.exists() else ""
-    unfinished = path.with_suffix(".unfinished")
+    write_lines(records, path, path.read_text("utf-8") if path.exists() else "")
+
+
+def write_lines(records: Iterable[Record], path: Path, before: str = "") -> None:
+    """Write records, one per line, to a file that is replaced as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(before + "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     unfinished.replace(path)

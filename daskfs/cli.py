@@ -494,6 +494,16 @@ def select(
     ] = None,
     phenotypes: Phenotypes = None,
     covariates: Covariates = None,
+    keep: Annotated[str | None, typer.Option(help="Genotypes: samples to use.", metavar="FILE")] = None,
+    remove: Annotated[str | None, typer.Option(help="Genotypes: samples to leave out.", metavar="FILE")] = None,
+    extract: Annotated[str | None, typer.Option(help="Genotypes: variants to use.", metavar="FILE")] = None,
+    exclude: Annotated[str | None, typer.Option(help="Genotypes: variants to leave out.", metavar="FILE")] = None,
+    min_frequency: Annotated[
+        float | None, typer.Option(help="Genotypes: minor allele frequency of the variants to use.", min=0, max=0.5)
+    ] = None,
+    max_missing: Annotated[
+        float | None, typer.Option(help="Genotypes: share of missing dosages of the variants to use.", min=0, max=1)
+    ] = None,
     method: Annotated[
         str, typer.Option(help="Method, named as in a pipeline file.", autocompletion=_known_methods)
     ] = "message",
@@ -564,6 +574,8 @@ def select(
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
+    filters = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
+    filters |= {"min_frequency": min_frequency, "max_missing": max_missing}
     cluster = {
         "kind": "address" if scheduler is not None else "none" if n_workers is None else "local",
         **({"n_workers": n_workers or 1} if scheduler is None else {"address": scheduler}),
@@ -575,6 +587,7 @@ def select(
         target=target,
         phenotypes=phenotypes,
         covariates=covariates,
+        filters=filters,
         dtype=dtype,
         n_features=n_features,
         parameters={key: value for key, value in given.items() if value is not None},

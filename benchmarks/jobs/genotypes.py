@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks.cohort import COVARIATES, Cohort, simulate, standardised
-from benchmarks.harness import Contender, Job, NotApplicable
+from benchmarks.harness import Contender, Job, NotApplicable, Record, of_case
 from benchmarks.peers import PEERS_PYTHON
 
 N_COVARIATES = len(COVARIATES)
 MEMORY = "2GiB"
 NEAR_BP = 100_000
+BIOBANK = 300_000, 800_000
+"""Samples and variants that the growth of CPU time is extrapolated to."""
 CLUMP_P, CLUMP_R2, CLUMP_KB = 0.01, 0.1, 250
 
 
@@ -28,10 +31,12 @@ def cohort(folder: Path, seed: int, **case: Any) -> Cohort:
     return simulate(folder, seed, **case)
 
 
-def ours(make: Callable[[int], Any]) -> Contender:
+def ours(make: Callable[[int], Any], most_variants: int | None = None) -> Contender:
     """Return a contender that reads the .bed file without a store; covariates are always included."""
 
     def run(data: Cohort) -> np.ndarray:
+        if most_variants is not None and len(data.chromosome) > most_variants:
+            raise NotApplicable("left out: it takes over an hour of CPU at 100,000 x 200,000")
         selector = make(data.n_wanted + N_COVARIATES)
         selector.set_params(always_include=np.arange(N_COVARIATES), memory_limit=MEMORY)
         selected = np.asarray(selector.fit_matrix(genotypes_of(data)).selected_)
@@ -50,10 +55,10 @@ def genotypes_of(data: Cohort) -> Any:
 
 
 def online_substitution(size: int) -> Any:
-    """Return online substitution with its defaults."""
+    """Return online substitution that screens variants by their codes."""
     from daskfs import OnlineSubstitution
 
-    return OnlineSubstitution(n_features_to_select=size)
+    return OnlineSubstitution(n_features_to_select=size, schedule="screen")
 
 
 def fgm(size: int) -> Any:
@@ -289,6 +294,74 @@ def genetic_r2(data: Cohort, variants: np.ndarray) -> float:
     return float(1.0 - ((y[test] - Z[test] @ coef) ** 2).sum() / (y[test] ** 2).sum())
 
 
+def with_growth(run: Sequence[Record]) -> str:
+    """Return a table of each size, and what the growth between the two largest makes of a biobank."""
+    from benchmarks.tables import by_case, number, table_of
+
+    cases = by_case(run)
+    parts = [f"**{of_case(case)}** ({run[0]['scale']})\n\n{table_of(them)}" for case, them in cases]
+    lines = ["| contender | exponent | CPU hours |", "|---|---|---|"]
+    for name in cases[-1][1] if len(cases) > 1 else ():
+        cpu_s = [
+            median([one["cpu_s"] for one in them.get(name, ()) if "cpu_s" in one] or [0.0]) for _, them in cases[-2:]
+        ]
+        sizes = [case["n_samples"] * case["n_variants"] for case, _ in cases[-2:]]
+        if min(cpu_s) > 0.0:
+            exponent = np.log(cpu_s[1] / cpu_s[0]) / np.log(sizes[1] / sizes[0])
+            hours = cpu_s[1] * (np.prod(BIOBANK) / sizes[1]) ** exponent / 3600
+            lines.append(f"| {name} | {exponent:.2f} | {number(hours)} |")
+    if len(lines) > 2:
+        n_samples, n_variants = BIOBANK
+        about = f"CPU time grows with a power of samples x variants. At {n_samples:,} x {n_variants:,} this would be:"
+        parts += [about, "\n".join(lines)]
+    return "\n\n".join(parts)
+
+
+def empty_biobank(folder: Path, seed: int, n_samples: int, n_variants: int, n_wanted: int) -> Path:
+    """Write a fileset with a table of phenotypes and covariates, and a pipeline; the .bed file takes no room."""
+    rng, bed = np.random.default_rng(seed), folder / "cohort.bed"
+    with bed.open("wb") as file:
+        file.write(b"\x6c\x1b\x01")
+        file.truncate(3 + n_variants * -(-n_samples // 4))
+    with bed.with_suffix(".bim").open("w") as text:
+        text.writelines(f"{1 + j * 22 // n_variants}\trs{j}\t0\t{5000 * (j + 1)}\tA\tG\n" for j in range(n_variants))
+    with bed.with_suffix(".fam").open("w") as text:
+        text.writelines(f"{i} {i} 0 0 1 -9\n" for i in range(1, n_samples + 1))
+    with bed.with_suffix(".tsv").open("w") as text:
+        text.write("\t".join(["FID", "IID", "trait", *COVARIATES]) + "\n")
+        for i in range(1, n_samples + 1):
+            numbers = "\t".join(f"{value:.6g}" for value in rng.standard_normal(1 + N_COVARIATES))
+            text.write(f"{i}\t{i}\t{numbers}\n")
+    names, size = ", ".join(COVARIATES), n_wanted + N_COVARIATES
+    for method, more in (("fgm", ""), ("online_substitution", "schedule: screen, ")):
+        (folder / f"{method}.yaml").write_text(
+            f"version: 1\nname: biobank\nsource: {{kind: plink, path: {bed}, phenotypes: {bed.with_suffix('.tsv')}, "
+            f"target: trait, covariate_names: [{names}], missing: mean}}\nstore: none\n"
+            f"select: {{method: {method}, {more}n_features_to_select: {size}, always_include: [{names}]}}\n"
+            "cluster: {kind: none, memory_limit: 8GiB}\noutput: run\n"
+        )
+    return folder
+
+
+def planned(method: str) -> Contender:
+    """Return `daskfs plan` for a method; its answer is what is promised."""
+
+    def run(folder: Path) -> dict[str, float]:
+        from daskfs.pipeline.config import load_pipeline
+        from daskfs.pipeline.facts import facts_of
+        from daskfs.pipeline.plan import plan_pipeline
+
+        pipeline = load_pipeline(folder / f"{method}.yaml")
+        found = plan_pipeline(pipeline, facts_of(pipeline))
+        read_nbytes = next(step.read_nbytes for step in found.steps if step.name == method)
+        return {
+            "promised MiB": max(found.promised_nbytes.values()) / 2**20,
+            "reads GiB": read_nbytes / 2**30,
+        }
+
+    return Contender(run)
+
+
 @dataclass
 class Folds:
     """Dosages of a real set, and the fold of each sample."""
@@ -396,7 +469,7 @@ JOBS = [
             "OnlineSubstitution": ours(online_substitution),
             "FGM": ours(fgm),
             "Message": ours(message),
-            "Mission": ours(mission),
+            "Mission": ours(mission, most_variants=20_000),
             "Auto": ours(auto),
         },
         {
@@ -408,7 +481,10 @@ JOBS = [
         {
             "smoke": [{"n_samples": 2000, "n_variants": 5000, "n_causal": 25}],
             "small": [{"n_samples": 10_000, "n_variants": 20_000, "n_causal": 100}],
-            "full": [{"n_samples": 100_000, "n_variants": 200_000, "n_causal": 500}],
+            "full": [
+                {"n_samples": 30_000, "n_variants": 60_000, "n_causal": 200},
+                {"n_samples": 100_000, "n_variants": 200_000, "n_causal": 500},
+            ],
         },
         about=(
             "benchmarks/cohort.py: founders of a coalescent with hotspots, copied as Li and Stephens do; 22 "
@@ -417,7 +493,30 @@ JOBS = [
             "after the same ridge on the first of the selected variants. Near: at most 100 kb."
         ),
         rival="adelie",
+        table=with_growth,
         timeout_s=14_400.0,
+    ),
+    Job(
+        "biobank_plan",
+        "Plans for biobanks",
+        empty_biobank,
+        {"FGM": planned("fgm"), "OnlineSubstitution": planned("online_substitution")},
+        {},
+        lambda data, answer: answer,
+        {
+            "smoke": [{"n_samples": 2000, "n_variants": 5000, "n_wanted": 25}],
+            "small": [{"n_samples": 10_000, "n_variants": 20_000, "n_wanted": 100}],
+            "full": [
+                {"n_samples": 30_000, "n_variants": 60_000, "n_wanted": 200},
+                {"n_samples": 100_000, "n_variants": 200_000, "n_wanted": 500},
+                {"n_samples": 300_000, "n_variants": 800_000, "n_wanted": 500},
+            ],
+        },
+        about=(
+            "`daskfs plan` for filesets as in `biobank`, whose .bed file is empty: a plan does not read genotypes. "
+            "Promised is the memory of the process, with a limit of 8 GiB, and what it reads."
+        ),
+        repeats=1,
     ),
     Job(
         "ld_blocks",

@@ -237,6 +237,8 @@ class Auto(BaseSelector):
         """Return an unfitted selector of a method with a resolved loss."""
         if self.always_include is not None:
             more["always_include"] = self.always_include
+        if method == "online_substitution" and not self._n_classes:  # of numbers, it is taken for many columns
+            more.setdefault("schedule", "screen")
         made = find_method(method)(
             n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
         )

@@ -271,7 +271,7 @@ def draft_genotypes(
 
 
 def _genotypes(
-    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None
+    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None, **filters: Any
 ) -> tuple[str, dict[str, Any], GenotypeSource]:
     """Return the kind of genotype files, the other entries of their `source` section, and the source, checked."""
     kind = kind_of(path)
@@ -280,7 +280,7 @@ def _genotypes(
         options["covariates"] = covariates
     elif covariates is not None:
         options["covariate_names"] = [one.strip() for one in covariates.split(",") if one.strip()]
-    options = {key: value for key, value in options.items() if value is not None} | {"missing": "mean"}
+    options = {key: value for key, value in (options | filters).items() if value is not None} | {"missing": "mean"}
     source = make_source(kind, **options)
     assert isinstance(source, GenotypeSource)
     source.check()
@@ -293,9 +293,11 @@ def _name_of_genotypes(path: PathLike, kind: str) -> str:
 
 
 def sections_of_genotypes(
-    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None, method: str
+    path: PathLike, target: str | None, phenotypes: str | None, covariates: str | None, method: str, **filters: Any
 ) -> tuple[str, dict[str, Any]]:
     """Return a name for genotype files, and sections of a pipeline that reads them in place, as `draft_genotypes` does.
+
+    `filters` are entries of the section `source`. Online substitution screens variants by their codes.
 
     Raises
     ------
@@ -304,7 +306,7 @@ def sections_of_genotypes(
     SourceError
         The genotypes or tables cannot be read.
     """
-    kind, options, source = _genotypes(path, target, phenotypes, covariates)
+    kind, options, source = _genotypes(path, target, phenotypes, covariates, **filters)
     always, families = source.feature_names[: source.n_covariates], Families.of(source)
     if always and "always_include" not in parameters_of(find_method(method)):
         problem = f"{method} cannot always include covariates"
@@ -313,7 +315,8 @@ def sections_of_genotypes(
         "source": {"kind": kind, **options},
         "store": "none",
         "split": {"groups": FAMILIES} if families is not None and families.are_kept else {},
-        "select": {"always_include": always} if always else {},
+        "select": ({"always_include": always} if always else {})
+        | ({"schedule": "screen"} if method == "online_substitution" else {}),
     }
 
 

@@ -187,7 +187,7 @@ def _planned(pipeline: Pipeline, facts: DataFacts, limits: ProcessLimits) -> Pla
     n_threads = 1 if limits.kind == "none" else limits.n_workers * limits.n_threads
     more = {"n_threads": n_threads, "tile_shape": facts.tile_shape, "target": facts.target}
     more |= {"n_stored": facts.n_stored, "has_statistics": facts.has_statistics, "n_entries": facts.n_trained}
-    more |= {"ahead_nbytes": facts.ahead_nbytes}
+    more |= {"ahead_nbytes": facts.ahead_nbytes, "has_products": facts.is_in_place}
     more |= {"crowding": facts.crowding, "names": facts.names, "table_columns": facts.table_columns}
     available = limits.available_nbytes(facts)
     while True:

@@ -24,6 +24,7 @@ def short_pipeline(
     target: str | None = None,
     phenotypes: str | None = None,
     covariates: str | None = None,
+    filters: Mapping[str, Any] | None = None,
     dtype: str | None = None,
     n_features: int | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -43,6 +44,8 @@ def short_pipeline(
     method : str
     target, phenotypes, covariates, dtype : str, optional
         For files: column to predict; tables of genotypes; dtype of the store.
+    filters : mapping, optional
+        Of genotypes: which samples and variants to use, entries of the section `source`; None leaves one out.
     n_features : int, optional
     parameters : mapping, optional
         Parameters of the method.
@@ -65,12 +68,15 @@ def short_pipeline(
     """
     source, stem, said = None, "stream" if data is None else data.resolve().stem, list[str]()
     genotypes: dict[str, Any] = {}
+    filters = filters or {}
+    of_genotypes = {"phenotypes": phenotypes, "covariates": covariates, **filters}
     if data is not None and are_genotypes(data):
         if dtype is not None:
             raise ConfigError("genotypes are read without a store", "--dtype", "leave the option out")
-        stem, genotypes = sections_of_genotypes(data, target, phenotypes, covariates, method)
-    elif phenotypes is not None or covariates is not None:
-        option = "--phenotypes" if phenotypes is not None else "--covariates"
+        stem, genotypes = sections_of_genotypes(data, target, phenotypes, covariates, method, **filters)
+    elif any(value is not None for value in of_genotypes.values()):
+        first = next(name for name, value in of_genotypes.items() if value is not None)
+        option = f"--{first.replace('_', '-')}"
         raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
     elif data is not None and data.suffix != ".zarr" and data.is_file():
         stem, source, said = source_of_file(data, target, Path("runs"))

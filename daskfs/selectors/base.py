@@ -156,6 +156,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         names: Names | None = None,
         table_columns: np.ndarray | None = None,
         ahead_nbytes: int = 0,
+        has_products: bool = False,
     ) -> SelectorPlan:
         """Return what fitting a matrix of this shape will read and hold in memory.
 
@@ -185,6 +186,8 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
             Columns of the table that the features were encoded from: see `Matrix.table_columns`.
         ahead_nbytes : int
             Bytes of requests in progress in a task that reads the store, `store.ahead_nbytes`.
+        has_products : bool
+            Whether the matrix has products of its columns that cost less than reading them, as genotype files have.
 
         Raises
         ------
@@ -196,7 +199,7 @@ class BaseSelector(Opens, Results, metaclass=ABCMeta, kw_only=True):
         planned._settle_loss(target, is_plan=True)
         sizes = int(n_samples), int(n_features), np.dtype(dtype)
         shape = DataShape(*sizes, tile_shape, target.n_classes, n_stored, has_statistics, n_entries, crowding)
-        shape = replace(shape, names=names, table_columns=table_columns)
+        shape = replace(shape, names=names, table_columns=table_columns, has_products=has_products)
         limit = parse_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
         left = None if limit is None else limit - ahead_nbytes
         try:

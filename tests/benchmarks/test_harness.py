@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as commands
 from benchmarks import harness, jobs, tables
 from benchmarks.harness import Contender, Job, NotApplicable
 
@@ -60,6 +61,39 @@ def test_contenders_take_turns_over_the_repeats(monkeypatch):
     assert {r["ours"] for r in records if r["contender"] == "B"} == {False}
     only_b = harness.measure(job_of_two, "small", 1, only="B", say=lambda text: None)
     assert {record["contender"] for record in only_b} == {"B"}
+
+
+def test_a_run_that_was_stopped_goes_on_after_its_last_record(monkeypatch, tmp_path, capsys):
+    measured = []
+
+    def measure(job, name, contender, data, warm_up):
+        if len(measured) == 3:
+            measured.append("stopped")
+            raise KeyboardInterrupt
+        measured.append((Path(data).parent.name, name))
+        return {"status": "skipped", "reason": "of this test"}
+
+    made = []
+    monkeypatch.setattr(
+        harness,
+        "make_data",
+        lambda job, case, seed, folder: (made.append(folder.name), folder.mkdir(), folder / "data")[2],
+    )
+    monkeypatch.setattr(harness, "in_own_process", measure)
+    monkeypatch.setitem(commands.JOBS, "sums", job(peers={"B": Contender(sum)}))
+    command = ["run", "sums", "--scale", "small", "--repeats", "1", "--records", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        commands.main(command)
+    assert harness.read(tmp_path) == []
+    made.clear()
+    assert commands.main(command) == 0
+    assert "goes on after 3 records" in capsys.readouterr().out
+    assert measured == [("case-0-0", "sum"), ("case-0-0", "B"), ("case-1-0", "sum"), "stopped", ("case-1-0", "B")]
+    assert "case-0-0" not in made
+    records = harness.read(tmp_path)
+    assert [(one["case"]["n"], one["contender"]) for one in records] == [(3, "sum"), (3, "B"), (10, "sum"), (10, "B")]
+    assert len({one["run"] for one in records}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["sums.jsonl"]
 
 
 def test_data_that_cannot_be_made_are_a_reason_for_all(monkeypatch):

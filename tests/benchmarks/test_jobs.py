@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import harness, tables
 from benchmarks.__main__ import main
-from benchmarks.jobs import JOBS
+from benchmarks.jobs import JOBS, genotypes
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -82,3 +82,16 @@ def test_every_record_is_of_a_job_and_says_where_it_is_from():
         assert record["job"] in JOBS
         assert record["contender"] in JOBS[record["job"]].contenders
         assert "transcribed" in record or (record["commit"] != "unknown" and record["machine"]["cpu"])
+
+
+def test_growth_between_two_sizes_is_extrapolated():
+    run = []
+    for factor, cpu_s in ((1, 1.0), (2, 8.0)):
+        case = {"n_samples": 1000 * factor, "n_variants": 2000 * factor}
+        run += [
+            {"case": case, "scale": "full", "contender": "a", "ours": True, "repeat": 0, "status": "ok", "cpu_s": cpu_s}
+        ]
+        run[-1] |= {"wall_s": 1.0, "peak_nbytes": 1, "base_nbytes": 0, "quality": {}}
+    hours = 8.0 * (genotypes.BIOBANK[0] * genotypes.BIOBANK[1] / 8e6) ** 1.5 / 3600
+    assert f"| a | 1.50 | {hours:,.0f} |" in genotypes.with_growth(run)
+    assert "exponent" not in genotypes.with_growth(run[:1])

@@ -129,10 +129,30 @@ def test_select_runs_without_a_pipeline_file_and_includes_the_covariates(cohort,
     assert not [*cohort.glob("runs/*.zarr")]
 
 
+def test_select_filters_samples_and_variants(cohort):
+    (cohort / "variants").write_text("".join(f"rs{j}\n" for j in range(20)))
+    (cohort / "few").write_text("rs3\n")
+    (cohort / "samples").write_text("".join(f"{name}\n" for name in fids_and_iids(cohort)[:150]))
+    given = ["--extract", "variants", "--exclude", "few", "--keep", "samples", "--min-frequency", "0.01"]
+    given += ["--max-missing", "0.9", "--phenotypes", "ph.txt", "--target", "T", "--method", "online_substitution"]
+    selected("cohort.bed", *given, "--output", "run", "--test", "0")
+    source = read_yaml(cohort / "run" / "pipeline.yaml")["source"]
+    assert (source["min_frequency"], source["max_missing"]) == (0.01, 0.9)
+    names = {*pd.read_csv("run/selected.csv")["name"]}
+    assert len(names) == 5
+    assert names <= {f"rs{j}" for j in range(20) if j != 3}
+    assert "keep: 150 of 200 samples are left" in (cohort / "run" / "report.html").read_text()
+
+
+def fids_and_iids(cohort):
+    return [" ".join(line.split()[:2]) for line in (cohort / "cohort.fam").read_text().splitlines()]
+
+
 def test_options_of_genotypes_are_refused_for_tables_and_methods_that_cannot_include_covariates(cohort):
     (cohort / "t.csv").write_text("a,y\n1,2\n")
     for arguments, words in (
         (["t.csv", "--phenotypes", "ph.txt"], "--phenotypes"),
+        (["t.csv", "--min-frequency", "0.1"], "--min-frequency"),
         (
             ["cohort.bed", "--phenotypes", "ph.txt", "--target", "T", "--covariates", "age", "--method", "bolasso"],
             "always",

@@ -121,6 +121,32 @@ def test_a_file_that_changes_is_told(tmp_path):
     assert not matrix.exists()
 
 
+def test_variants_are_screened_by_their_codes_and_only_candidates_are_read(tmp_path, monkeypatch):
+    source, _ = sources(tmp_path, some(0.01), missing="mean")
+    matrix, n_read = source.as_matrix(), []
+    X = np.ascontiguousarray(matrix.read(slice(None)))
+    in_memory, options = (
+        ArrayMatrix(X, matrix.read_target()),
+        {"schedule": "screen", "block_columns": 8},
+    )
+    read = GenotypeMatrix.read
+
+    def counted(self, rows, columns=slice(None), out=None):
+        n_read.append(len(np.arange(P)[columns]))
+        return read(self, rows, columns, out)
+
+    def selected(one):
+        selector = OnlineSubstitution(n_features_to_select=5, n_epochs=2, random_state=0, **options)
+        return selector.fit_matrix(one)
+
+    expected = selected(in_memory)
+    monkeypatch.setattr(GenotypeMatrix, "read", counted)
+    found = selected(matrix)
+    assert {7, 40, 130} <= {*found.selected_.tolist()}
+    assert_same_answer(found, expected, tolerance_of("online_substitution", matrix.dtype))
+    assert sum(n_read[1:]) < P  # after the block that fills the selection, of two passes over all columns
+
+
 @pytest.fixture
 def pipeline(tmp_path):
     sources(tmp_path, some(0.01))

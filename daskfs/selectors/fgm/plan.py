@@ -237,7 +237,10 @@ def dual_nbytes(n_samples: int, n_problems: int) -> int:
 
 
 class Reads(NamedTuple):
-    """Decoded bytes. A value costs its whole tile; columns of a group are assumed as far apart as possible."""
+    """Decoded bytes; if products are made from codes, the codes' bytes.
+
+    A value costs its whole tile; columns of a group are assumed as far apart as possible.
+    """
 
     a_pass: int
     """All columns, by the tasks that score them."""
@@ -256,6 +259,10 @@ def reads_of(shape: DataShape, sizes: Sizes, cut: Cut) -> Reads:
     columns do not fit in the limit.
     """
     m, tile_columns = shape.n_features, 1 if shape.tile_shape is None else shape.tile_shape[1]
+    if shape.has_products:  # two bits per value, and only the columns that are used
+        of_column = -(-(shape.n_stored or shape.n_samples) // 4)
+        counts = m, sizes.columns_per_pass, sizes.columns_per_pass, sizes.included_columns
+        return Reads(*(n_columns * of_column for n_columns in counts))
     starts = np.arange(0, m, cut.width)
     stops = np.minimum(starts + cut.width, m)
     n_in_pass = int((-(-stops // tile_columns) - starts // tile_columns).sum())
@@ -309,7 +316,8 @@ def plan_fgm(
     """
     n_samples = shape.n_samples
     scoring = scoring_of(cost, n_samples, n_problems)
-    cut = cut_columns(shape, sizes, limits, n_problems=n_problems, scoring=scoring)
+    way: Way = "in place" if shape.has_products else "strips"
+    cut = cut_columns(shape, sizes, limits, way, n_problems, scoring)
     reads = reads_of(shape, sizes, cut)
     n_rows = n_samples * n_problems
     column_nbytes, n_kept = n_samples * max(shape.itemsize, 4), n_kept_groups(n_rows, shape.itemsize)

@@ -372,8 +372,7 @@ class FGM(SelectsGroups):
         """Return the candidates, cut to the limits and standardised: columns, groups, or features of a map."""
         matrix, first, shape = run.matrix, slice(0, 1), run.shape
         way: Way = "pieces" if matrix.strips(slice(None), first) is None else "strips"
-        scores_itself = matrix.column_products(slice(0, 0), np.empty((0, matrix.shape[0]))) is not None
-        if scores_itself or scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
+        if shape.has_products or scored_in_place(matrix, first) is not None or matrix.sparse_columns(first) is not None:
             way = "in place"
         groups = self._groups_of(matrix)
         counts = matrix.entry_counts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +83,12 @@ class Columns(Record):
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+def joined(several: Sequence[Columns]) -> Columns:
+    """Return the columns of several blocks as one."""
+    parts = zip(*((one.ids, one.rows, one.mean, one.scale, one.square) for one in several), strict=True)
+    return Columns(*(np.concatenate(part) for part in parts))
 
 
 def prepared(

@@ -143,7 +143,10 @@ class SubstitutionShape:
             .add("scores, coefficients and order of the columns", (RESULT_COLUMN_NBYTES + 8) * self.n_features)
             .add("coefficients of further classes", (n_problems - 1) * 8 * self.n_features)
             .add("history", HISTORY_COPIES * 8 * len(HISTORY) * self._n_lines)
-            .add("screened candidates", self._of_them(self.n_screened // 2) * self.column_nbytes)
+            .add(
+                "screened candidates",
+                self._of_them(self.n_screened // 2 + b * (self.n_screened > 0)) * self.column_nbytes,
+            )
             .add_largest(
                 refit=refit,
                 a_block_as_it_is_checked=b * self.n_samples,
@@ -177,9 +180,16 @@ class SubstitutionShape:
         converted = 0 if self.itemsize == self.stored_itemsize else width * self.n_samples * self.stored_itemsize
         return (1 + prefetch) * width * self.column_nbytes + converted
 
+    @property
+    def screens_codes(self) -> bool:
+        """Whether columns are screened by products with codes, and only candidates are decoded."""
+        has_products = self.data is not None and self.data.has_products
+        return bool(self.n_screened) and has_products and not self.n_groups and find_loss(self.loss).is_quadratic
+
     def screening(self, n_together: int) -> Budget:
         """Return the memory of a screening task that reads this many batches at once."""
-        task = Budget().add("a block of columns", self.read_nbytes(n_together * self.together, 0))
+        n_read = 0 if self.screens_codes else n_together * self.together
+        task = Budget().add("a block of columns", self.read_nbytes(n_read, 0))
         task.add("vectors over the rows", (2 + 2 * self.n_problems) * 8 * self.n_samples).add(
             "tiles", self.tiles_nbytes
         )
@@ -264,6 +274,8 @@ def plan_substitution(shape: SubstitutionShape, memory_limit: int | None) -> Sel
     read = choose_read_plan(shape, memory_limit)
     n_reads = -(-shape.n_features // read.width) * shape.n_epochs
     pass_nbytes = shape.n_samples * shape.n_features * shape.stored_itemsize
+    if shape.screens_codes:  # two bits per value, for products and for moments; candidates are not counted
+        pass_nbytes = 2 * -(-shape.n_samples // 4) * shape.n_features
     how = f"blocks of {read.width} columns, {'the next one read ahead' if read.prefetch else 'one at a time'}"
     task, client, n_tasks = Budget(), read.memory, n_reads
     in_client = "columns are read and exchanged one after the other; with schedule: screen the workers read them"

@@ -63,16 +63,25 @@ class Screen:
 
     def candidates(self, columns: Columns) -> np.ndarray:
         """Return the positions of promising columns, at most the `most` with the largest gains, ascending."""
-        usable = (columns.scale > 0.0) & ~np.isin(columns.ids, self.members)
-        gains = np.zeros(len(columns))
+        gradients, diagonals = [], []
         for k, descent in enumerate(np.atleast_2d(self.descent)):
-            gradient, diagonal = self._gradient(columns, descent), columns.square + self.ridge
+            gradients.append(self._gradient(columns, descent))
+            diagonals.append(columns.square + self.ridge)
             if len(self.curvature):
                 curvature = np.atleast_2d(self.curvature)[k]
                 products = [row_products(row[None], row, curvature)[0] for row in columns.rows]
-                diagonal = np.array(products) / self.total + self.ridge
-            usable &= diagonal > 0.0
-            gains += gradient**2 / np.where(usable, 2.0 * diagonal, 1.0)
+                diagonals[k] = np.array(products) / self.total + self.ridge
+        return self.promising(self.usable(columns.ids, columns.scale), np.array(gradients), np.array(diagonals))
+
+    def usable(self, ids: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Return which columns are neither constant nor members; bool of shape (B,)."""
+        usable: np.ndarray = (scale > 0.0) & ~np.isin(ids, self.members)
+        return usable
+
+    def promising(self, usable: np.ndarray, gradients: np.ndarray, diagonals: np.ndarray) -> np.ndarray:
+        """Return the positions of promising columns; derivatives and curvatures have shape (n_problems, B)."""
+        usable = usable & (diagonals > 0.0).all(axis=0)
+        gains = np.sum(gradients**2 / np.where(usable, 2.0 * diagonals, 1.0), axis=0)
         gains[~usable] = 0.0
         found = np.flatnonzero(gains > SCREEN * self.least)
         if len(found) > self.most:
@@ -139,7 +148,10 @@ class BatchesToScreen(NamedTuple):
 def screen_batches(
     matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, part: BatchesToScreen
 ) -> list[Screened]:
-    """Read some batches of columns and return the promising columns of each."""
+    """Return the promising columns of some batches; only these are read if the matrix has products with vectors."""
+    found = _by_products(matrix, settings, weight, screen, part)
+    if found is not None:
+        return found
     buffers, found = BufferPool(), []
     for first in range(0, len(part.batches), part.together):
         some = part.batches[first : first + part.together]
@@ -152,10 +164,39 @@ def screen_batches(
     return found
 
 
+def _by_products(
+    matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, part: BatchesToScreen
+) -> list[Screened] | None:
+    """Return the promising columns by the matrix's own products and moments; None if it has none, or needs more."""
+    ids = np.concatenate(part.batches)
+    columns = slice(int(ids.min()), int(ids.max()) + 1)
+    is_simple = part.labels is None and not len(screen.curvature) and matrix.weights_of_columns(ids[:1]) is None
+    if not is_simple or columns.stop - columns.start > 2 * len(ids):
+        return None
+    products = matrix.column_products(columns, np.atleast_2d(screen.descent))
+    moments = matrix.column_moments(columns, weight if len(weight) else np.ones(matrix.shape[0]))
+    if products is None or moments is None:
+        return None
+    centre = moments.mean if settings.centres else np.zeros(len(moments.mean))
+    variance = moments.std**2 + (moments.mean - centre) ** 2
+    scale = np.sqrt(variance) if settings.scales else (variance > 0.0).astype(np.float64)
+    square = np.ones(len(scale)) if settings.scales else variance
+    totals = np.atleast_2d(screen.descent).sum(axis=1)
+    gradients = (products - totals[:, None] * centre) / np.where(scale > 0.0, scale, 1.0) / screen.total
+    found = []
+    for batch in part.batches:
+        at = batch - columns.start
+        usable = screen.usable(batch, scale[at])
+        places = screen.promising(usable, gradients[:, at], np.tile(square[at] + screen.ridge, (len(gradients), 1)))
+        candidates = read_columns(matrix, batch[places], settings, weight)
+        found.append(Screened(candidates, int(usable.sum()), len(places)))
+    return found
+
+
 def _screened(columns: Columns, screen: Screen, labels: np.ndarray | None) -> Screened:
     if labels is None:
         places = screen.candidates(columns)
-        n_usable = int(((columns.scale > 0.0) & ~np.isin(columns.ids, screen.members)).sum())
+        n_usable = int(screen.usable(columns.ids, columns.scale).sum())
         return Screened(columns.take(places), n_usable, len(places))
     is_used = columns.scale > 0.0
     columns, labels = (columns, labels) if is_used.all() else (columns.take(is_used), labels[is_used])

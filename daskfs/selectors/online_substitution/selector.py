@@ -119,7 +119,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     schedule : {"sequential", "screen"}
         How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
         candidates among their columns, compared with the prediction before the round, and one process makes the
-        exchanges. The result does not depend on the number of workers.
+        exchanges. The result does not depend on the number of workers. With a squared loss, genotype files are screened
+        without decoding them.
     fit_intercept : bool
         Whether to fit an intercept.
     always_include : array of int or str, optional

@@ -24,6 +24,7 @@ from daskfs.selectors.online_substitution.columns import (
     Columns,
     ColumnSettings,
     epoch_order,
+    joined,
     read_columns,
 )
 from daskfs.selectors.online_substitution.engines.base import Engine
@@ -270,10 +271,20 @@ class SubstitutionStream:
             tasks.append(BatchesToScreen(parts[k : k + n], self.plan.n_together, labels and labels[k : k + n]))
         found = self.run.round("screen", screen_batches, tasks, *shared)
         with self.run.timed("select"):
-            for screened in (one for several in found for one in several):
-                self.engine.counters.n_presented += screened.n_usable - screened.n_found
-                self.engine.take(screened.columns)
+            screened = [one for several in found for one in several]
+            self.engine.counters.n_presented += sum(one.n_usable - one.n_found for one in screened)
+            for together in self._together([one.columns for one in screened]):
+                self.engine.take(together)
         return sum(len(part) for part in parts)
+
+    def _together(self, several: list[Columns]) -> Iterator[Columns]:
+        """Yield candidates, up to a batch of them together: products with all members cost as much for a few."""
+        while several:
+            n = 1
+            while self.groups is None and n < len(several) and sum(map(len, several[: n + 1])) <= self.plan.batch:
+                n += 1
+            yield several[0] if n == 1 else joined(several[:n])
+            several = several[n:]
 
     def _read(self, ids: np.ndarray, buffers: BufferPool | None = None) -> Columns:
         return read_columns(self.matrix, ids, self.settings, self.weight, buffers)

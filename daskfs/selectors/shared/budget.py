@@ -57,6 +57,8 @@ class DataShape:
     """Names of the columns, if known to a plan."""
     table_columns: np.ndarray | None = None
     """Names of the table's columns that the features were encoded from, if known to a plan."""
+    has_products: bool = False
+    """Whether products of columns with vectors cost less than reading the columns: see `Matrix.column_products`."""
 
     @classmethod
     def of(cls, matrix: Matrix) -> Self:
@@ -66,7 +68,9 @@ class DataShape:
         counts = None if matrix.is_resident else matrix.entry_counts(slice(None))
         n_entries = None if counts is None else int(counts.sum())
         sizes = int(n_samples), int(n_features), np.dtype(matrix.dtype), matrix.tile_shape
-        return cls(*sizes, n_stored=n_stored, n_entries=n_entries, crowding=matrix.crowding())
+        has_products = matrix.column_products(slice(0, 0), np.empty((0, n_samples))) is not None
+        crowding = matrix.crowding()
+        return cls(*sizes, n_stored=n_stored, n_entries=n_entries, crowding=crowding, has_products=has_products)
 
     @property
     def itemsize(self) -> int:
