@@ -574,7 +574,7 @@ def select(
 
     stream = _standard_input(lines, interactions, max_rows) if str(store) == "-" else None
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
-    filters = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
+    filters: dict[str, Any] = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
     filters |= {"min_frequency": min_frequency, "max_missing": max_missing}
     cluster = {
         "kind": "address" if scheduler is not None else "none" if n_workers is None else "local",
