@@ -208,6 +208,7 @@ def ingest(
         )
 
     with interrupts.guard(), aside, heard_by(progress) as heard:
+        rows.learn(workers_of(client))
         if client is not None and (parts := rows.parts()):
             with suppress(DataError, SourceError, SchemaError):  # reading the whole raises the full error
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)

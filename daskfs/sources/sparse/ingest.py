@@ -66,6 +66,7 @@ class SparseIngest:
         SourceError, SchemaError, DataError
             With the place.
         """
+        self.rows.learn(workers)
         stamps, parts = self.rows.stamps(), self.rows.parts()
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
