@@ -1,6 +1,6 @@
-"""How far a fit goes: the functions, files and lines of daskfs that one small fit of each system calls.
+"""How far a fit goes: the functions, files and lines of daskfs that one small fit of each system, or an ingest, calls.
 
-    python3 .ci/ways.py            the five systems, a table
+    python3 .ci/ways.py            the five systems and an ingest, a table
     python3 .ci/ways.py message    the functions of one of them, in the order of their first call
 
 Kernels are not compiled (``NUMBA_DISABLE_JIT=1``), so that they count too. Lines are those of the functions' bodies.
@@ -9,7 +9,10 @@ Kernels are not compiled (``NUMBA_DISABLE_JIT=1``), so that they count too. Line
 import inspect
 import os
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,23 +25,36 @@ import daskfs
 PACKAGE = str(Path(daskfs.__file__).parent)
 
 
-def fits() -> dict[str, tuple[object, str]]:
-    """Return a selector of each system, and its target: numbers or classes."""
-    return {
-        "message": (daskfs.Message(n_subsets=2), "numbers"),
-        "online_substitution": (daskfs.OnlineSubstitution(3), "numbers"),
-        "async_online_substitution": (daskfs.AsyncOnlineSubstitution(3, n_workers=1), "numbers"),
-        "fgm": (daskfs.FGM(3), "classes"),
-        "mission": (daskfs.Mission(n_features_to_select=3), "classes"),
+def ways() -> dict[str, Callable[[], object]]:
+    """Return a fit of each system, and the ingest of a CSV file."""
+    selectors = {
+        "message": daskfs.Message(n_subsets=2),
+        "online_substitution": daskfs.OnlineSubstitution(3),
+        "async_online_substitution": daskfs.AsyncOnlineSubstitution(3, n_workers=1),
+        "fgm": daskfs.FGM(3),
+        "mission": daskfs.Mission(n_features_to_select=3),
     }
-
-
-def way_of(selector: object, target: str) -> dict[object, None]:
-    """Return the code objects of daskfs that a fit calls, in the order of their first call."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 12)).astype(np.float32)
     y = X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(120)
-    y = (y > 0).astype(float) if target == "classes" else y
+    of_classes = {"fgm", "mission"}
+    fits = {
+        name: partial(selector.fit, X, (y > 0).astype(float) if name in of_classes else y)
+        for name, selector in selectors.items()
+    }
+    return {**fits, "ingest": ingest_csv}
+
+
+def ingest_csv() -> None:
+    """Ingest a table with a category and a target."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.csv")
+        path.write_text("a,b,y\n" + "".join(f"{k}.5,{'uvw'[k % 3]},{k % 7}\n" for k in range(50)))
+        daskfs.ingest(path, Path(folder, "x.zarr"), target="y")
+
+
+def way_of(call: Callable[[], object]) -> dict[object, None]:
+    """Return the code objects of daskfs that are called, in the order of their first call."""
     called: dict[object, None] = {}
 
     def note(frame, event, argument):  # type: ignore[no-untyped-def]
@@ -49,7 +65,7 @@ def way_of(selector: object, target: str) -> dict[object, None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            selector.fit(X, y)  # type: ignore[attr-defined]
+            call()
     finally:
         sys.setprofile(None)
     return {code: None for code in called if not code.co_name.startswith("<")}  # type: ignore[attr-defined]
@@ -60,10 +76,10 @@ def main() -> None:
     wanted = sys.argv[1:]
     if not wanted:
         print("| system | functions | files | lines | changes of file |\n|---|---|---|---|---|")
-    for name, (selector, target) in fits().items():
+    for name, call in ways().items():
         if wanted and name not in wanted:
             continue
-        called = way_of(selector, target)
+        called = way_of(call)
         if wanted:
             for code in called:
                 print(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno} {code.co_qualname}")  # type: ignore[attr-defined]

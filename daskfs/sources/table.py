@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -227,46 +227,33 @@ class TableSource(Source):
         assert self._survey is not None
         return self._survey
 
-    @property
-    def _is_surveyed(self) -> bool:
-        return self._survey is not None
-
     def learn(self, workers: Workers) -> None:
-        """Survey the parts of the table on the workers, and merge the results in order; once, if anything is needed."""
-        if self._is_surveyed:
+        """Survey the parts of the table on the workers, once, if anything is needed."""
+        if self._survey is not None:
             return
-        survey = self._new_survey()
-        if survey.columns:
-            try:
-                parts = self.parts()
-                survey = self._survey_parts(parts, workers) if parts else self._survey_whole()
-            except (DataError, SourceError, SchemaError, FileNotFoundError):
-                survey = self._survey_whole()  # which may succeed, or raises the full error
-        self._survey = survey
+        if not Survey(self.columns, by_id=self.by_id).columns:
+            self._survey = Survey({})
+            return
+        if parts := self.parts():
+            with suppress(DataError, SourceError, SchemaError, FileNotFoundError):  # reading the whole says it in full
+                self._survey = self._surveyed(parts, workers)
+                return
+        self._survey = self._surveyed([None], Here())
 
-    def _new_survey(self) -> Survey:
-        return Survey(self.columns, by_id=self.by_id)
-
-    def _survey_whole(self) -> Survey:
-        survey = self._new_survey()
-        for batch in self.batches(self._columns_to_survey):
-            self._survey_batch(survey, batch)
-        return survey
-
-    def _survey_parts(self, parts: Sequence[Any], workers: Workers) -> Survey:
-        found: dict[int, Survey] = {}
-        merged, n_merged = Survey({}), 0
+    def _surveyed(self, parts: Sequence[Any], workers: Workers) -> Survey:
+        """Return the statistics of all parts, merged in order so that they are the same on any workers."""
+        waiting: dict[int, Survey] = {}
+        found, n_merged = Survey({}), 0
         for number, survey in workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,)):
             interrupts.check()
-            found[number] = survey
-            while n_merged in found:  # in the order of the parts, so that the sums are the same on any workers
-                later = found.pop(n_merged)
+            waiting[number] = survey
+            while (later := waiting.pop(n_merged, None)) is not None:
                 if n_merged:
-                    merged.merge(later)
+                    found.merge(later)
                 else:
-                    merged = later
+                    found = later
                 n_merged += 1
-        return merged
+        return found
 
     @property
     def _columns_to_survey(self) -> dict[str, ColumnSchema]:
@@ -353,7 +340,7 @@ class TableSource(Source):
 
     def may_have(self, feature: int | str) -> bool:
         """Return whether the feature may be a category or year that first appears after the first batch."""
-        if self._is_surveyed:
+        if self._survey is not None:
             return False
         begins = tuple(f"{name}{sign}" for name in self.named("feature") for sign in "=.")
         return isinstance(feature, int) or feature.startswith(begins)
@@ -361,11 +348,11 @@ class TableSource(Source):
     @property
     def _first_encoders(self) -> dict[str, Encoder]:
         """Encoders from the whole table if it has been read, otherwise from its first batch."""
-        return self.encoders if self._is_surveyed else self._encoders_of_first_batch
+        return self.encoders if self._survey is not None else self._encoders_of_first_batch
 
     @cached_property
     def _encoders_of_first_batch(self) -> dict[str, Encoder]:
-        survey = self._new_survey()
+        survey = Survey(self.columns, by_id=self.by_id)
         if survey.columns:
             for batch in self.batches(self._columns_to_survey):
                 self._survey_batch(survey, batch)
@@ -533,9 +520,9 @@ class TableSource(Source):
 
 
 def survey_part(source: TableSource, part: Any) -> Survey:
-    """Return the statistics of a part, found on a worker."""
-    survey = source._new_survey()
-    for batch in source.part_batches(part, source._columns_to_survey):
+    """Return the statistics of a part; None is the whole table."""
+    survey, columns = Survey(source.columns, by_id=source.by_id), source._columns_to_survey
+    for batch in source.batches(columns) if part is None else source.part_batches(part, columns):
         source._survey_batch(survey, batch)
     return survey
 

@@ -18,7 +18,6 @@ from daskfs.sources.csv_records import cut_text
 from daskfs.sources.ingest import ingest
 from daskfs.sources.parquet import ParquetSource
 from daskfs.sources.sparse.one_hot import OneHotSource
-from daskfs.sources.table import TableSource
 from tests.refusals import refused
 
 COLUMNS = {
@@ -110,7 +109,7 @@ def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, o
 def test_what_must_be_learnt_is_learnt_in_parts_and_is_the_same_here(tmp_path, client, monkeypatch, kind):
     path, columns = written(kind, tmp_path), COLUMNS | {"c": {"dtype": "string", "min_count": 100}}
     here, there = (TABLES[kind](path, {"columns": columns}) for _ in range(2))
-    monkeypatch.setattr(TableSource, "_survey_whole", lambda self: pytest.fail("it was read as a whole"))
+    monkeypatch.setattr(TABLES[kind], "batches", lambda *_: pytest.fail("it was read as a whole"))
     there.learn(workers_of(client))
     assert there.encoder == here.encoder
     assert there.encoders["x1"].fill == pytest.approx(frame()["x1"].dropna().mean(), rel=1e-6)
