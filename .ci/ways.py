@@ -1,6 +1,6 @@
-"""How far a fit goes: the functions, files and lines of daskfs that one small fit of each system calls.
+"""How far a fit goes: the functions, files and lines of daskfs that one small fit of each system, or an ingest, calls.
 
-    python3 .ci/ways.py            the five systems and a run of a pipeline, a table
+    python3 .ci/ways.py            the five systems, an ingest and a run of a pipeline, a table
     python3 .ci/ways.py message    the functions of one of them, in the order of their first call
     python3 .ci/ways.py run        those of `daskfs run` on a small CSV
 
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,40 +28,49 @@ import daskfs
 PACKAGE = str(Path(daskfs.__file__).parent)
 
 
-def fits() -> dict[str, tuple[object, str]]:
-    """Return a selector of each system, and its target: numbers or classes."""
-    return {
-        "message": (daskfs.Message(n_subsets=2), "numbers"),
-        "online_substitution": (daskfs.OnlineSubstitution(3), "numbers"),
-        "async_online_substitution": (daskfs.AsyncOnlineSubstitution(3, n_workers=1), "numbers"),
-        "fgm": (daskfs.FGM(3), "classes"),
-        "mission": (daskfs.Mission(n_features_to_select=3), "classes"),
+def ways() -> dict[str, Callable[[], object]]:
+    """Return a fit of each system, and the ingest of a CSV file."""
+    selectors = {
+        "message": daskfs.Message(n_subsets=2),
+        "online_substitution": daskfs.OnlineSubstitution(3),
+        "async_online_substitution": daskfs.AsyncOnlineSubstitution(3, n_workers=1),
+        "fgm": daskfs.FGM(3),
+        "mission": daskfs.Mission(n_features_to_select=3),
     }
-
-
-def fit_of(selector: object, target: str) -> Callable[[], object]:
-    """Return a fit to a small matrix."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 12)).astype(np.float32)
     y = X[:, 0] - X[:, 3] + 0.5 * rng.standard_normal(120)
-    y = (y > 0).astype(float) if target == "classes" else y
-    return lambda: selector.fit(X, y)  # type: ignore[attr-defined]
+    of_classes = {"fgm", "mission"}
+    fits = {
+        name: partial(selector.fit, X, (y > 0).astype(float) if name in of_classes else y)
+        for name, selector in selectors.items()
+    }
+    return {**fits, "ingest": ingest_csv, "run": run_csv}
 
 
-def run_of(folder: Path) -> Callable[[], object]:
-    """Return a run of a pipeline on a small CSV, as by the command."""
+def ingest_csv() -> None:
+    """Ingest a table with a category and a target."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.csv")
+        path.write_text("a,b,y\n" + "".join(f"{k}.5,{'uvw'[k % 3]},{k % 7}\n" for k in range(50)))
+        daskfs.ingest(path, Path(folder, "x.zarr"), target="y")
+
+
+def run_csv() -> None:
+    """Run a pipeline on a table of numbers, as the command does."""
+    from daskfs.cli import app
+
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 9))
     X[:, 8] += X[:, 0] - 2 * X[:, 3]
-    np.savetxt(folder / "small.csv", X, delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="")
-    pipeline = folder / "pipeline.yaml"
-    pipeline.write_text(
-        "version: 1\nname: small\nsource: {kind: csv, path: small.csv, target: y}\nsplit: {test: 0.2}\n"
-        "select: {method: message, n_subsets: 2}\n"
-    )
-    from daskfs.cli import app
-
-    return lambda: app(["run", str(pipeline), "--quiet"], standalone_mode=False)
+    with tempfile.TemporaryDirectory() as folder:
+        np.savetxt(Path(folder, "small.csv"), X, delimiter=",", header="a,b,c,d,e,f,g,h,y", comments="")
+        pipeline = Path(folder, "pipeline.yaml")
+        pipeline.write_text(
+            "version: 1\nname: small\nsource: {kind: csv, path: small.csv, target: y}\nsplit: {test: 0.2}\n"
+            "select: {method: message, n_subsets: 2}\n"
+        )
+        app(["run", str(pipeline), "--quiet"], standalone_mode=False)
 
 
 def way_of(call: Callable[[], object]) -> dict[object, None]:
@@ -90,9 +100,7 @@ def main() -> None:
     wanted = sys.argv[1:]
     if not wanted:
         print("| system | functions | files | lines | changes of file |\n|---|---|---|---|---|")
-    scratch = tempfile.TemporaryDirectory()
-    calls = {name: fit_of(*one) for name, one in fits().items()} | {"run": run_of(Path(scratch.name))}
-    for name, call in calls.items():
+    for name, call in ways().items():
         if wanted and name not in wanted:
             continue
         called = way_of(call)

@@ -111,14 +111,12 @@ class AppliedTable(TableSource):
         survey = Survey({})
         survey.level_counts = {name: KnownLevels(ids) for name, ids in encoder.levels.items()}  # type: ignore[misc]
         survey.moments = {name: _moments(mean) for name, mean in encoder.means.items()}
-        self.__dict__.update(  # otherwise computed by reading the data
-            columns={name: _kept(column) for name, column in needed.items()},
-            encoders={
-                name: _counting_anew(one, lets=name in self._void_without, unseen=unseen) for name, one in known.items()
-            },
-            survey=survey,
-        )
-        source.__dict__["columns"] = dict(self._read)
+        self.columns = {name: _kept(column) for name, column in needed.items()}  # not learnt from these rows
+        self.encoders = {
+            name: _counting_anew(one, lets=name in self._void_without, unseen=unseen) for name, one in known.items()
+        }
+        self._survey = survey
+        self._source = source.reading(self._read)
         self._void: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []

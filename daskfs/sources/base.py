@@ -12,6 +12,7 @@ import numpy as np
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 
 if TYPE_CHECKING:
+    from daskfs.cluster.workers import Workers
     from daskfs.sources.options import SourceOptions
 
 
@@ -118,6 +119,13 @@ class Source(ABC):
     @abstractmethod
     def digest(self) -> str:
         """Return the SHA-256 of the content: equal content, equal digest."""
+
+    def learn(self, workers: Workers) -> None:  # noqa: B027 - most have nothing to learn
+        """Learn from all rows what must be known before any row is encoded, in parts on the workers if there are parts.
+
+        Without this call it is learnt in this process when it is first needed, from the same parts: the result is the
+        same, bit for bit.
+        """
 
     def check(self) -> None:  # noqa: B027 - nothing left to check where the constructor has
         """Check, from the header only, that the source exists, is complete as far as visible, and has the right format.

@@ -261,10 +261,10 @@ class CsvSource(FileTable):
             parts += cut_text(file, start, block_nbytes, nbytes, layout.quote.encode())
         return parts
 
-    def part_batches(self, part: TextPart) -> Iterator[TableBatch]:
+    def part_batches(self, part: TextPart, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield the records of a part, which must be simple enough for `RecordReader`."""
         n_rows = 0
-        types = {name: self._type_of(column) for name, column in self.columns.items()}
+        types = {name: self._type_of(column) for name, column in columns.items()}
         with io.BufferedReader(PartOfFile(part), MIN_BLOCK_NBYTES) as stream:
             reader = RecordReader(stream, self.layout, self._names, types, self._missing_texts, part.block_nbytes)
             for batch in reader.batches():

@@ -182,11 +182,11 @@ class DaskFrameSource(_AnyFrame):
         beside = [_lazy_parts(values, n_partitions, name) or [] for name, values in self._beside.items()]
         return promises(self._frame.to_delayed(), *beside)
 
-    def part_batches(self, part: Promise) -> Iterator[TableBatch]:
+    def part_batches(self, part: Promise, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield a partition in slices."""
         frame, *beside = part.kept()
         whole = _with_columns(frame.rename(columns=str), dict(zip(self._names_beside, beside, strict=True)))
-        yield from self._slices(whole, 0, self.columns)
+        yield from self._slices(whole, 0, columns)
 
     def _slices(self, frame: pd.DataFrame, first_row: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         for start in range(0, len(frame), _BATCH_ROWS):

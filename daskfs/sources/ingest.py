@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,7 @@ from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.published import sees_staging
+from daskfs.store.spec import StoreSpec
 from daskfs.store.unfinished import set_aside
 from daskfs.store.writer import StoreWriter
 from daskfs.watching.base import Progress
@@ -172,25 +174,26 @@ def ingest(
     if isinstance(path, ObjectPath) and client is not None and not sees_staging(client):
         client = None
 
+    spec = StoreSpec(
+        dtype=dtype,
+        source={},
+        target_names=rows.target_names,
+        has_weight=rows.has_weight,
+        label_names=rows.label_names,
+        shuffle=shuffle,
+        random_state=random_state,
+        encoding_digest=encoding,
+    )
     if isinstance(rows, SparseSource):
         with interrupts.guard(), aside, heard_by(progress) as heard:
-            sparse = SparseIngest(rows, path, dtype, shuffle, random_state, encoding, limit, heard)
-            sparse.write(workers_of(client))
+            SparseIngest(rows, path, spec, limit, heard).write(workers_of(client))
         return open_store(path)
 
     def writer(source: dict[str, Any]) -> StoreWriter:
         return StoreWriter(
             path,
             len(rows.feature_names),
-            dtype,
             feature_names=rows.feature_names,
-            target_names=rows.target_names,
-            has_weight=rows.has_weight,
-            label_names=rows.label_names,
-            shuffle=shuffle,
-            random_state=random_state,
-            source=source,
-            encoding_digest=encoding,
             codec=codec,
             n_samples=rows.n_samples,
             n_expected=None if rows.n_samples is not None else rows.estimate_shape()[0],
@@ -198,9 +201,11 @@ def ingest(
             tile_shape=tile_shape,
             resident=rows.resident,
             progress=heard,
+            **vars(replace(spec, source=source)),
         )
 
     with interrupts.guard(), aside, heard_by(progress) as heard:
+        rows.learn(workers_of(client))
         if client is not None and (parts := rows.parts()):
             with suppress(errors.DataError, SourceError, errors.SchemaError):  # reading the whole raises the full error
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)

@@ -86,6 +86,12 @@ class LevelCounts:
         if self._n_waiting > max(_MERGED_AT, len(self._ids)):
             self._merge()
 
+    def merge(self, later: LevelCounts) -> None:
+        """Include the rows counted elsewhere."""
+        later._merge()
+        self._waiting.append((later._ids, later._counts))
+        self._merge()
+
     def _merge(self) -> None:
         ids = np.concatenate([self._ids, *(ids for ids, _ in self._waiting)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])

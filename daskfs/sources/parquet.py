@@ -127,9 +127,9 @@ class ParquetSource(FileTable):
                         start, n_together = k + 1, 0
         return parts
 
-    def part_batches(self, part: RowGroups) -> Iterator[TableBatch]:
+    def part_batches(self, part: RowGroups, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield the batches of some row groups."""
-        yield from self._batches_of(part.file, self.columns, range(part.start, part.stop))
+        yield from self._batches_of(part.file, columns, range(part.start, part.stop))
 
 
 @contextmanager

@@ -93,37 +93,66 @@ class Survey:
             present = table[name].drop_null() if column.missing == "mean" else table[name]
             moments.update(checked_numbers(name, present, integer=column.dtype == "integer", fill=fill_of(column, 0.0)))
 
+    def merge(self, later: Survey) -> None:
+        """Include what was found in the rows that follow.
+
+        Raises
+        ------
+        SchemaError
+            As by `update`.
+        """
+        self.n_samples += later.n_samples
+        for name, counts in self.counts.items():
+            for text, count in later.counts[name].items():
+                counts[text] = counts.get(text, 0) + count
+            _check_distinct(name, counts)
+        for name in self.n_missing:
+            self.n_missing[name] += later.n_missing[name]
+        for name, levels in self.level_counts.items():
+            levels.merge(later.level_counts[name])
+        for name, years in self.years.items():
+            years |= later.years[name]
+        for name, moments in self.moments.items():
+            moments.merge(later.moments[name])
+
     def _count(self, name: str, counts: dict[str, int], values: pa.Array) -> None:
         tallied = pc.value_counts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
         texts = pc.cast(tallied.field("values"), pa.string()).to_pylist()
         for text, count in zip(texts, tallied.field("counts").to_pylist(), strict=True):
             if text is not None:
                 counts[text] = counts.get(text, 0) + count
-        if len(counts) > MAX_DISTINCT:
-            raise SchemaError(
-                f"more than {MAX_DISTINCT:,} different values in a category",
-                f"column '{name}'",
-                "set one_hot: sparse in the source, or role: ignore or id",
-            )
+        _check_distinct(name, counts)
+
+
+def _check_distinct(name: str, counts: Mapping[str, int]) -> None:
+    if len(counts) > MAX_DISTINCT:
+        raise SchemaError(
+            f"more than {MAX_DISTINCT:,} different values in a category",
+            f"column '{name}'",
+            "set one_hot: sparse in the source, or role: ignore or id",
+        )
 
 
 class Moments:
     """Mean and population variance of numbers that arrive in batches (Chan, Golub and LeVeque 1983)."""
 
-    def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
+    def __init__(self, count: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
+        self.count, self.mean, self.squares = count, mean, squares
 
     def update(self, numbers: np.ndarray) -> None:
         """Include more numbers."""
-        n = len(numbers)
-        if n == 0:
+        if len(numbers):
+            mean = float(numbers.mean())
+            self.merge(Moments(len(numbers), mean, float(np.square(numbers - mean).sum())))
+
+    def merge(self, later: Moments) -> None:
+        """Include other numbers, given by their moments."""
+        if later.count == 0:
             return
-        mean = float(numbers.mean())
-        squares = float(np.square(numbers - mean).sum())
-        total = self.count + n
-        shift = mean - self.mean
-        self.squares += squares + shift * shift * self.count * n / total
-        self.mean += shift * n / total
+        total = self.count + later.count
+        shift = later.mean - self.mean
+        self.squares += later.squares + shift * shift * self.count * later.count / total
+        self.mean += shift * later.count / total
         self.count = total
 
     @property

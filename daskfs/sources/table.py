@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, Field, Tag
 
-from daskfs import errors
+from daskfs import errors, interrupts
+from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import PATH, Words
 from daskfs.errors import Caution
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
@@ -103,6 +104,7 @@ class TableSource(Source):
     """All columns of the table, in order; set when `columns` is computed."""
     by_id: bool = False
     """Whether categories of features become entries by their ids (`daskfs.sources.sparse.one_hot`), without a list."""
+    _survey: Survey | None = None
 
     def __init__(
         self,
@@ -208,14 +210,55 @@ class TableSource(Source):
         """How each column was encoded, including what was learnt from the data; reads the table once if necessary."""
         return {"kind": "table", "table": TableEncoder.of(self).to_document()}
 
-    @cached_property
+    def reading(self, columns: Mapping[str, ColumnSchema]) -> Self:
+        """Return a copy that reads these columns, whatever its own schema says."""
+        return self._changed(columns=dict(columns))
+
+    def by_ids(self) -> Self:
+        """Return a copy whose open categories are entries by their ids."""
+        return self._changed(by_id=True)
+
+    def _changed(self, **changes: Any) -> Self:
+        other = object.__new__(type(self))  # what is pickled may lack the frame
+        vars(other).update(vars(self), **changes)
+        return other
+
+    @property
     def survey(self) -> Survey:
         """Statistics that the encoders need; takes one pass over the table if any are needed."""
-        survey = Survey(self.columns, by_id=self.by_id)
-        if survey.columns:
-            for batch in self.batches(self._columns_to_survey):
-                self._survey_batch(survey, batch)
-        return survey
+        self.learn(Here())
+        assert self._survey is not None
+        return self._survey
+
+    def learn(self, workers: Workers) -> None:
+        """Survey the parts of the table on the workers, once, if anything is needed."""
+        if self._survey is not None:
+            return
+        if not Survey(self.columns, by_id=self.by_id).columns:
+            self._survey = Survey({})
+            return
+        if parts := self.parts():
+            with suppress(
+                errors.DataError, errors.SourceError, errors.SchemaError, FileNotFoundError
+            ):  # reading the whole says it in full
+                self._survey = self._surveyed(parts, workers)
+                return
+        self._survey = self._surveyed([None], Here())
+
+    def _surveyed(self, parts: Sequence[Any], workers: Workers) -> Survey:
+        """Return the statistics of all parts, merged in order so that they are the same on any workers."""
+        waiting: dict[int, Survey] = {}
+        found, n_merged = Survey({}), 0
+        for number, survey in workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,)):
+            interrupts.check()
+            waiting[number] = survey
+            while (later := waiting.pop(n_merged, None)) is not None:
+                if n_merged:
+                    found.merge(later)
+                else:
+                    found = later
+                n_merged += 1
+        return found
 
     @property
     def _columns_to_survey(self) -> dict[str, ColumnSchema]:
@@ -234,8 +277,7 @@ class TableSource(Source):
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
         """Number of kept rows, known only after a survey."""
-        survey = self.__dict__.get("survey")
-        return survey.n_samples if survey is not None and survey.columns else None
+        return self._survey.n_samples if self._survey is not None and self._survey.columns else None
 
     @cached_property
     def encoders(self) -> dict[str, Encoder]:
@@ -295,8 +337,7 @@ class TableSource(Source):
 
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return (n_samples, n_features), estimated from the first batch of the table."""
-        n_samples = self.n_samples if "survey" in self.__dict__ else None
-        return n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders))
+        return self.n_samples or self.estimate_n_samples(), len(self._features(self._first_encoders))
 
     def estimate_columns(self) -> tuple[list[str], dict[str, tuple[int, int]]]:
         """Return the features' names and `table_columns`, estimated from the first batch of the table."""
@@ -304,7 +345,7 @@ class TableSource(Source):
 
     def may_have(self, feature: int | str) -> bool:
         """Return whether the feature may be a category or year that first appears after the first batch."""
-        if "survey" in self.__dict__:
+        if self._survey is not None:
             return False
         begins = tuple(f"{name}{sign}" for name in self.named("feature") for sign in "=.")
         return isinstance(feature, int) or feature.startswith(begins)
@@ -312,7 +353,7 @@ class TableSource(Source):
     @property
     def _first_encoders(self) -> dict[str, Encoder]:
         """Encoders from the whole table if it has been read, otherwise from its first batch."""
-        return self.encoders if "survey" in self.__dict__ else self._encoders_of_first_batch
+        return self.encoders if self._survey is not None else self._encoders_of_first_batch
 
     @cached_property
     def _encoders_of_first_batch(self) -> dict[str, Encoder]:
@@ -383,8 +424,8 @@ class TableSource(Source):
             yield block.finished()
         return block.stop
 
-    def part_batches(self, part: Any) -> Iterator[TableBatch]:
-        """Yield the batches of a part."""
+    def part_batches(self, part: Any, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        """Yield these columns of a part, in batches."""
         raise NotImplementedError
 
     def part_blocks(self, part: Any, block_rows: int, dtype: np.dtype | type) -> Iterator[SourceBlock]:
@@ -399,7 +440,7 @@ class TableSource(Source):
 
     def filled_part(self, part: Any, block_rows: int, new_block: Callable[[int], Filling[BlockT]]) -> Iterator[BlockT]:
         """Yield the blocks of a part, after `begin_part`."""
-        yield from self._filled(self.part_batches(part), block_rows, new_block, self._dropped)
+        yield from self._filled(self.part_batches(part, self.columns), block_rows, new_block, self._dropped)
 
     def part_facts(self) -> PartFacts:
         """Return the number of missing values per column, and the rows with unseen levels."""
@@ -481,6 +522,14 @@ class TableSource(Source):
             "value": value,
             "has_indicator": column.missing_indicator,
         }
+
+
+def survey_part(source: TableSource, part: Any) -> Survey:
+    """Return the statistics of a part; None is the whole table."""
+    survey, columns = Survey(source.columns, by_id=source.by_id), source._columns_to_survey
+    for batch in source.batches(columns) if part is None else source.part_batches(part, columns):
+        source._survey_batch(survey, batch)
+    return survey
 
 
 class FileTable(OfFiles, TableSource):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +22,7 @@ from daskfs.store.header import versions
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_vectors import RowVectors
+from daskfs.store.spec import StoreSpec
 from daskfs.store.spool import draw_seed, stored_order
 from daskfs.store.unfinished import DISK_FULL, explained_disk_full
 from daskfs.watching.base import Progress, Silent
@@ -33,35 +33,33 @@ class WholeWriter(ABC):
 
     Parameters
     ----------
-    path, dtype, target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, memory_limit
+    path : path-like or URL
+        Path of the store; nothing may exist there.
+    spec : StoreSpec
+    memory_limit : int
         See `daskfs.store.writer.StoreWriter`.
-    notes, progress : see there
+    progress : Progress, optional
+
+    Attributes
+    ----------
+    source, notes : dict, list
+        Those of `spec`, to which may be added until the store is finished.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str] | ObjectPath,
-        dtype: Any,
-        *,
-        target_names: Sequence[str],
-        has_weight: bool,
-        label_names: Sequence[str],
-        shuffle: bool,
-        random_state: int | None,
-        source: Mapping[str, Any],
-        encoding_digest: str,
+        spec: StoreSpec,
         memory_limit: int,
-        notes: Sequence[str],
         progress: Progress | None,
     ) -> None:
-        self.path, self.dtype = location(path).absolute(), np.dtype(dtype)
-        self.target_names, self.has_weight = tuple(target_names), has_weight
-        self.label_names, self.shuffle = tuple(label_names), shuffle
-        self.random_state = draw_seed(random_state) if shuffle else None
-        self.source, self.encoding_digest, self.notes = dict(source), encoding_digest, list(notes)
+        self.path, self.dtype, self.spec = location(path).absolute(), np.dtype(spec.dtype), spec
+        self.random_state = draw_seed(spec.random_state) if spec.shuffle else None
+        self.source, self.notes = dict(spec.source), list(spec.notes)
         self.memory_limit, self.progress = memory_limit, progress or Silent()
 
     def __enter__(self) -> Self:
+        spec = self.spec
         is_begun, self._n_rows, self._is_whole = False, 0, True
         try:
             with self._explain_disk_full():
@@ -69,7 +67,7 @@ class WholeWriter(ABC):
                     self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
                 self.notes += self._site.notes
                 self._group = self._site.new_group()
-                self._vectors = RowVectors(self.target_names, self.has_weight, self.label_names)
+                self._vectors = RowVectors(tuple(spec.target_names), spec.has_weight, tuple(spec.label_names))
                 self._keys: list[np.ndarray] = [np.empty(0)]
                 self._workers: Workers = Here()
                 self._prepare()
@@ -130,7 +128,7 @@ class WholeWriter(ABC):
 
     def _stored_order(self) -> np.ndarray | None:
         """Return the source row of each stored row, from the keys of all rows; None if the order is the same."""
-        order = stored_order(np.concatenate(self._keys)) if self.shuffle else None
+        order = stored_order(np.concatenate(self._keys)) if self.spec.shuffle else None
         self._keys = []
         return order
 
@@ -138,13 +136,13 @@ class WholeWriter(ABC):
         """Return the header fields that dense and sparse stores have in common."""
         return {
             "dtype": self.dtype.name,
-            "shuffled": self.shuffle,
+            "shuffled": self.spec.shuffle,
             "random_state": self.random_state,
-            "target_names": self.target_names,
-            "label_names": self.label_names,
-            "has_weight": self.has_weight,
+            "target_names": tuple(self.spec.target_names),
+            "label_names": tuple(self.spec.label_names),
+            "has_weight": self.spec.has_weight,
             "source": self._source_fields(),
-            "encoding_digest": self.encoding_digest,
+            "encoding_digest": self.spec.encoding_digest,
             "digest": "",
             "notes": tuple(self.notes),
             "created_with": versions(),

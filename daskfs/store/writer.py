@@ -30,6 +30,7 @@ from daskfs.store.sorted_runs import (
     put_in_order,
     store_bands,
 )
+from daskfs.store.spec import StoreSpec
 from daskfs.store.spool import MAX_BUCKETS, Spool, taken
 from daskfs.store.stored_arrays import seal, tables_of
 from daskfs.store.tables import CLASSES, STATISTICS, consolidate
@@ -59,19 +60,6 @@ class StoreWriter(WholeWriter):
         dtype of X: floating point or integer.
     feature_names : sequence of str, optional
         Must be unique; default x0, x1, ...
-    target_names : sequence of str
-        Empty if the store has no target.
-    has_weight : bool
-    label_names : sequence of str
-        Text columns kept beside X (for splits or as identifiers).
-    shuffle : bool
-        Whether to put the rows in random order.
-    random_state : int or None
-        Seed of the random order; if None, one is drawn and kept in the header.
-    source : dict
-        JSON-compatible description of the source; its entry "digest" is its identity.
-    encoding_digest : str
-        Identity of the encoding of the source as numbers.
     codec : {"raw", "lz4"}, optional
         Default: "lz4" for integers, and if it halves the first tile; otherwise "raw".
     n_samples : int, optional
@@ -82,7 +70,6 @@ class StoreWriter(WholeWriter):
         Maximum memory for all of the writer's blocks together, in bytes. In addition, target, weights, keys and labels
         of all rows are in memory: 32 bytes per row, and more for labels.
     tile_shape : tuple of int, optional
-    notes : sequence of str
     allow_missing : bool
         Whether to allow NaN in X; it is counted per column.
     max_files, shard_nbytes : int
@@ -92,6 +79,8 @@ class StoreWriter(WholeWriter):
         of the blocks' X is used.
     progress : Progress, optional
         Shows how many tiles are written while spooled rows are reordered.
+    **facts
+        The other fields of `StoreSpec`: source, target_names, shuffle ...
 
     Raises
     ------
@@ -128,39 +117,19 @@ class StoreWriter(WholeWriter):
         dtype: np.dtype | str = "float32",
         *,
         feature_names: Sequence[str] | None = None,
-        target_names: Sequence[str] = (),
-        has_weight: bool = False,
-        label_names: Sequence[str] = (),
-        shuffle: bool = True,
-        random_state: int | None = 0,
-        source: Mapping[str, Any],
-        encoding_digest: str = "",
         codec: Codec | None = None,
         n_samples: int | None = None,
         n_expected: int | None = None,
         memory_limit: int = 1 << 30,
         tile_shape: tuple[int, int] | None = None,
-        notes: Sequence[str] = (),
         allow_missing: bool = False,
         max_files: int = MAX_FILES,
         shard_nbytes: int = SHARD_NBYTES,
         resident: np.ndarray | None = None,
         progress: Progress | None = None,
+        **facts: Any,
     ) -> None:
-        super().__init__(
-            path,
-            dtype,
-            target_names=target_names,
-            has_weight=has_weight,
-            label_names=label_names,
-            shuffle=shuffle,
-            random_state=random_state,
-            source=source,
-            encoding_digest=encoding_digest,
-            memory_limit=memory_limit,
-            notes=notes,
-            progress=progress,
-        )
+        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress)
         self.n_features = n_features
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
             raise DataError(f"expected a numeric dtype, found {self.dtype}", "dtype", "float32, float64 or int8")
@@ -192,13 +161,13 @@ class StoreWriter(WholeWriter):
         self._bands: BandWriter | None = None
         self._spool: Spool | None = None
         self._sorted_runs: SortedRuns | None = None
-        if not self.shuffle and self.n_samples is not None:
+        if not self.spec.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
             return
         memory_nbytes = self.memory_limit // 4
         n_buckets = None
-        if self.shuffle:
+        if self.spec.shuffle:
             n_buckets = MAX_BUCKETS
             if self._n_expected is not None:
                 nbytes = self._n_expected * self._row_nbytes
@@ -313,7 +282,7 @@ class StoreWriter(WholeWriter):
     def _take_block(self, block: np.ndarray) -> None:
         rows = block[: self._n_filled]
         self._statistics.update(rows)
-        keys = self._rng.random(len(rows)) if self.shuffle else np.empty(0)
+        keys = self._rng.random(len(rows)) if self.spec.shuffle else np.empty(0)
         self._keys.append(keys)
         if self._bands is not None:
             self._bands.write(rows)
@@ -329,7 +298,7 @@ class StoreWriter(WholeWriter):
             self._take_block(self._block)
         if self.n_samples not in (None, self._n_rows):
             raise self._wrong_length(str(self._n_rows))
-        if self._sorted_runs is not None and self.shuffle:
+        if self._sorted_runs is not None and self.spec.shuffle:
             self._keys.append(self._rng.random(self._n_rows))
         order = self._stored_order()
         self._write_matrix(order)

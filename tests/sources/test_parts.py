@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from daskfs.cluster.open import open_cluster
+from daskfs.cluster.open import open_cluster, workers_of
 from daskfs.errors import DataError, RunError, SourceError
 from daskfs.sources import ingest as ingesting
 from daskfs.sources.base import part_nbytes
@@ -17,6 +17,7 @@ from daskfs.sources.csv import CsvSource
 from daskfs.sources.csv_records import cut_text
 from daskfs.sources.ingest import ingest
 from daskfs.sources.parquet import ParquetSource
+from daskfs.sources.sparse.one_hot import OneHotSource
 from tests.refusals import refused
 
 COLUMNS = {
@@ -31,6 +32,7 @@ COLUMNS = {
     "y": {"role": "target"},
 }
 N_ROWS = 5000
+TABLES = {"two.csv": CsvSource, "parquet": ParquetSource}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,23 @@ def test_the_store_is_the_same_byte_for_byte(tmp_path, client, in_parts, kind, o
     ingest(path, tmp_path / "parts.zarr", schema=schema, tile_shape=(300, 4), client=client, **options)
     assert files_of(tmp_path / "parts.zarr") == files_of(tmp_path / "whole.zarr")
     assert not [left for left in tmp_path.iterdir() if "unfinished" in left.name]
+
+
+@pytest.mark.parametrize("kind", ["two.csv", "parquet"])
+def test_what_must_be_learnt_is_learnt_in_parts_and_is_the_same_here(tmp_path, client, monkeypatch, kind):
+    path, columns = written(kind, tmp_path), COLUMNS | {"c": {"dtype": "string", "min_count": 100}}
+    here, there = (TABLES[kind](path, {"columns": columns}) for _ in range(2))
+    monkeypatch.setattr(TABLES[kind], "batches", lambda *_: pytest.fail("it was read as a whole"))
+    there.learn(workers_of(client))
+    assert there.encoder == here.encoder
+    assert there.encoders["x1"].fill == pytest.approx(frame().dropna(subset=["x2"])["x1"].mean())
+    assert there.encoders["c"].categories == ["a", "b", "c"]
+
+
+def test_a_table_as_entries_is_another_table(tmp_path):
+    table = CsvSource(written("csv", tmp_path), {"columns": COLUMNS})
+    assert OneHotSource(table).source.by_id
+    assert not table.by_id
 
 
 @pytest.mark.slow

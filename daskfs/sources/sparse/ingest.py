@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.part_writer import PartWriter, WrittenPart
 from daskfs.store.sparse.sorted_runs import SortedRunFiles
 from daskfs.store.sparse.writer import SparseStoreWriter
+from daskfs.store.spec import StoreSpec
 from daskfs.version import __version__
 from daskfs.watching.base import Progress
 
@@ -38,11 +39,8 @@ class SparseIngest:
     rows : SparseSource
     path : Path or ObjectPath
         Path of the store.
-    dtype : dtype
-        The dtype of X.
-    shuffle, random_state
-        Whether rows are stored in random order, and the seed.
-    encoding_digest : str
+    spec : StoreSpec
+        Its `source` is not used: it is described anew.
     memory_limit : int
         Bytes for all buffers together, in each process.
     progress : Progress
@@ -50,10 +48,7 @@ class SparseIngest:
 
     rows: SparseSource
     path: Location
-    dtype: np.dtype
-    shuffle: bool
-    random_state: int | None
-    encoding_digest: str
+    spec: StoreSpec
     memory_limit: int
     progress: Progress
 
@@ -65,6 +60,7 @@ class SparseIngest:
         SourceError, SchemaError, DataError
             With the place.
         """
+        self.rows.learn(workers)
         stamps, parts = self.rows.stamps(), self.rows.parts()
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
@@ -96,7 +92,7 @@ class SparseIngest:
         rows, constants = self.rows, Constants()
         identity = {
             "version": __version__,
-            "encoding": self.encoding_digest,
+            "encoding": self.spec.encoding_digest,
             "memory_limit": self.memory_limit,
             "parts": [str(part) for part in parts],
         }
@@ -123,9 +119,9 @@ class SparseIngest:
         """Return a function that tells whether a folder has steps of this ingest, from the same unchanged source."""
 
         def is_begun(folder: Path) -> bool:
-            kept = KeptSteps(folder)
-            seed = (kept.identity or {}).get("random_state") if self.random_state is None else self.random_state
-            if kept.identity != {**identity, "random_state": seed if self.shuffle else None}:
+            kept, seed = KeptSteps(folder), self.spec.random_state
+            seed = (kept.identity or {}).get("random_state") if seed is None else seed
+            if kept.identity != {**identity, "random_state": seed if self.spec.shuffle else None}:
                 return False
             found = kept.found(_DESCRIPTION)
             return found is not None and self.rows.is_unchanged(found["source"], str(found["source"].get("digest", "")))
@@ -136,19 +132,12 @@ class SparseIngest:
         return SparseStoreWriter(
             self.path,
             self.rows.n_features,
-            self.dtype,
             has_ids=self.rows.features_are_ids,
             first_number=self.rows.first_number,
-            target_names=self.rows.target_names,
-            has_weight=self.rows.has_weight,
-            label_names=self.rows.label_names,
-            shuffle=self.shuffle,
-            random_state=self.random_state,
-            source=source,
-            encoding_digest=self.encoding_digest,
             memory_limit=3 * self.memory_limit // 4,
             progress=self.progress,
             goes_on_from=goes_on_from,
+            **vars(replace(self.spec, source=source)),
         )
 
     def _begin(self) -> None:

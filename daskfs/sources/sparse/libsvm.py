@@ -11,14 +11,16 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag
 
 from daskfs import errors
+from daskfs.cluster.workers import Here, Workers
 from daskfs.documents import PATH, Words
 from daskfs.errors import DaskfsError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
-from daskfs.sources.files import PathLike, open_bytes
+from daskfs.sources.csv_records import TextPart
+from daskfs.sources.files import PathLike
 from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, numbered
-from daskfs.sources.sparse.line_source import LineSource, skip_mark
+from daskfs.sources.sparse.line_source import LineSource, count_lines, open_part, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
 
 ConfigError = errors.ConfigError.about("sparse-rows")
@@ -221,6 +223,8 @@ class LibsvmSource(LineSource):
     kind, options, endings = "libsvm", LibsvmOptions, (".svm", ".libsvm", ".svmlight")
     ids_say_names = True
 
+    _survey: Survey | None = None
+
     def __init__(
         self,
         path: PathLike | Sequence[PathLike],
@@ -264,20 +268,36 @@ class LibsvmSource(LineSource):
     def _has_qid(self) -> bool:
         return any(text != "" for text in self.head.labels["qid"])
 
-    @cached_property
+    @property
     def survey(self) -> Survey:
         """What must be known about all lines; reads all files."""
-        found = Survey(0, False, 0)
-        for file in self.files:
-            with open_bytes(file) as stream:
-                skip_mark(stream, file)
-                survey = self._survey_any_order if self._sort else _survey
-                found = _widened(found, survey(stream, str(file)))
+        if self._survey is None:
+            self._survey = self._surveyed(Here())
+        return self._survey
+
+    def learn(self, workers: Workers) -> None:
+        """Survey the files, in parts on the workers, if the options leave something open."""
+        is_open = self._feature_ids is not True and (self._zero_based == "auto" or self._n_features is None)
+        if is_open and self._survey is None:
+            self._survey = self._surveyed(workers)
+
+    def _surveyed(self, workers: Workers) -> Survey:
+        parts, found = self.byte_ranges(), Survey(0, False, 0)
+        for _, more in workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,)):
+            found = _widened(found, more)
         return found
 
-    def _survey_any_order(self, stream: Any, place: str) -> Survey:
-        found = Survey(0, False, 0)
-        for block in blocks_of(stream, place, self._format_for(0, LARGEST_ID, has_qid=True), 2**12, 2**18):
+    def survey_part(self, part: TextPart) -> Survey:
+        """Return what a part shows."""
+        with open_part(part) as stream:
+            if part.start == 0:
+                skip_mark(stream, part.file)
+            return self._survey_any_order(stream, part) if self._sort else _survey(stream, str(part.file))
+
+    def _survey_any_order(self, stream: Any, part: TextPart) -> Survey:
+        found, form = Survey(0, False, 0), self._format_for(0, LARGEST_ID, has_qid=True)
+        before = lambda: count_lines(part.file, part.start)  # noqa: E731
+        for block in blocks_of(stream, str(part.file), form, 2**12, 2**18, before):
             starts = block.indptr[:-1][np.diff(block.indptr) > 0]
             has_zero = bool((block.features[starts] == 0).any())
             largest = int(block.features.max(initial=np.uint64(0)))
@@ -310,7 +330,7 @@ class LibsvmSource(LineSource):
     @property
     def n_samples(self) -> int | None:  # type: ignore[override]
         """Number of rows, known if the files were surveyed."""
-        return self.survey.n_rows if "survey" in vars(self) else None
+        return None if self._survey is None else self._survey.n_rows
 
     @property
     def encoder(self) -> dict[str, Any]:
@@ -337,7 +357,7 @@ class LibsvmSource(LineSource):
     def estimate_shape(self) -> tuple[int | None, int]:
         """Return numbers of rows and columns, estimated from the first rows unless the files were surveyed."""
         rows = self.n_samples or self.estimate_rows()
-        if "survey" in vars(self) and not self.features_are_ids:
+        if self._survey is not None and not self.features_are_ids:
             return rows, self.n_features or 1
         return rows, self._n_features or int(self.head.features.max(initial=np.uint64(0))) + 1
 
@@ -369,6 +389,11 @@ class LibsvmSource(LineSource):
         why = "" if self._zero_based != "auto" else " (0 occurs)" if self.is_zero_based else " (0 does not occur)"
         first = int(not self.is_zero_based)
         return [f"indices begin with {first}{why}: the feature {str(first)!r} is column 0"]
+
+
+def survey_part(source: LibsvmSource, part: TextPart) -> Survey:
+    """Return what a part shows, on a worker."""
+    return source.survey_part(part)
 
 
 def _widened(found: Survey, more: Survey) -> Survey:

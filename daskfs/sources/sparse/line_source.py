@@ -6,7 +6,7 @@ import codecs
 import io
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -111,9 +111,13 @@ class LineSource(OfFiles, SparseSource):
     def parts(self) -> Sequence[TextPart]:
         """Return byte ranges of the files; a compressed file is a single part."""
         self.line_format()  # facts about all rows are found before the source is sent
-        nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         self.take_stamps()
         self.n_dropped = 0
+        return self.byte_ranges()
+
+    def byte_ranges(self) -> list[TextPart]:
+        """Return complete lines of the files, a compressed file as a whole."""
+        nbytes = part_nbytes(sum(file.stat().st_size for file in self.files))
         return [part for file in self.files for part in cut_lines(file, nbytes)]
 
     def sparse_part_blocks(self, part: TextPart, block_rows: int, block_nnz: int) -> Iterator[SparseBlock]:
@@ -140,11 +144,7 @@ class LineSource(OfFiles, SparseSource):
     def _blocks_of(
         self, part: TextPart, form: LineFormat[Any], block_rows: int, block_nnz: int
     ) -> Iterator[SparseBlock]:
-        with ExitStack() as stack:
-            if part.file.suffix in COMPRESSED:
-                stream: Any = stack.enter_context(open_bytes(part.file))
-            else:
-                stream = stack.enter_context(io.BufferedReader(PartOfFile(part), PIECE_NBYTES))
+        with open_part(part) as stream:
             n_before = self._skip_header(stream, part.file) if part.start == 0 else 0
             before = lambda: n_before + count_lines(part.file, part.start)  # noqa: E731
             yield from blocks_of(stream, str(part.file), form, block_rows, block_nnz, before, self._end_of(part.file))
@@ -177,6 +177,13 @@ def skip_mark(stream: Any, file: Path) -> None:
         stream.read(3)
     elif begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise SourceError("expected UTF-8 text, found UTF-16 (byte-order mark)", f"{file}:1", "save the file as UTF-8")
+
+
+def open_part(part: TextPart) -> AbstractContextManager[Any]:
+    """Open a byte range of a file, or the whole content of a compressed file."""
+    if part.file.suffix in COMPRESSED:
+        return open_bytes(part.file)
+    return io.BufferedReader(PartOfFile(part), PIECE_NBYTES)
 
 
 def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:

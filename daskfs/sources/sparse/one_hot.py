@@ -277,8 +277,7 @@ class OneHotSource(OverSource[TableSource]):
     namespace_mark = "="
 
     def __init__(self, source: TableSource) -> None:
-        super().__init__(source)
-        source.by_id = True
+        super().__init__(source.by_ids())
 
     def check(self) -> None:
         """Check the header against the schema."""

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
+from daskfs.cluster.workers import Workers
 from daskfs.losses import TargetKind
 from daskfs.sources.base import Source
 from daskfs.sources.sparse.base import SparseSource
@@ -40,6 +41,10 @@ class OverSource(SparseSource, Generic[SourceT]):
     def stamps(self) -> list[Any]:
         """Return the stamps of the source."""
         return self.source.stamps()
+
+    def learn(self, workers: Workers) -> None:
+        """Learn what the source needs."""
+        self.source.learn(workers)
 
     def leave_off(self) -> None:
         """Cancel reading the source."""

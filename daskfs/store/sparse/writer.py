@@ -37,6 +37,7 @@ from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, me
 from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_run
 from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles, SortedRuns, SortedRunWriter
 from daskfs.store.sparse.vectors import VectorWriter, describe
+from daskfs.store.spec import StoreSpec
 from daskfs.store.stored_arrays import seal
 from daskfs.store.unfinished import ROWS
 from daskfs.store.whole_writer import WholeWriter
@@ -67,13 +68,14 @@ class SparseStoreWriter(WholeWriter):
         Whether features are 64-bit ids; those that occur become columns, in ascending order.
     first_number : int, optional
         Name of the first column, from which the other names count up, if columns have no names.
-    target_names, has_weight, label_names, shuffle, random_state, source, encoding_digest, notes, progress
-        See `daskfs.store.writer.StoreWriter`, which would store the rows in the same order.
     memory_limit : int
         Maximum memory for all of the writer's arrays together, in bytes. In addition, target, weights, keys, labels and
         numbers of entries of all rows are in memory.
     goes_on_from : callable, optional
         Returns whether a folder with `KeptSteps` was started by the same ingest in a process that is dead.
+    progress : Progress, optional
+    **facts
+        The other fields of `StoreSpec`. Rows have the order that `daskfs.store.writer.StoreWriter` would give them.
 
     Raises
     ------
@@ -89,32 +91,12 @@ class SparseStoreWriter(WholeWriter):
         *,
         has_ids: bool = False,
         first_number: int | None = None,
-        target_names: Sequence[str] = (),
-        has_weight: bool = False,
-        label_names: Sequence[str] = (),
-        shuffle: bool = True,
-        random_state: int | None = 0,
-        source: Mapping[str, Any],
-        encoding_digest: str = "",
         memory_limit: int = 1 << 30,
-        notes: Sequence[str] = (),
         progress: Progress | None = None,
         goes_on_from: Callable[[Path], bool] | None = None,
+        **facts: Any,
     ) -> None:
-        super().__init__(
-            path,
-            dtype,
-            target_names=target_names,
-            has_weight=has_weight,
-            label_names=label_names,
-            shuffle=shuffle,
-            random_state=random_state,
-            source=source,
-            encoding_digest=encoding_digest,
-            memory_limit=memory_limit,
-            notes=notes,
-            progress=progress,
-        )
+        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress)
         self.n_features, self.has_ids, self._goes_on = n_features, has_ids, goes_on_from
         self._first_number = first_number
 
@@ -164,9 +146,9 @@ class SparseStoreWriter(WholeWriter):
 
     def _end_run(self) -> None:
         """Write the rows so far to files, sorted by the keys that `StoreWriter` would draw for them."""
-        keys = self._rng.random(self._run.n_rows) if self.shuffle else np.empty(0)
+        keys = self._rng.random(self._run.n_rows) if self.spec.shuffle else np.empty(0)
         lengths = self._run.lengths
-        self._parts.append(self._run.finish(f"{self._prefix}{len(self._parts)}", keys if self.shuffle else None))
+        self._parts.append(self._run.finish(f"{self._prefix}{len(self._parts)}", keys if self.spec.shuffle else None))
         self._keys.append(keys)
         self._lengths.append(lengths)
 
@@ -232,7 +214,7 @@ class SparseStoreWriter(WholeWriter):
         n_runs, n_entries = self._write_matrix(groups, sorted_runs.values, n_features, lengths[stored_rows])
         self._write_statistics(paths)
         names = self._write_names(n_features)
-        if self.label_names:
+        if self.spec.label_names:
             with interrupts.held():  # Zarr writes in a thread of its own
                 self._group.create_group("labels")
         for name, values in self._vectors.in_order(order).items():
