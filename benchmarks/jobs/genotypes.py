@@ -298,7 +298,7 @@ def with_growth(run: Sequence[Record]) -> str:
     """Return a table of each size, and what the growth between the two largest makes of a biobank."""
     from benchmarks.tables import by_case, number, table_of
 
-    cases = by_case(run)
+    cases = sorted(by_case(run), key=lambda one: one[0]["n_samples"] * one[0]["n_variants"])
     parts = [f"**{of_case(case)}** ({run[0]['scale']})\n\n{table_of(them)}" for case, them in cases]
     lines = ["| contender | exponent | CPU hours |", "|---|---|---|"]
     for name in cases[-1][1] if len(cases) > 1 else ():
@@ -312,8 +312,11 @@ def with_growth(run: Sequence[Record]) -> str:
             lines.append(f"| {name} | {exponent:.2f} | {number(hours)} |")
     if len(lines) > 2:
         n_samples, n_variants = BIOBANK
-        about = f"CPU time grows with a power of samples x variants. At {n_samples:,} x {n_variants:,} this would be:"
+        about = (
+            f"CPU time as a power of samples x variants, while more are selected; at {n_samples:,} x {n_variants:,}:"
+        )
         parts += [about, "\n".join(lines)]
+    parts += [f"*{one['contender']}: {one['transcribed']}.*" for one in run if "transcribed" in one]
     return "\n\n".join(parts)
 
 
