@@ -58,6 +58,11 @@ def part_nbytes(nbytes: int) -> int:
     return max(MIN_PART_NBYTES, nbytes // MOST_PARTS)
 
 
+def survey_part(source: Any, part: Any) -> Any:
+    """Return what a part shows that must be known of all rows, on a worker; this module is light to import."""
+    return source.survey_part(part)
+
+
 class Source(ABC):
     """Rows that can be read, once or several times, in blocks of bounded size.
 

@@ -21,7 +21,7 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import Caution
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
-from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.base import Source, SourceBlock, survey_part
 from daskfs.sources.columns import (
     OTHER,
     BadValue,
@@ -259,6 +259,13 @@ class TableSource(Source):
                     found = later
                 n_merged += 1
         return found
+
+    def survey_part(self, part: Any) -> Survey:
+        """Return the statistics of a part; None is the whole table."""
+        survey, columns = Survey(self.columns, by_id=self.by_id), self._columns_to_survey
+        for batch in self.batches(columns) if part is None else self.part_batches(part, columns):
+            self._survey_batch(survey, batch)
+        return survey
 
     @property
     def _columns_to_survey(self) -> dict[str, ColumnSchema]:
@@ -522,14 +529,6 @@ class TableSource(Source):
             "value": value,
             "has_indicator": column.missing_indicator,
         }
-
-
-def survey_part(source: TableSource, part: Any) -> Survey:
-    """Return the statistics of a part; None is the whole table."""
-    survey, columns = Survey(source.columns, by_id=source.by_id), source._columns_to_survey
-    for batch in source.batches(columns) if part is None else source.part_batches(part, columns):
-        source._survey_batch(survey, batch)
-    return survey
 
 
 class FileTable(OfFiles, TableSource):

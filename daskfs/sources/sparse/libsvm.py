@@ -16,6 +16,7 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import DaskfsError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
+from daskfs.sources.base import survey_part
 from daskfs.sources.csv_records import TextPart
 from daskfs.sources.files import PathLike
 from daskfs.sources.options import SparseOptions, check_choices
@@ -389,11 +390,6 @@ class LibsvmSource(LineSource):
         why = "" if self._zero_based != "auto" else " (0 occurs)" if self.is_zero_based else " (0 does not occur)"
         first = int(not self.is_zero_based)
         return [f"indices begin with {first}{why}: the feature {str(first)!r} is column 0"]
-
-
-def survey_part(source: LibsvmSource, part: TextPart) -> Survey:
-    """Return what a part shows, on a worker."""
-    return source.survey_part(part)
 
 
 def _widened(found: Survey, more: Survey) -> Survey:
