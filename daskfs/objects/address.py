@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
@@ -29,12 +28,6 @@ def is_url(path: Any) -> bool:
     (True, False, False)
     """
     return isinstance(path, str) and _URL.match(path) is not None
-
-
-def has_url(paths: Any) -> bool:
-    """Return whether a path, or one of several, is an object."""
-    several = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, (list, tuple)) else paths
-    return any(is_url(path) or getattr(path, "is_object", False) for path in several)
 
 
 def redacted(text: str) -> str:

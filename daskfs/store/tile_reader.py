@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from daskfs.objects.ahead import Part
 from daskfs.objects.path import ObjectPath
 from daskfs.store.chunk_objects import ObjectFiles
 from daskfs.store.chunks import Cut, Tiled, cuts, normalise, selection_length
-from daskfs.store.metadata import TEXT, ArrayMetadata, parse_metadata, read_metadata
+from daskfs.store.metadata import ArrayMetadata
 from daskfs.store.plain_files import MISPLACED, REMEDY, OpenFile, PlainFile
 from daskfs.watching.reads import READ
 
@@ -62,7 +61,7 @@ class TileReader(Tiled):
     folder : path-like or ObjectPath
         The array's folder.
     metadata : ArrayMetadata
-        Parsed `zarr.json`; see `open_array`.
+        Parsed `zarr.json`; see `parse_metadata`.
     name : str
         The array's name within its store, for messages.
     checksums : ndarray of uint32, of the grid's shape, optional
@@ -193,43 +192,6 @@ class TileReader(Tiled):
             if self._files is None
             else self._files.parts((cut.tile,) for cut in cuts(normalise(rows, self.shape[0]), self._tile[0]))
         )
-
-    def read_tiles(self, tile_rows: range, tile_columns: range, out: np.ndarray | None = None) -> np.ndarray:
-        """Return complete tiles without copying between disk and block.
-
-        For programs that use tiles unchanged; methods use blocks (`read`) or strips (`strips`).
-
-        Parameters
-        ----------
-        tile_rows, tile_columns : range
-            Numbers of tiles along each axis.
-        out : ndarray of shape (n_tile_rows, n_tile_columns, tile_rows, tile_columns), optional
-            C-ordered; filled and returned.
-
-        Returns
-        -------
-        ndarray
-            Like `out`. Entries of edge tiles beyond the array's shape are padding.
-
-        Raises
-        ------
-        CorruptStoreError
-            A tile is missing, truncated or fails its checksum.
-        IndexError
-            A number outside the grid of tiles.
-        """
-        grid = (*self.grid_shape, 1)[:2]
-        for numbers, length in zip((tile_rows, tile_columns), grid, strict=True):
-            if len(numbers) and not (min(numbers) >= 0 and max(numbers) < length):
-                raise IndexError(f"expected tiles in [0, {length}), found {numbers}")
-        block = self._output((len(tile_rows), len(tile_columns), *self._tile), out)
-        if not block.flags.c_contiguous:
-            raise ValueError("expected `out` to be C-ordered")
-        for u, i in enumerate(tile_rows):
-            for v, j in enumerate(tile_columns):
-                for _ in self._strips(i, j, block[u, v]):
-                    pass
-        return block
 
     def check_tile(self, i: int, j: int = 0) -> None:
         """Read one tile and check it.
@@ -445,33 +407,6 @@ class TileReader(Tiled):
     def _corrupt(self, place: _Place, what: str) -> CorruptStoreError:
         where = place.file.path if isinstance(place.file, PlainFile) else place.path
         return CorruptStoreError(f"{place.label} {what}", where, place.file.remedy)
-
-
-def open_array(folder: Location, name: str) -> Any:
-    """Return a reader of a Zarr v3 array: a `TileReader`, or a `ZarrReader` for other encodings.
-
-    Parameters
-    ----------
-    folder : Path or ObjectPath
-    name : str
-        Name of the array, for messages.
-
-    Returns
-    -------
-    TileReader or ZarrReader
-        Both have shape, dtype, tile_shape, shard_shape, grid_shape, read() and check_tile().
-
-    Raises
-    ------
-    CorruptStoreError
-        The array's metadata are missing or damaged.
-    """
-    metadata = parse_metadata(read_metadata(folder, name)[0])
-    if metadata is not None and metadata.dtype != TEXT and sys.byteorder == "little":
-        return TileReader(folder, metadata, name)
-    from daskfs.store.foreign import ZarrReader
-
-    return ZarrReader(str(folder), name)
 
 
 def _grid(rows: Rows, columns: Rows) -> Any:

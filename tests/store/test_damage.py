@@ -11,8 +11,9 @@ import zarr
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import CorruptStoreError, StoreFormatError
 from daskfs.store.feature_store import open_store, verify_store
-from daskfs.store.foreign import ZarrReader, open_foreign_array
-from daskfs.store.tile_reader import TileReader, open_array
+from daskfs.store.foreign import open_foreign_array
+from daskfs.store.metadata import parse_metadata, read_metadata
+from daskfs.store.tile_reader import TileReader
 from tests.refusals import refused
 
 LAYOUTS = {
@@ -79,7 +80,8 @@ def test_a_tile_is_held_against_the_checksum_at_its_own_end(store, place):
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
-    readers = {"alone": open_array(store.path / "X", "X")} | ({"of the store": store.tiles} if place == -1 else {})
+    alone = TileReader(store.path / "X", parse_metadata(read_metadata(store.path / "X", "X")[0]), "X")
+    readers = {"alone": alone} | ({"of the store": store.tiles} if place == -1 else {})
     for reader in readers.values():
         with refused(CorruptStoreError, "damaged-stores", naming=["1", "0"]):
             reader.read(slice(64, 128))
@@ -93,7 +95,7 @@ def test_the_chunk_is_named_by_its_number(store):
     with refused(CorruptStoreError, "damaged-stores", naming=["2", "1"]):
         store.read(slice(None))
     with refused(CorruptStoreError, "damaged-stores", naming=["2", "1"]):
-        store.tiles.read_tiles(range(5), range(3))
+        store.tiles.check_tile(2, 1)
     assert len(store.verify()) == 1
 
 
@@ -194,35 +196,6 @@ def make_array(path, X, **options):
     array = zarr.create_array(path, shape=X.shape, dtype=X.dtype, chunks=(64, 32), **options)
     array[:] = X
     return array
-
-
-@pytest.mark.parametrize("shards", [None, (128, 64)])
-def test_another_codec_is_read_through_zarr(tmp_path, matrix, shards):
-    from zarr.codecs import ZstdCodec
-
-    make_array(tmp_path / "X", matrix, compressors=[ZstdCodec()], shards=shards)
-    reader = open_array(tmp_path / "X", "X")
-    assert isinstance(reader, ZarrReader)
-    rows, columns = np.array([299, 3, 3]), np.array([5, 1])
-    np.testing.assert_array_equal(reader.read(), matrix)
-    np.testing.assert_array_equal(reader.read(rows, columns), matrix[np.ix_(rows, columns)])
-    out = np.empty((3, 70), np.float32)
-    assert reader.read(rows, out=out) is out
-    assert reader.grid_shape == (5, 3)
-    reader.check_tile(4, 2)
-    with pytest.raises(IndexError):
-        reader.read(np.array([300]))
-    (tmp_path / "X" / "c" / "1" / "0").unlink()
-    with pytest.raises(CorruptStoreError, match=r"X chunk \(\d, \d\) is missing"):
-        reader.read()
-
-
-@pytest.mark.parametrize("options", [{"chunk_key_encoding": {"name": "v2", "separator": "."}}, {}])
-def test_arrays_written_by_zarr_are_read(tmp_path, matrix, options):
-    make_array(tmp_path / "X", matrix, compressors=None, **options)
-    reader = open_array(tmp_path / "X", "X")
-    assert isinstance(reader, ZarrReader if "chunk_key_encoding" in options else TileReader)
-    np.testing.assert_array_equal(reader.read(slice(1, 290)), matrix[1:290])
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

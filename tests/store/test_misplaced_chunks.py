@@ -56,7 +56,7 @@ def test_two_chunks_of_x_that_changed_places_are_named(make, layout):
         for read in (
             lambda store: store.read(slice(0, 3)),
             lambda store: store.read(np.array([130, 2]), slice(1, 3)),
-            lambda store: store.tiles.read_tiles(range(1), range(1)),
+            lambda store: store.tiles.check_tile(0, 0),
         ):
             with pytest.raises(CorruptStoreError, match=MESSAGE) as caught:
                 read(opened)

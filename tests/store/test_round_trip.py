@@ -183,15 +183,6 @@ def test_out_is_filled_and_checked(make_store, matrix):
         store.read(np.array([300]))
 
 
-def test_tiles_are_read_whole(make_store, matrix):
-    store = make_store(matrix, shuffle=False, tile_shape=(64, 32))
-    block = store.tiles.read_tiles(range(1, 3), range(0, 2))
-    assert block.shape == (2, 2, 64, 32)
-    np.testing.assert_array_equal(block[1, 0], matrix[128:192, :32])
-    with pytest.raises(IndexError):
-        store.tiles.read_tiles(range(6), range(1))
-
-
 def test_compression_is_chosen_by_the_values(make_store, matrix):
     assert make_store(matrix).header.codec == "raw"
     assert make_store(np.round(matrix)).header.codec == "lz4"

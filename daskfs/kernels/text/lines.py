@@ -87,15 +87,6 @@ def behind_last_line(text, start, stop):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_line_feeds(text, start, stop):  # type: ignore[no-untyped-def]
-    """Return the number of line feeds."""
-    count = 0
-    for i in range(start, stop):
-        count += text[i] == LINE_FEED
-    return count
-
-
-@kernel
 def sort_row(features, data, start, stop, spare_features, spare_data):  # type: ignore[no-untyped-def]
     """Sort the entries of a row by feature, keeping the order of equal features.
 
