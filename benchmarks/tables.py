@@ -109,7 +109,9 @@ def provenance(run: Sequence[Record]) -> str:
     """Return when, at which commit and on what a run was made."""
     first, n_repeats = run[0], 1 + max(record["repeat"] for record in run)
     if "transcribed" in first:
-        return f"*Transcribed from {first['transcribed']}.*"
+        newer = [record for record in run if "transcribed" not in record]
+        of_newer = f"; {len(newer)} cells anew at {newer[0]['commit']}, {newer[0]['date'][:10]}" if newer else ""
+        return f"*Transcribed from {first['transcribed']}{of_newer}.*"
     versions: dict[str, str] = {}
     for record in run:
         versions |= record.get("versions", {})

@@ -39,9 +39,10 @@ def data(n=300, p=20, seed=0):
 @pytest.mark.parametrize(
     ("shape", "n_classes", "is_sparse", "method"),
     [
-        ((71, 4_088), 0, False, "mission"),
+        ((71, 4_088), 0, False, "online_substitution"),
         ((2_000_000, 74), 0, False, "fgm"),
-        ((1_000, 20_000), 0, False, "mission"),
+        ((1_000, 20_000), 0, False, "online_substitution"),
+        ((1_000, 20_000), 0, True, "mission"),
         ((8_000, 20_000), 0, False, "online_substitution"),
         ((8_000, 20_000), 2, False, "online_substitution"),
         ((8_000, 20_000), 3, False, "fgm"),
@@ -78,9 +79,9 @@ def test_it_does_what_the_chosen_one_does(made, classes):
     assert found.result_.notes[0].startswith(f"{made.method} was chosen: ")
 
 
-def test_few_rows_of_many_columns_are_missions():
+def test_classes_of_few_rows_of_many_columns_are_missions():
     X, y = data(60, 1_200)
-    selector = Auto(3).fit(X, y)
+    selector = Auto(3).fit(X, y > 0)
     assert isinstance(selector.selector_, Mission)
     assert len(selector.selected_) == 3
 
