@@ -32,9 +32,9 @@ is given, the method in this table is used:
 Few rows: at most 1,000, or any number of sparse ones. Each line is the best of our methods with 30 features, or within
 .005 of the best, by the means of `python -m benchmarks run gauntlet` on 38 public data sets (docs/which_selector.md).
 For numbers and many dense rows it rests on two sets of genotypes: the mice of the gauntlet, and the simulated cohort of
-`python -m benchmarks run biobank` with 20 features; numbers and sparse rows were not measured. MESSAGE is not included, because it keeps fewer features than
-predict best; it is meant for inference. The choice depends only on the data if all methods stay within the memory
-limit; a note names methods that were left out.
+`python -m benchmarks run biobank` with 20 features; numbers and sparse rows were not measured. MESSAGE is not included,
+because it keeps fewer features than predict best; it is meant for inference. The choice depends only on the data if all
+methods stay within the memory limit; a note names methods that were left out.
 """
 
 from __future__ import annotations
@@ -240,8 +240,6 @@ class Auto(BaseSelector):
         """Return an unfitted selector of a method with a resolved loss."""
         if self.always_include is not None:
             more["always_include"] = self.always_include
-        if method == "online_substitution" and not self._n_classes:  # of numbers, it is taken for many columns
-            more.setdefault("schedule", "screen")
         made = find_method(method)(
             n_features_to_select=n_features, loss=self.loss_, random_state=seed_of(self.random_state), **more
         )
