@@ -226,8 +226,9 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         data = replace(DataShape.of(matrix), n_classes=target.n_classes)
         shape = self._shape(data, groups=groups, n_threads=run.limits.n_threads)
         plan = choose_read_plan(shape, run.task_limit)
+        n_candidates = matrix.shape[1] if isinstance(order, str) else len(order)
         engine = self._engine(
-            target, shape.n_selected, matrix.shape[1], matrix.dtype, self._columns(), groups, self.n_epochs
+            target, shape.n_selected, n_candidates, matrix.dtype, self._columns(), groups, self.n_epochs
         )
         stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
         start = stream.resume()

@@ -161,10 +161,11 @@ class SubstitutionStream:
         start : Position
             Where to continue.
         """
+        n_candidates = self.matrix.shape[1] if isinstance(order, str) else len(order)
         for epoch in range(start.epoch, n_epochs):
             if epoch > 0 and start.position == 0:
                 has_changed = self.engine.counters.n_entered > start.n_entered_before
-                if not self.engine.relax(self.matrix.shape[1]) and not has_changed:
+                if not self.engine.relax(n_candidates) and not has_changed:
                     break
             self.n_epochs = epoch + 1
             columns = self._order(order, seed, epoch)
@@ -281,7 +282,7 @@ class SubstitutionStream:
         """Yield candidates, up to a batch of them together: products with all members cost as much for a few."""
         while several:
             n = 1
-            while self.groups is None and n < len(several) and sum(map(len, several[: n + 1])) <= self.plan.batch:
+            while n < len(several) and sum(map(len, several[: n + 1])) <= self.plan.batch:
                 n += 1
             yield several[0] if n == 1 else joined(several[:n])
             several = several[n:]
