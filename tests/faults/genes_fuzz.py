@@ -232,7 +232,8 @@ def main() -> None:
         shutil.copytree(good, folder)
         look(kind, folder, random.Random(0))  # everything is loaded and compiled
         in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, resource.RLIM_INFINITY))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # less where the campaign itself is limited
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, most))
         is_long = stop - first > 20_000
         for number in range(first, stop):
             outcome = judge(kind, seed, number, good, folder)

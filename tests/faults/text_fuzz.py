@@ -264,7 +264,8 @@ def _main(seed: int, n: int) -> None:
     with tempfile.TemporaryDirectory(prefix="daskfs-text-") as folder:
         judge(seed, -1, Path(folder))  # all that is imported when first called
         in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, resource.RLIM_INFINITY))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)  # less where the campaign itself is limited
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY_NBYTES, most))
 
         def time_is_up(*_: Any) -> None:
             raise Hung
