@@ -576,11 +576,11 @@ def select(
     given = {"n_subsets": n_subsets, "subset_size": subset_size, "criterion": criterion, "gamma": gamma}
     filters: dict[str, Any] = {"keep": keep, "remove": remove, "extract": extract, "exclude": exclude}
     filters |= {"min_frequency": min_frequency, "max_missing": max_missing}
-    cluster = {
-        "kind": "address" if scheduler is not None else "none" if n_workers is None else "local",
-        **({"n_workers": n_workers or 1} if scheduler is None else {"address": scheduler}),
-        **({} if memory_limit is None else {"memory_limit": memory_limit}),
-    }
+    cluster: dict[str, Any] = {"kind": "none" if n_workers is None else "local", "n_workers": n_workers or 1}
+    if scheduler is not None:
+        cluster = {"kind": "address", "address": scheduler}
+    if memory_limit is not None:
+        cluster["memory_limit"] = memory_limit
     document, said = short_pipeline(
         None if stream else store,
         method,

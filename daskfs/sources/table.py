@@ -238,9 +238,8 @@ class TableSource(Source):
             self._survey = Survey({})
             return
         if parts := self.parts():
-            with suppress(
-                errors.DataError, errors.SourceError, errors.SchemaError, FileNotFoundError
-            ):  # reading the whole says it in full
+            # Reading the whole says in full what is wrong in a part.
+            with suppress(errors.DataError, errors.SourceError, errors.SchemaError, FileNotFoundError):
                 self._survey = self._surveyed(parts, workers)
                 return
         self._survey = self._surveyed([None], Here())

@@ -11,7 +11,9 @@ from sklearn.linear_model import RidgeCV
 from daskfs.errors import ConfigError, DataError, SelectionWarning
 from daskfs.losses import LOSSES as EVERY_LOSS
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.selectors.online_substitution.engines.squared import SquaredEngine
 from daskfs.selectors.online_substitution.selector import OnlineSubstitution
+from daskfs.selectors.shared.ridge import Effort
 from tests.refusals import refused
 
 RULES = ("exchange", "os", "paper")
@@ -144,7 +146,6 @@ class traced:
         from daskfs.selectors.online_substitution.engines.choose import make_engine
         from daskfs.selectors.online_substitution.members import Members
         from daskfs.selectors.online_substitution.objective import LossSettings
-        from daskfs.selectors.shared.ridge import Effort
 
         members, selector.loss_ = Members(8, len(y), np.dtype(float)), "squared"
         rule = selector._rule(Effort(float(len(y)), 8, X.shape[1]))
@@ -322,6 +323,37 @@ def test_the_ridge_falls_where_the_selected_features_explain_the_target():
     objective = OnlineSubstitution(8).fit(X, y).result_.history["objective"].to_numpy()
     assert (np.diff(objective) <= 1e-12).all()
     assert objective[-1] == pytest.approx(0.005, rel=0.1)
+
+
+def test_an_exchange_costs_a_tenth_of_what_the_best_useless_column_explains():
+    n, s, p, sd = 2_000, 8, 300, 1.5
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, s))
+    y = X.sum(axis=1) + sd * rng.standard_normal(n)
+    coef, *_ = np.linalg.lstsq(X, y)
+    hessian = np.eye(s + 1)
+    hessian[1:, 1:] = X.T @ X / n
+    gradient = np.append(0.0, X.T @ (X @ coef - y) / n)
+    terms, effort = [(0.5 * np.mean((y - X @ coef) ** 2), gradient, hessian, np.append(0.0, coef))], Effort(n, s, p)
+    price = effort.exchange_price(terms, 0.0, "squared")
+    assert price == pytest.approx(0.1 * sd**2 * np.log(p) / n, rel=0.1)
+    assert effort.exchange_price(terms, 3.0, "squared") > 2.0 * price, "the larger the ridge, the less is explained"
+    assert effort.exchange_price(terms * 3, 0.0, "logistic") == pytest.approx(0.3 * np.log(p) / n)
+
+
+@pytest.mark.parametrize("ridge", [None, 0.1])
+def test_exchanges_have_a_price_after_the_first_epoch_unless_the_ridge_is_given(monkeypatch, ridge):
+    X, y, _ = design(0)
+    prices, take = [], SquaredEngine.take
+
+    def noted(self, columns):
+        prices.append(self.rule.price)
+        take(self, columns)
+
+    monkeypatch.setattr(SquaredEngine, "take", noted)
+    assert OnlineSubstitution(8, ridge=ridge, n_epochs=2).fit(X, y).n_epochs_ == 2
+    assert prices[0] == 0.0
+    assert (prices[-1] > 0.0) == (ridge is None)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -9,11 +9,15 @@ import pytest
 from daskfs import FGM, OnlineSubstitution
 from daskfs.cluster.open import open_cluster
 from daskfs.errors import ConfigError, SourceError
+from daskfs.kernels.substitution.products import NO_WEIGHT
 from daskfs.matrix.arrays import ArrayMatrix
+from daskfs.matrix.column_weights import ColumnWeights
 from daskfs.pipeline.config import load_pipeline
 from daskfs.pipeline.facts import facts_of
 from daskfs.pipeline.plan import plan_pipeline
 from daskfs.pipeline.run import run_pipeline
+from daskfs.selectors.online_substitution.columns import ColumnSettings
+from daskfs.selectors.online_substitution.screen import BatchesToScreen, Screen, screen_batches
 from daskfs.sources.genotype_matrix import GenotypeMatrix
 from daskfs.sources.ingest import ingest
 from daskfs.sources.plink import PlinkSource
@@ -145,6 +149,33 @@ def test_variants_are_screened_by_their_codes_and_only_candidates_are_read(tmp_p
     assert {7, 40, 130} <= {*found.selected_.tolist()}
     assert_same_answer(found, expected, tolerance_of("online_substitution", matrix.dtype))
     assert sum(n_read[1:]) < P  # after the block that fills the selection, of two passes over all columns
+
+
+@pytest.mark.parametrize("weights", [None, ColumnWeights((3, 1), 0.2)], ids=["plain", "weighed"])
+def test_screening_by_codes_finds_the_candidates_of_decoded_columns(tmp_path, weights):
+    source, _ = sources(tmp_path, some(0.01), missing="mean")
+    matrix = source.as_matrix()
+    both = matrix, ArrayMatrix(np.ascontiguousarray(matrix.read(slice(None))), matrix.read_target())
+    y, n = np.ravel(matrix.read_target()), matrix.shape[0]
+    part = BatchesToScreen(np.array_split(np.arange(P), 4), 1)
+    for least in (0.001, 0.01, 0.1):
+        screen = Screen(y - y.mean(), NO_WEIGHT, float(n), least, 0.5, np.array([3]), P, NO_WEIGHT, 0.0)
+        views = (one if weights is None else one.with_column_weights(weights) for one in both)
+        given = ColumnSettings(centres=True, scales=True, keeps_int8=False), NO_WEIGHT, screen, part
+        found, expected = (screen_batches(one, *given) for one in views)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.columns.ids, other.columns.ids)
+            assert (one.n_usable, one.n_found) == (other.n_usable, other.n_found)
+
+
+def test_a_plan_counts_decoded_columns_where_those_to_screen_are_not_neighbours():
+    def task_nbytes(has_products, **options):
+        selector = OnlineSubstitution(5, schedule="screen", **options)
+        return selector.plan(10_000, 5_000, "int8", None, has_products=has_products).task_nbytes
+
+    assert task_nbytes(True) < task_nbytes(False)
+    for order in ("shuffled", np.arange(0, 5_000, 2)):
+        assert task_nbytes(True, order=order) == task_nbytes(False, order=order)
 
 
 @pytest.fixture

@@ -167,11 +167,14 @@ def screen_batches(
 def _by_products(
     matrix: Matrix, settings: ColumnSettings, weight: np.ndarray, screen: Screen, part: BatchesToScreen
 ) -> list[Screened] | None:
-    """Return the promising columns by the matrix's own products and moments; None if it has none, or needs more."""
+    """Return the promising columns by the matrix's own products and moments.
+
+    None if it has none, or if they do not suffice: for groups, losses with curvatures, and columns that are not
+    neighbours. `SubstitutionShape.screens_codes` foresees it.
+    """
     ids = np.concatenate(part.batches)
     columns = slice(int(ids.min()), int(ids.max()) + 1)
-    is_simple = part.labels is None and not len(screen.curvature) and matrix.weights_of_columns(ids[:1]) is None
-    if not is_simple or columns.stop - columns.start > 2 * len(ids):
+    if part.labels is not None or len(screen.curvature) or columns.stop - columns.start > len(ids):
         return None
     products = matrix.column_products(columns, np.atleast_2d(screen.descent))
     moments = matrix.column_moments(columns, weight if len(weight) else np.ones(matrix.shape[0]))
@@ -181,6 +184,9 @@ def _by_products(
     variance = moments.std**2 + (moments.mean - centre) ** 2
     scale = np.sqrt(variance) if settings.scales else (variance > 0.0).astype(np.float64)
     square = np.ones(len(scale)) if settings.scales else variance
+    column_weight = matrix.weights_of_columns(columns)
+    if column_weight is not None:
+        products, centre, square = products * column_weight, centre * column_weight, square * column_weight**2
     totals = np.atleast_2d(screen.descent).sum(axis=1)
     gradients = (products - totals[:, None] * centre) / np.where(scale > 0.0, scale, 1.0) / screen.total
     found = []

@@ -210,6 +210,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         if self.schedule == "screen" and self.rule != "exchange":
             raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'sequential'")
 
+    @property
+    def _takes_neighbours(self) -> bool:
+        """Whether columns come in the order in which they are stored."""
+        return isinstance(self.order, str) and self.order == "fixed"
+
     def _check_loss(self, loss: Loss) -> None:
         if self.engine == "gram" and not loss.is_quadratic and self.rule != "exchange":
             problem = f"cannot be 'gram' with rule={self.rule!r} and loss={loss.name!r}: products change at every step"
@@ -413,7 +418,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             widest=widest,
             n_groups=0 if groups is None else min(groups.limit, groups.groups.n_groups),
             entries_nbytes=shape.columns_nbytes,
-            data=shape,
+            data=shape if self._takes_neighbours else replace(shape, has_products=False),
             loss=self.loss_,
             n_threads=n_threads,
             n_problems=n_problems,

@@ -65,11 +65,7 @@ class SparseIngest:
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
             try:
                 return self._write_parts(parts, workers)
-            except (
-                errors.DataError,
-                errors.SourceError,
-                errors.SchemaError,
-            ):  # the whole has the full error
+            except (errors.DataError, errors.SourceError, errors.SchemaError):  # reading the whole says it in full
                 for before, now in zip(stamps, self.rows.stamps(), strict=True):
                     if before != now:
                         raise changed(before[0]) from None
