@@ -58,7 +58,7 @@ def online_substitution(size: int) -> Any:
     """Return online substitution that screens variants by their codes."""
     from daskfs import OnlineSubstitution
 
-    return OnlineSubstitution(n_features_to_select=size, schedule="screen")
+    return OnlineSubstitution(n_features_to_select=size)
 
 
 def fgm(size: int) -> Any:
@@ -336,11 +336,11 @@ def empty_biobank(folder: Path, seed: int, n_samples: int, n_variants: int, n_wa
             numbers = "\t".join(f"{value:.6g}" for value in rng.standard_normal(1 + N_COVARIATES))
             text.write(f"{i}\t{i}\t{numbers}\n")
     names, size = ", ".join(COVARIATES), n_wanted + N_COVARIATES
-    for method, more in (("fgm", ""), ("online_substitution", "schedule: screen, ")):
+    for method in ("fgm", "online_substitution"):
         (folder / f"{method}.yaml").write_text(
             f"version: 1\nname: biobank\nsource: {{kind: plink, path: {bed}, phenotypes: {bed.with_suffix('.tsv')}, "
             f"target: trait, covariate_names: [{names}], missing: mean}}\nstore: none\n"
-            f"select: {{method: {method}, {more}n_features_to_select: {size}, always_include: [{names}]}}\n"
+            f"select: {{method: {method}, n_features_to_select: {size}, always_include: [{names}]}}\n"
             "cluster: {kind: none, memory_limit: 8GiB}\noutput: run\n"
         )
     return folder

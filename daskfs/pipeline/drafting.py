@@ -297,7 +297,7 @@ def sections_of_genotypes(
 ) -> tuple[str, dict[str, Any]]:
     """Return a name for genotype files, and sections of a pipeline that reads them in place, as `draft_genotypes` does.
 
-    `filters` are entries of the section `source`. Online substitution screens variants by their codes.
+    `filters` are entries of the section `source`.
 
     Raises
     ------
@@ -315,8 +315,7 @@ def sections_of_genotypes(
         "source": {"kind": kind, **options},
         "store": "none",
         "split": {"groups": FAMILIES} if families is not None and families.are_kept else {},
-        "select": ({"always_include": always} if always else {})
-        | ({"schedule": "screen"} if method == "online_substitution" else {}),
+        "select": {"always_include": always} if always else {},
     }
 
 

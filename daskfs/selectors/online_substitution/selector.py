@@ -116,11 +116,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         How products are computed. gram: for a whole batch at once. naive: one column at a time, with the same
         decisions. lazy: only for columns whose gradient is large enough. The rules "os" and "paper" always process one
         column at a time; with "lazy" the selected features take steps only after a candidate was accepted.
-    schedule : {"sequential", "screen"}
+    schedule : {"auto", "sequential", "screen"}
         How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
         candidates among their columns, compared with the prediction before the round, and one process makes the
-        exchanges. The result does not depend on the number of workers. With a squared loss, genotype files are screened
-        without decoding them.
+        exchanges. The result does not depend on the number of workers. auto: screen genotype files if the loss is
+        squared, because that needs no decoding; sequential for everything else.
     fit_intercept : bool
         Whether to fit an intercept.
     always_include : array of int or str, optional
@@ -187,7 +187,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
     history_kind = "blocks of columns"
     order: Literal["fixed", "shuffled"] | ColumnOrder = "fixed"
     engine: Literal["auto", "gram", "lazy", "naive"] = "auto"
-    schedule: Literal["sequential", "screen"] = "sequential"
+    schedule: Literal["auto", "sequential", "screen"] = "auto"
     fit_intercept: bool = True
     always_include: Columns = None
     block_columns: Count | None = None
@@ -208,12 +208,19 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             problem = "cannot be 'lazy' with rule='paper', which updates all coefficients at every column"
             raise ConfigError(problem, "engine", "use 'auto'")
         if self.schedule == "screen" and self.rule != "exchange":
-            raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'sequential'")
+            raise ConfigError(f"expected the rule 'exchange', found {self.rule!r}", "schedule", "leave it 'auto'")
 
     @property
     def _takes_neighbours(self) -> bool:
         """Whether columns come in the order in which they are stored."""
         return isinstance(self.order, str) and self.order == "fixed"
+
+    def _screens(self, data: DataShape) -> bool:
+        """Return whether tasks screen columns."""
+        if self.schedule != "auto":
+            return self.schedule == "screen"
+        is_possible = self.rule == "exchange" and self.feature_groups is None and self._loss.is_quadratic
+        return is_possible and data.has_products and self._takes_neighbours
 
     def _check_loss(self, loss: Loss) -> None:
         if self.engine == "gram" and not loss.is_quadratic and self.rule != "exchange":
@@ -235,7 +242,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         engine = self._engine(
             target, shape.n_selected, n_candidates, matrix.dtype, self._columns(), groups, self.n_epochs
         )
-        stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self.schedule == "screen")
+        stream = SubstitutionStream(run, engine, self._columns(), plan, target.weight, self._screens(data))
         start = stream.resume()
         if not stream.n_epochs:
             stream.include(always)
@@ -243,8 +250,11 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         self._conclude(run, stream, target, groups)
 
     def _fit_passing(self, blocks: PassingBlocks, n_expected: int | None) -> None:
-        for parameter, value in (("order", "fixed"), ("schedule", "sequential")):
-            if getattr(self, parameter) is not value and getattr(self, parameter) != value:
+        for parameter, value, is_fine in (
+            ("order", "fixed", self._takes_neighbours),
+            ("schedule", "auto", self.schedule != "screen"),
+        ):
+            if not is_fine:
                 problem = "columns that can be read only once are processed in their own order, in this process"
                 raise ConfigError(problem, parameter, f"leave it {value!r}, or pass blocks that can be read again")
         self.__dict__.pop("_arrivals", None)
@@ -413,7 +423,7 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
             tile_columns=tile_columns if tile_rows > 1 else 1,  # arrays in memory have no tiles
             n_epochs=self.n_epochs,
             tiles_nbytes=shape.tiles_nbytes,
-            n_screened=max(batch, 2 * widest) * ROUND_BATCHES if self.schedule == "screen" else 0,
+            n_screened=max(batch, 2 * widest) * ROUND_BATCHES if self._screens(shape) else 0,
             undoes=not self._loss.is_quadratic and (self.rule == "exchange" or groups is not None),
             widest=widest,
             n_groups=0 if groups is None else min(groups.limit, groups.groups.n_groups),
