@@ -7,16 +7,15 @@ import pytest
 
 from daskfs.kernels.blocks.sparse_rows import entries_of, standardised_entries
 from daskfs.kernels.linear.column_sums import add_column_sums
-from daskfs.kernels.sketch.rows import EMPTY, slot_of, step_of
+from daskfs.kernels.sketch.rows import EMPTY, StepRule, slot_of, step_of
+from daskfs.losses import find_loss
 from daskfs.matrix.blocks import SparseRows
 from daskfs.selectors.mission.model import ModelShape
-from daskfs.selectors.mission.tasks import SgdSettings, TargetEncoding
 from daskfs.selectors.mission.variants import model_of
 
 
 def rule_of(rate=0.1, period=np.inf, step_limit=np.inf, ratio=0.5):
-    shape = ModelShape(3, 64, 3, 0)
-    return SgdSettings(shape, TargetEncoding(), rate, period, step_limit, ratio, np.inf, 100).rule(1)
+    return StepRule(find_loss("squared").code, rate, 1.0 / period, step_limit, ratio, 1.0)
 
 
 def dense_descent(X, y, rate, period, ratio, weight):

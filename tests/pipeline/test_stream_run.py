@@ -19,9 +19,9 @@ from daskfs.pipeline.plan import plan_of_stream
 from daskfs.pipeline.run import run_pipeline
 from daskfs.pipeline.steps.learn import Holdout
 from daskfs.pipeline.stream_checks import check_stream
+from daskfs.selectors.mission.fit import History
+from daskfs.selectors.mission.model import MissionModel
 from daskfs.selectors.mission.selector import Mission
-from daskfs.selectors.mission.stream import Learner
-from daskfs.selectors.mission.tasks import Training
 from daskfs.sources.sparse.streams import LineStream
 from daskfs.sources.sparse.vw import VwSource
 from tests.contract.lab import assert_same_bits
@@ -148,7 +148,9 @@ def test_a_run_without_a_store_is_planned(pipeline):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_replicas", "owner", "name", "at"), [(1, Training, "learn", 15), (2, Learner, "add", 2)])
+@pytest.mark.parametrize(
+    ("n_replicas", "owner", "name", "at"), [(1, MissionModel, "train", 15), (2, History, "after", 2)]
+)
 def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_path, n_replicas, owner, name, at):
     other = tmp_path / "other.vw"
     other.write_bytes(text.read_bytes())
@@ -157,11 +159,11 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
     expected = run_pipeline(load_pipeline(pipeline, [*changes, "output=whole"])).results["mission"]
     calls, original = [], getattr(owner, name)
 
-    def interrupted(*args):
+    def interrupted(*args, **more):
         calls.append(args)
         if len(calls) == at:
             raise KeyboardInterrupt
-        return original(*args)
+        return original(*args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, interrupted)
@@ -174,7 +176,7 @@ def test_an_interrupted_run_of_files_goes_on_where_it_stood(pipeline, text, tmp_
     os.utime(other, ns=(10**18, 10**18))
     calls.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, lambda *args: (calls.append(args), original(*args))[1])
+        patch.setattr(owner, name, lambda *args, **more: (calls.append(args), original(*args, **more))[1])
         found = run_pipeline(load_pipeline(pipeline, changes), resume=True).results["mission"]
     assert 0 < len(calls) < at
     assert found.table.equals(expected.table)

@@ -87,7 +87,7 @@ def test_pieces_and_resumed_models_are_the_same(n_hashes):
     """What a model is when it travels does not depend on the layout of its table."""
     X, y = rows_and_classes(1000)
     whole = fit(X, y, n_hashes=n_hashes, n_buckets=64)
-    shape = whole._stream.shape.model
+    shape = whole._stream.config.model
     state = whole._stream.state
     again = restored(shape, state).state()
     for name in ("keys", "classes", "weights", "touches", "cells", "thresholds"):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from daskfs.matrix.arrays import ArrayMatrix
-from daskfs.selectors.mission import fit
+from daskfs.selectors.mission import passes
 from daskfs.selectors.mission.model import Entries, ModelShape
 from daskfs.selectors.mission.selector import Mission
 from daskfs.selectors.mission.variants import merged, model_of, restored
@@ -95,12 +95,12 @@ def test_chains_of_any_length_on_any_workers_give_the_bits_of_rounds_one_by_one(
     store, processes, n_replicas, refit, monkeypatch
 ):
     options = {"n_replicas": n_replicas, "sync_every": 100, "refit": refit, "n_epochs": 2}
-    monkeypatch.setattr(fit, "LEG_TASKS", 1)
-    monkeypatch.setattr(fit, "CHAIN_TASKS", 1)  # the client has the model after every round
+    monkeypatch.setattr(passes, "LEG_TASKS", 1)
+    monkeypatch.setattr(passes, "CHAIN_TASKS", 1)  # the client has the model after every round
     expected = selector(**options).fit(store)
     for leg, chain, client in ((4, 12, processes.client), (64, 256, processes.client), (64, 256, None)):
-        monkeypatch.setattr(fit, "LEG_TASKS", leg)
-        monkeypatch.setattr(fit, "CHAIN_TASKS", chain)
+        monkeypatch.setattr(passes, "LEG_TASKS", leg)
+        monkeypatch.setattr(passes, "CHAIN_TASKS", chain)
         found = selector(**options, client=client).fit(store)
         assert_same_bits(found, expected)
         assert found.result_.history.equals(expected.result_.history)
@@ -138,8 +138,8 @@ class Kept(dict):
 @pytest.mark.parametrize(("sync_every", "block_rows"), [(50, 200), (70, 250), (300, 100), (1000, 500), (1200, 4096)])
 def test_a_plan_counts_the_tasks_that_learn(problem, sync_every, block_rows, monkeypatch):
     X, y = problem
-    learn, tasks = fit.train_on_rows, []
-    monkeypatch.setattr(fit, "train_on_rows", lambda *arguments: tasks.append(0) or learn(*arguments))
+    learn, tasks = passes.train_on_rows, []
+    monkeypatch.setattr(passes, "train_on_rows", lambda *arguments: tasks.append(0) or learn(*arguments))
     model = Mission(3, n_replicas=2, sync_every=sync_every, block_rows=block_rows, n_epochs=2, refit=None).fit(X, y)
     assert len(tasks) == model.plan(*X.shape, "float64", None).n_tasks
 
@@ -147,13 +147,13 @@ def test_a_plan_counts_the_tasks_that_learn(problem, sync_every, block_rows, mon
 @pytest.mark.parametrize("n_replicas", [1, 2, 3])
 def test_chains_hold_every_round_once_and_end_where_they_are_told(n_replicas):
     units = [((0, 1),)] * n_replicas
-    rounds = [fit.TrainingRound(0, units, k % 37 == 0, False, k > 190) for k in range(200)]
-    chains = list(fit._chains(rounds))
+    rounds = [passes.TrainingRound(0, units, k % 37 == 0, False, k > 190) for k in range(200)]
+    chains = list(passes._chains(rounds))
     assert [one for legs in chains for leg in legs for one in leg] == rounds
     for legs in chains:
-        assert sum(len(leg) for leg in legs) * n_replicas < fit.CHAIN_TASKS + fit.LEG_TASKS + n_replicas
+        assert sum(len(leg) for leg in legs) * n_replicas < passes.CHAIN_TASKS + passes.LEG_TASKS + n_replicas
         for leg in legs:
-            assert len(leg) * n_replicas < fit.LEG_TASKS + n_replicas
+            assert len(leg) * n_replicas < passes.LEG_TASKS + n_replicas
             assert not any(one.is_report or one.with_sums for one in leg[:-1])
 
 

@@ -16,13 +16,14 @@ Differs from the paper
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from daskfs.kernels.sketch.hashed_rows import predict_hashed_rows
-from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.configuration import Configuration
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.shared.budget import DataShape
 from daskfs.sources.sparse.base import SparseBlock
 
 
@@ -66,8 +67,8 @@ class FeatureHashing(
 
     method = "feature_hashing"
 
-    def _settings(self) -> Settings:
-        return replace(super()._settings(), variant="hashing")
+    def _configuration(self, data: DataShape, n_outputs: int, **more: Any) -> Configuration:
+        return super()._configuration(data, n_outputs, **more, variant="hashing")
 
     def _shortfall(self) -> list[str]:
         return []
@@ -76,7 +77,7 @@ class FeatureHashing(
         """Return the linear predictor of a block's rows; with ids, from their cells."""
         if self._stream is None or not self._stream.are_ids:
             return super()._predictor(block)
-        model, state = self._stream.shape.model, self._stream.state
+        model, state = self._stream.config.model, self._stream.state
         sketch = model.sketch(state.cells, state.scale)
         z = np.tile(state.intercept, (block.n_rows, 1))
         data = np.ones(len(block.features), np.float32) if block.data is None else block.data

@@ -36,7 +36,7 @@ from daskfs.matrix.base import Matrix
 from daskfs.parameters import Count, CountOrCV, LossOf, Positive, PositiveShare, PowerOfTwo, n_to_select
 from daskfs.selectors.base import BaseSelector
 from daskfs.selectors.inputs import seed_of
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED
+from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED
 from daskfs.selectors.shared.budget import Budget, DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import weighted_rows
 from daskfs.selectors.shared.run import Run

@@ -19,11 +19,12 @@ Differs from the paper
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from daskfs.parameters import Count
-from daskfs.selectors.mission.plan import Settings
+from daskfs.selectors.mission.configuration import Configuration
 from daskfs.selectors.mission.selector import Mission
+from daskfs.selectors.shared.budget import DataShape
 
 
 class _Forgetful(
@@ -68,8 +69,8 @@ class StochasticIHT(_Forgetful):
 
     method = "iht_sgd"
 
-    def _settings(self) -> Settings:
-        return replace(super()._settings(), variant="iht")
+    def _configuration(self, data: DataShape, n_outputs: int, **more: Any) -> Configuration:
+        return super()._configuration(data, n_outputs, **more, variant="iht")
 
 
 class BatchIHT(_Forgetful):
@@ -99,5 +100,5 @@ class BatchIHT(_Forgetful):
 
     n_gathered: Count = 1 << 16
 
-    def _settings(self) -> Settings:
-        return replace(super()._settings(), variant="batch_iht", n_gathered=self.n_gathered)
+    def _configuration(self, data: DataShape, n_outputs: int, **more: Any) -> Configuration:
+        return super()._configuration(data, n_outputs, **more, variant="batch_iht", n_gathered=self.n_gathered)

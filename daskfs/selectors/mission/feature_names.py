@@ -56,6 +56,12 @@ class FeatureNames:
             for names in rows.names_in(slice(first, min(first + COMPARED_ROWS, piece.stop))):
                 self.compare(names, active)
 
+    def note_all(self, rows: Passing, keys: np.ndarray) -> None:
+        """Store the names of all active features, if ids encode their names."""
+        active = np.unique(keys)
+        if (names := rows.names_of(active)) is not None:
+            self.note(names, active)
+
     def note(self, names: BlockNames, active: np.ndarray) -> None:
         """Store the missing names of active features from a block, and drop names that are no longer needed.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,14 +18,14 @@ from daskfs.matrix.incoming import Block, read_ahead, weights_of
 from daskfs.matrix.passing import Passing, PassingBlocks
 from daskfs.matrix.streaming import prefetched
 from daskfs.selectors.inputs import refuse_non_finite_target
+from daskfs.selectors.mission.configuration import n_outputs_of
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, MOST_IDS, PassingEntries, behind, rows_of
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.fit import MissionFit, begin, n_surveyed
-from daskfs.selectors.mission.keeping import NO_REFIT, Done, KeepsModels
+from daskfs.selectors.mission.fit import MissionFit
+from daskfs.selectors.mission.keeping import Done, KeepsModels
 from daskfs.selectors.mission.part_tasks import HowToLearn, LearntPart, PartToLearn, averaged, learn_part
-from daskfs.selectors.mission.plan import MissionShape, n_outputs_of, plan_mission, with_blocks_of_source
-from daskfs.selectors.mission.results import notes_after, notes_before
-from daskfs.selectors.mission.stream import Learner, Passage, Tell
+from daskfs.selectors.mission.plan import n_surveyed, plan_mission, with_blocks_of_source
+from daskfs.selectors.mission.stream import Learner, Passage, Tell, reporter
 from daskfs.selectors.mission.variants import restored
 from daskfs.selectors.shared.budget import Budget, DataShape, SelectorPlan
 from daskfs.selectors.shared.run import Checkpoint, Run
@@ -122,16 +121,19 @@ class LearnsFromStreams(KeepsModels):
         head = next(source.sparse_blocks(HEAD_ROWS, BLOCK_NNZ))
         n_rows, n_features = source.estimate_shape()[0] or head.n_rows, source.n_features
         data = DataShape(n_rows, MOST_IDS if source.features_are_ids else n_features or MOST_IDS, np.dtype(np.float32))
-        settings, n_outputs = self._settings_of_streams(), n_outputs_of(self.loss_, source.estimate_target().n_classes)
-        shape = MissionShape.of(data, settings, n_outputs, len(head.features) / head.n_rows)
+        n_outputs, nnz_per_row = (
+            n_outputs_of(self.loss_, source.estimate_target().n_classes),
+            len(head.features) / head.n_rows,
+        )
+        config = self._configuration(data, n_outputs, is_stream=True, nnz_per_row=nnz_per_row)
         limit = None if self.memory_limit is None else parse_bytes(self.memory_limit)
-        k, model = shape.n_selected, shape.model
+        k, model = config.n_selected, config.model
         text = f"mission: {k:,} features, a sketch of {max(model.n_hashes, 1)} x {model.n_buckets:,} cells; one pass"
-        task = with_blocks_of_source(Budget(), shape, BLOCK_ROWS, BLOCK_NNZ)
+        task = with_blocks_of_source(Budget(), config, BLOCK_ROWS, BLOCK_NNZ)
         if limit is not None:
             task.refuse_over(limit, "blocks of the source take")
             limit -= task.nbytes
-        plan = plan_mission(shape, limit)
+        plan = plan_mission(config, limit)
         client = Budget().add("the result", 1000 * k).add("models", 2 * model.nbytes)
         return replace(plan, text=text, task=plan.task + task, client=client)
 
@@ -160,7 +162,7 @@ class LearnsFromStreams(KeepsModels):
             blocks = (part for block in blocks if (part := rows_of(block, keep(block))).n_rows)
         passage = Passage(n_samples, tell, None if checkpoint is None else partial(self._save_learner, checkpoint))
         if done is not None:
-            passage = replace(passage, n_seen=done.n_seen, counted=done.counted)
+            passage = replace(passage, n_seen=done.n_seen)
             blocks = behind(blocks, done.n_seen)
         ahead = prefetched(_next_of(blocks), _endless(), 1, source.leave_off)
         n_features = None if source.features_are_ids else source.n_features
@@ -186,7 +188,7 @@ class LearnsFromStreams(KeepsModels):
         done: Done | None,
     ) -> None:
         """Train several models on parts of a source, in tasks, and average them after each round."""
-        parts, before, started = source.parts(), self._stream, time.perf_counter()
+        parts, before = source.parts(), self._stream
         if not parts:
             raise ConfigError(f"a {source.kind} source has no parts", "n_replicas", "leave it 1")
         n_features = None if source.features_are_ids else source.n_features
@@ -196,44 +198,38 @@ class LearnsFromStreams(KeepsModels):
             _, labels = self._coded(np.concatenate([block.y for block in first]), labels, is_first=True)
             rows = PassingEntries((self._with_codes(block, labels) for block in first), source)
             rows.holds = True
-            fit, n_before = self._begun(rows, labels), 0
+            fit = self._surveyed(rows, labels)
             head.close()  # type: ignore[attr-defined]
+            fit = replace(fit, n_samples=0)
         else:
             rows, labels = PassingEntries((block for block in list[SparseBlock]()), source), self._stream_labels
-            fit, n_before = before.going_on(self._settings_of_streams(), 0), before.n_samples
+            fit = self._going_on(before, 0)
         names = self._names_of_features or FeatureNames(are_ids=n_features is None)
-        lines = Learner(fit, Passage(tell=tell, counted=None if done is None else done.counted))
-        settings, shape, state = fit.shape.settings, fit.sgd.shape, fit.state
-        sgd = replace(fit.sgd, growing_half_life=settings.tail_half_life)
+        config, say = replace(fit.config, is_growing=True), reporter(tell, int(fit.state.rows_seen))
         with self._run(rows) as run, run.timed("train"):
             kept = run.keep(source)
             for k in range(0 if done is None else done.n_seen, len(parts), self.n_replicas):
                 some = parts[k : k + self.n_replicas]
                 items = [PartToLearn(part, len(some), i) for i, part in enumerate(some)]
-                how = HowToLearn(sgd, labels, settings.block_rows, n_before)
-                combine, shared = partial(averaged, shape), (kept, how, state, names)
+                shared = (kept, HowToLearn(config, labels, fit.n_samples), fit.state, names)
+                combine = partial(averaged, config.model)
                 found: LearntPart = run.workers.reduce_blocks(
                     learn_part, items, combine, name="mission-train", shared=shared
                 )
-                n_before, names = n_before + found.n_rows, found.names
+                n_rows, names = fit.n_samples + found.n_rows, found.names
                 # keeps K of all features that are active in some model
-                model = restored(shape, found.state, copy=False)
-                state = replace(model.state(), rows_seen=float(n_before))
-                lines.add(model, n_before, time.perf_counter() - started)
-                so_far = {"history": lines.history, "progressive": lines.progressive, "n_samples": n_before}
-                fit = replace(fit, state=state, **so_far)  # type: ignore[arg-type]
+                state = replace(restored(config.model, found.state, copy=False).state(), rows_seen=float(n_rows))
+                history = fit.history.after(1, config, state, is_stream=True)
+                say(history)
+                fit = replace(fit, state=state, history=history, n_samples=n_rows)
                 with interrupts.held():
                     self._stream, self._names_of_features, self._stream_labels = fit, names, labels
                     if checkpoint is not None:
-                        self._save_so_far(checkpoint, fit, Done(k + len(some), lines.counted))
-        active = np.unique(state.keys)
-        if (block_names := rows.names_of(active)) is not None:
-            names.note(block_names, active)
-        learnt = self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
+                        self._save_so_far(checkpoint, fit, Done(k + len(some), history.counted))
+        names.note_all(rows, fit.state.keys)
+        self._stream = replace(fit, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
-        self._take(
-            run, learnt.selected(), None, learnt.history, [*notes_before(learnt), *notes_after(learnt), NO_REFIT]
-        )
+        self._take(run, self._stream)
         if labels is not None:
             self.classes_ = labels
 
@@ -308,38 +304,36 @@ class LearnsFromStreams(KeepsModels):
             problem = "blocks that can be read only once train one model"
             raise ConfigError(problem, "n_replicas", "leave it 1, or pass blocks that can be read again")
         rows.holds = True
-        fit = self._begun(rows, labels)
+        fit = self._surveyed(rows, labels)
         if passage.n_expected is not None:
-            fit = replace(fit, sgd=replace(fit.sgd, half_life=fit.shape.settings.half_life(passage.n_expected)))
+            fit = replace(fit, config=replace(fit.config, half_life=fit.config.half_life_of(passage.n_expected)))
         rows.holds = False
         self._stream_labels = labels
         with self._run(rows, Here()) as run:
             self._learn(run, rows, fit, passage)
 
-    def _begun(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
+    def _surveyed(self, rows: Passing, labels: np.ndarray | None) -> MissionFit:
         """Survey the first rows, which are kept, and return an empty model that is ready to train."""
         is_sparse = rows.sparse_rows(slice(0, 0)) is not None
         rows.reach(1)
         first = rows.take(np.arange(rows.reach(n_surveyed(rows.shape[1], is_sparse))))
         self._labels = labels
         checked_target(first, self.loss_, LARGEST_TARGET)
-        settings = self._settings_of_streams()
-        if rows.shape[1] >= MOST_IDS and settings.n_hashes == 0:
+        if rows.shape[1] >= MOST_IDS and self.tail == "identity":
             problem = "cannot be 'identity' with 64-bit ids as features: there are too many for a cell each"
             raise ConfigError(problem, "tail", 'use tail="sketch", or create a store from the source')
         with self._run(first, Here()) as run:
-            target = self._encoded(settings, first, None if labels is None else len(labels))
-            return begin(run, settings, *target, n_epochs=1)
+            return self._begun(run, None if labels is None else len(labels), is_stream=True)
 
     def _go_on(self, rows: Passing, before: MissionFit, passage: Passage) -> None:
         rows.reach(passage.n_seen + 1)
-        if rows.shape[1] != before.shape.data.n_features:
-            found, expected = (_features(n) for n in (rows.shape[1], before.shape.data.n_features))
+        n_features = before.config.data.n_features
+        if rows.shape[1] != n_features:
+            found, expected = (_features(n) for n in (rows.shape[1], n_features))
             raise DataError(f"expected rows of {expected}, as before, found {found}", "partial_fit", "fit again")
-        settings = self._settings_of_streams()
         with self._run(rows, Here()) as run:
             run.seconds.update(before.seconds)
-            self._learn(run, rows, before if passage.n_seen else before.going_on(settings, 0), passage)
+            self._learn(run, rows, before if passage.n_seen else self._going_on(before, 0), passage)
 
     def _learn(self, run: Run, rows: Passing, fit: MissionFit, passage: Passage) -> None:
         learner = Learner(fit, passage, self._names_of_features)
@@ -355,18 +349,7 @@ class LearnsFromStreams(KeepsModels):
             raise
         self._stream = replace(learnt, seconds=run.seconds, nbytes=run.nbytes)
         self._take_names(rows)
-        run = run.over(rows)
-        self._take(
-            run,
-            self._stream.selected(),
-            None,
-            self._stream.history,
-            [*notes_before(learnt), *notes_after(learnt), NO_REFIT],
-        )
-
-
-def _notes_of(learnt: MissionFit) -> list[str]:
-    return [*notes_before(learnt), *notes_after(learnt), NO_REFIT]
+        self._take(run.over(rows), self._stream)
 
 
 def _features(n: int) -> str:

@@ -18,17 +18,13 @@ from daskfs.matrix.names import Names
 from daskfs.selectors.from_blocks import TakesRowBlocks
 from daskfs.selectors.mission.entries import MOST_IDS
 from daskfs.selectors.mission.fit import MissionFit
-from daskfs.selectors.mission.plan import Settings
-from daskfs.selectors.mission.results import GivesResults, notes_after, notes_before
+from daskfs.selectors.mission.results import GivesResults
 from daskfs.selectors.mission.saved import arrays_of, fit_of, load_arrays, names_of, notes_of, save_arrays
 from daskfs.selectors.mission.stream import Learner
 from daskfs.selectors.shared.run import Checkpoint
 
 DataError = errors.DataError.about("streams")
 RunError = errors.RunError.about("streams")
-
-NO_REFIT = "rows are used once and not kept: the coefficients are those of stochastic descent, without a refit"
-
 
 _STEP = "stream"
 
@@ -39,7 +35,7 @@ class Done(NamedTuple):
     n_seen: int
     """Number of rows done; for a source in parts, number of parts."""
     counted: tuple[float, float]
-    """As in `Passage`."""
+    """As in `History`."""
 
 
 class KeepsModels(GivesResults, TakesRowBlocks):
@@ -48,8 +44,22 @@ class KeepsModels(GivesResults, TakesRowBlocks):
     def _forget_stream(self) -> None:
         self._stream, self._names_of_features = None, None
 
-    def _settings_of_streams(self) -> Settings:
-        return replace(self._settings(), is_stream=True, refit=None, n_epochs=1)
+    def _going_on(self, fit: MissionFit, n_samples: int) -> MissionFit:
+        """Return a copy of the fit of a stream that is ready to learn from `n_samples` more rows."""
+        n_seen, state = fit.n_samples + n_samples, fit.state
+        now = self._configuration(fit.config.data, fit.config.model.n_outputs, is_stream=True)
+        config = replace(
+            fit.config,
+            tail_half_life=now.tail_half_life,
+            half_life=now.half_life_of(n_seen),
+            block_rows=now.block_rows,
+            n_replicas=now.n_replicas,
+            sync_every=now.sync_every,
+        )
+        history = replace(fit.history, counted=(state.loss_sum, state.weight_sum))
+        return replace(
+            fit, config=config, state=replace(state, cells=state.cells.copy()), n_samples=n_seen, history=history
+        )
 
     @property
     def can_go_on(self) -> bool:
@@ -73,7 +83,7 @@ class KeepsModels(GivesResults, TakesRowBlocks):
         """Return the complete state for continuing."""
         here = ("client", "verbose", "schema")
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in here}
-        parameters["random_state"] = fit.shape.settings.seed
+        parameters["random_state"] = fit.config.model.seed
         if isinstance(self.class_weight, Mapping):
             parameters["class_weight"] = list(self.class_weight.items())
         names = [str(name) for name in self.feature_names_in_] if hasattr(self, "feature_names_in_") else None
@@ -81,7 +91,8 @@ class KeepsModels(GivesResults, TakesRowBlocks):
         return arrays_of(fit, self._names_of_features, self._stream_labels, more)
 
     def _save_learner(self, checkpoint: Checkpoint, learner: Learner) -> None:
-        self._save_so_far(checkpoint, learner.so_far(), Done(learner.n_seen, learner.counted))
+        fit = learner.so_far()
+        self._save_so_far(checkpoint, fit, Done(learner.n_seen, fit.history.counted))
 
     def _save_so_far(self, checkpoint: Checkpoint, fit: MissionFit, done: Done) -> None:
         checkpoint.save(_STEP, self._arrays_of(fit, done=[done.n_seen, *done.counted]))
@@ -92,18 +103,19 @@ class KeepsModels(GivesResults, TakesRowBlocks):
         if arrays is None:
             return None
         notes = notes_of(arrays, "checkpoint")
-        self._restore(arrays, notes)
         n_seen, *counted = notes["done"]
-        return Done(int(n_seen), (counted[0], counted[1]))
+        done, fit = Done(int(n_seen), (counted[0], counted[1])), self._restore(arrays, notes)
+        self._stream = replace(fit, history=replace(fit.history, counted=done.counted))
+        return done
 
     def _restore(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> MissionFit:
         """Restore the state that `_arrays_of` returned."""
         self.loss_ = notes["loss"]
-        fit = fit_of(arrays, notes, self._settings_of_streams())
+        fit = fit_of(arrays, notes, self._configuration)
         self._stream, self._names_of_features = fit, names_of(notes)
         self._stream_labels = self._labels = arrays.get("labels")
-        if fit.sgd.target.classes is not None:
-            self.classes_ = fit.sgd.target.classes
+        if fit.config.target.classes is not None:
+            self.classes_ = fit.config.target.classes
         return fit
 
     @classmethod
@@ -122,10 +134,11 @@ class KeepsModels(GivesResults, TakesRowBlocks):
             parameters["class_weight"] = dict(parameters["class_weight"])
         selector = cls(**parameters)
         fit = selector._restore(arrays, notes)
-        known = _Gone(fit.shape.data.n_samples, fit.shape.data.n_features, fit.shape.data.dtype, notes["feature_names"])
+        data = fit.config.data
+        known = _Gone(data.n_samples, data.n_features, data.dtype, notes["feature_names"])
         selector._take_names(known)
         with selector._run(known, Here()) as run:
-            selector._take(run, fit.selected(), None, fit.history, [*notes_before(fit), *notes_after(fit), NO_REFIT])
+            selector._take(run, fit)
         if selector._stream_labels is not None:
             selector.classes_ = selector._stream_labels
         return selector

@@ -6,7 +6,7 @@ Workers import this file, so it is light: numpy and the kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -60,68 +60,57 @@ class ModelShape:
     always: tuple[int, ...] = ()
     """Features that are active from the first row on and stay so; included in K. Only for "active"."""
 
-    @property
-    def is_in_sketch(self) -> bool:
-        """Whether all weights are in the sketch, including those of the active features."""
-        return self.variant in ("paper", "heap")
+    # what follows from these
+    is_in_sketch: bool = field(init=False)
+    """Whether all weights are in the sketch, including those of the active features."""
+    has_heap: bool = field(init=False)
+    """Whether heaps, one for each output, hold the K largest features after every row."""
+    is_by_class: bool = field(init=False)
+    """Whether each output has its own K largest."""
+    forgets: bool = field(init=False)
+    """Whether there is no sketch, so that weights of inactive features are lost."""
+    n_weights: int = field(init=False)
+    """Number of weights of an entry: by class one, otherwise one for each output."""
+    most_selected: int = field(init=False)
+    """Largest number of active entries at the end."""
+    full: int = field(init=False)
+    """Number of entries that triggers a selection."""
+    n_chains: int = field(init=False)
+    """Rows of the sketch that index the active features by cell, for variants that query them again."""
+    n_slots: int = field(init=False)
+    """Slots of a table: a power of two, half of which is used."""
+    sketch_nbytes: int = field(init=False)
+    """Bytes of the cells."""
+    nbytes: int = field(init=False)
+    """Bytes of one model in memory: a table of entries during training, weights by feature afterwards."""
 
-    @property
-    def has_heap(self) -> bool:
-        """Whether heaps, one for each output, hold the K largest features after every row."""
-        return self.variant in HEAP_VARIANTS
-
-    @property
-    def is_by_class(self) -> bool:
-        """Whether each output has its own K largest."""
-        return self.has_heap or self.per_class
-
-    @property
-    def n_weights(self) -> int:
-        """Number of weights of an entry: by class one, otherwise one for each output."""
-        return 1 if self.is_by_class else self.n_outputs
-
-    @property
-    def most_selected(self) -> int:
-        """Largest number of active entries at the end."""
-        return self.n_selected * (self.n_outputs if self.is_by_class else 1)
-
-    @property
-    def forgets(self) -> bool:
-        """Whether there is no sketch, so that weights of inactive features are lost."""
-        return self.variant in ("iht", "batch_iht")
-
-    @property
-    def full(self) -> int:
-        """Number of entries that triggers a selection."""
-        if self.per_class:
-            return self.most_selected + max(self.most_selected // 4, 1024)
-        return self.n_selected + max(self.n_selected, 1024, self.n_gathered)
-
-    @property
-    def n_chains(self) -> int:
-        """Rows of the sketch that index the active features by cell, for variants that query them again."""
-        return self.n_hashes if self.variant == "paper" else 0
-
-    @property
-    def n_slots(self) -> int:
-        """Slots of a table: a power of two, half of which is used."""
-        most = self.n_selected + 1 if self.has_heap else self.full + SLACK
-        return 1 << (2 * most - 1).bit_length()
-
-    @property
-    def sketch_nbytes(self) -> int:
-        """Bytes of the cells."""
-        return max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one model in memory: a table of entries during training, weights by feature afterwards."""
-        if self.has_heap:
-            slot_nbytes, place_nbytes = 8 + 8 + 4 * self.n_chains, 8 + 32 + 8 * self.n_chains
-            heap_nbytes = self.n_slots * slot_nbytes + self.n_selected * place_nbytes + 8
-            return self.sketch_nbytes + self.n_outputs * heap_nbytes
-        table_nbytes = self.n_slots * (16 + 4 * self.n_weights + 4 * self.per_class)
-        return self.sketch_nbytes + max(table_nbytes, self.most_selected * (16 + 4 * self.n_outputs))
+    def __post_init__(self) -> None:
+        k, has_heap = self.n_selected, self.variant in HEAP_VARIANTS
+        is_by_class = has_heap or self.per_class
+        n_weights, most_selected = (1, k * self.n_outputs) if is_by_class else (self.n_outputs, k)
+        further = max(most_selected // 4, 1024) if self.per_class else max(k, 1024, self.n_gathered)
+        full = (most_selected if self.per_class else k) + further
+        n_chains = self.n_hashes if self.variant == "paper" else 0
+        n_slots = 1 << (2 * (k + 1 if has_heap else full + SLACK) - 1).bit_length()
+        sketch_nbytes = max(self.n_hashes, 1) * self.n_buckets * self.n_outputs * 4
+        heap_nbytes = n_slots * (8 + 8 + 4 * n_chains) + k * (8 + 32 + 8 * n_chains) + 8
+        table_nbytes = n_slots * (16 + 4 * n_weights + 4 * self.per_class)
+        active_nbytes = max(table_nbytes, most_selected * (16 + 4 * self.n_outputs))
+        found = {
+            "is_in_sketch": self.variant in ("paper", "heap"),
+            "has_heap": has_heap,
+            "is_by_class": is_by_class,
+            "forgets": self.variant in ("iht", "batch_iht"),
+            "n_weights": n_weights,
+            "most_selected": most_selected,
+            "full": full,
+            "n_chains": n_chains,
+            "n_slots": n_slots,
+            "sketch_nbytes": sketch_nbytes,
+            "nbytes": sketch_nbytes + (self.n_outputs * heap_nbytes if has_heap else active_nbytes),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def sketch(self, cells: np.ndarray | None = None, scale: float = 1.0) -> CountSketch:
         """Return the sketch, empty or with these cells."""
@@ -385,12 +374,12 @@ class MissionModel:
         self.fill(state.entries if state.n_merged == 1 else self.selected(state.entries))
         return self
 
-    def state(self, sums: np.ndarray | None = None) -> ModelState:
+    def state(self) -> ModelState:
         """Return the model as it is sent between processes. The cells are not copied."""
         _, rows_seen, loss_sum, weight_sum = self.scalars[0].item()
         return ModelState(
             *self.active().sorted(), self.sketch.cells, self.sketch.scale, self.intercept,
-            self.thresholds.copy(), rows_seen, loss_sum, weight_sum, sums=sums,
+            self.thresholds.copy(), rows_seen, loss_sum, weight_sum,
         )  # fmt: skip
 
 

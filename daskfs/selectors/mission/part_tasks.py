@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs import errors
+from daskfs.selectors.mission.configuration import Configuration
 from daskfs.selectors.mission.entries import BLOCK_NNZ, BLOCK_ROWS, PassingEntries
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.model import ModelShape, ModelState
-from daskfs.selectors.mission.tasks import SgdSettings, Training, begun, passing_rows
-from daskfs.selectors.mission.variants import merged, restored
+from daskfs.selectors.mission.training import Training, passing_rows, started
+from daskfs.selectors.mission.variants import merged
 from daskfs.sources.sparse.base import SparseBlock
 
 DataError = errors.DataError.about("streams")
@@ -35,10 +36,9 @@ class PartToLearn:
 class HowToLearn(NamedTuple):
     """Settings that are the same for all parts of a round."""
 
-    sgd: SgdSettings
+    config: Configuration
     labels: np.ndarray | None
     """Values of the target for the classes."""
-    block_rows: int
     n_before: int
     """Number of rows that were learnt from before this round."""
 
@@ -59,14 +59,12 @@ def learn_part(source: Any, how: HowToLearn, state: ModelState, names: FeatureNa
     DataError
         NaN or infinity, or an unknown class.
     """
-    model = restored(how.sgd.shape, begun(state, item.number))
+    model = started(how.config, state, item.number)
     names = replace(names, names=dict(names.names), collisions=dict(names.collisions))
     rows = PassingEntries(_coded(source.sparse_part_blocks(item.part, BLOCK_ROWS, BLOCK_NNZ), how.labels), source)
-    training = Training(how.sgd, model, item.n_replicas, n_rows=how.n_before, names=names)
-    for piece in passing_rows(rows, how.sgd, how.block_rows):
-        training.learn(rows, piece)
-    training.end_block()
-    return LearntPart(model.state(), names, (training.n_rows - how.n_before) // item.n_replicas)
+    training = Training(how.config, model, item.n_replicas, n_rows=how.n_before)
+    found = training.learn(rows, passing_rows(rows, how.config), names=names)
+    return LearntPart(found, names, (training.n_rows - how.n_before) // item.n_replicas)
 
 
 def averaged(shape: ModelShape, first: LearntPart, second: LearntPart) -> LearntPart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import numpy as np
 
 from daskfs import errors
 from daskfs.files import written_whole
+from daskfs.selectors.mission.configuration import Configuration
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.fit import Line, MissionFit
+from daskfs.selectors.mission.fit import History, Line, MissionFit
 from daskfs.selectors.mission.model import ModelShape, ModelState
-from daskfs.selectors.mission.plan import MissionShape, Settings
-from daskfs.selectors.mission.tasks import SgdSettings, Survey, TargetEncoding
+from daskfs.selectors.mission.reading import Cuts
+from daskfs.selectors.mission.survey import Survey, TargetEncoding
 from daskfs.selectors.shared.budget import DataShape
 
 RunError = errors.RunError.about("sketches")
@@ -26,8 +27,6 @@ RunError = errors.RunError.about("sketches")
 FORMAT_VERSION = 2
 HASH_NAME = "daskfs-mix64-1"
 """Name of the frozen hash of `daskfs.kernels.sketch.count_sketch`; another hash would get another name."""
-
-_OF_SGD = ("rate", "period", "step_limit", "intercept_ratio", "half_life", "piece_rows")
 
 
 def arrays_of(
@@ -44,17 +43,25 @@ def arrays_of(
     more : mapping
         Further values that JSON can represent: the selector's parameters.
     """
-    data, target = fit.shape.data, fit.sgd.target
+    config, data, target = fit.config, fit.config.data, fit.config.target
+    of_sgd = {
+        "rate": config.rate,
+        "period": config.period,
+        "step_limit": config.step_limit,
+        "intercept_ratio": config.intercept_rate,
+        "half_life": config.half_life,
+        "piece_rows": config.cuts.piece_rows,
+    }
     notes = dict(more) | {
         "data": {"n_samples": data.n_samples, "n_features": data.n_features, "dtype": str(data.dtype)},
-        "n_outputs": fit.shape.model.n_outputs,
-        "always": list(fit.shape.model.always),
-        "nnz_per_row": fit.shape.nnz_per_row,
-        "sgd": {name: getattr(fit.sgd, name) for name in _OF_SGD},
+        "n_outputs": config.model.n_outputs,
+        "always": list(config.model.always),
+        "nnz_per_row": config.nnz_per_row,
+        "sgd": of_sgd,
         "mean_weight": target.mean_weight,
         "n_samples": fit.n_samples,
-        "history": [list(map(float, line)) for line in fit.history],
-        "progressive": sorted(fit.progressive.items()),
+        "history": [list(map(float, line)) for line in fit.history.lines],
+        "progressive": sorted(fit.history.progressive.items()),
         "names": None if names is None else asdict(names),
     }
     arrays = {
@@ -63,7 +70,7 @@ def arrays_of(
         "notes": np.frombuffer(json.dumps(notes, default=_plain).encode(), np.uint8),
     }
     arrays |= {f"state.{name}": array for name, array in fit.state.pack().items()}
-    arrays |= {f"survey.{name}": array for name, array in fit.survey.pack().items()}
+    arrays |= {f"survey.{name}": array for name, array in config.survey.pack().items()}
     given = {"classes": target.classes, "class_weight": target.class_weight, "labels": labels}
     for name, array in given.items():
         if array is not None:
@@ -90,19 +97,31 @@ def notes_of(arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Any]:
     return found
 
 
-def fit_of(arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], settings: Settings) -> MissionFit:
-    """Return the fit from the arrays of `arrays_of`, for a selector with these settings."""
-    given = notes["data"]
+def fit_of(
+    arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any], configuration: Callable[..., Configuration]
+) -> MissionFit:
+    """Return the fit from the arrays of `arrays_of`, for a selector with this function for its configuration."""
+    given, of_sgd, always = notes["data"], notes["sgd"], tuple(notes.get("always", ()))
     data = DataShape(given["n_samples"], given["n_features"], np.dtype(given["dtype"]))
-    shape = MissionShape.of(data, settings, notes["n_outputs"], notes["nnz_per_row"])
-    shape = replace(shape, model=replace(shape.model, always=tuple(notes.get("always", ()))))
-    survey = Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")})
-    state = _state_of({name[6:]: array for name, array in arrays.items() if name.startswith("state.")}, shape.model)
-    target = TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"])
-    sgd = SgdSettings(shape=shape.model, target=target, scaling=survey.scaling, **notes["sgd"])
-    history = [Line(*line) for line in notes["history"]]
+    config = configuration(data, notes["n_outputs"], is_stream=True, nnz_per_row=notes["nnz_per_row"])
+    config = replace(
+        config,
+        model=replace(config.model, always=always),
+        survey=Survey.unpack({name[7:]: array for name, array in arrays.items() if name.startswith("survey.")}),
+        target=TargetEncoding(arrays.get("classes"), arrays.get("class_weight"), notes["mean_weight"]),
+        rate=of_sgd["rate"],
+        period=of_sgd["period"],
+        step_limit=of_sgd["step_limit"],
+        intercept_rate=of_sgd["intercept_ratio"],
+        half_life=of_sgd["half_life"],
+        cuts=Cuts(of_sgd["piece_rows"]),
+    )
+    state = _state_of({name[6:]: array for name, array in arrays.items() if name.startswith("state.")}, config.model)
     progressive = {int(n_rows): float(loss) for n_rows, loss in notes["progressive"]}
-    return MissionFit(shape, sgd, survey, state, notes["n_samples"], history, progressive)
+    lines = [Line(*line) for line in notes["history"]]
+    return MissionFit(
+        config, state, notes["n_samples"], History((state.loss_sum, state.weight_sum), lines, progressive)
+    )
 
 
 def _state_of(arrays: dict[str, np.ndarray], shape: ModelShape) -> ModelState:

@@ -52,7 +52,6 @@ With the default variant:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -61,17 +60,12 @@ from daskfs.errors import ConfigError, DataError
 from daskfs.losses import ROW_BY_ROW, Loss, find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.parameters import ClassWeights, Columns, Count, CountOrCV, LossOf, Positive, PowerOfTwo, Share, n_to_select
-from daskfs.selectors.mission.fit import (
-    MissionFit,
-    Passes,
-    Refit,
-    begin,
-    refuse_new_classes,
-)
+from daskfs.selectors.mission.configuration import DEFAULT_N_SELECTED, n_outputs_of
+from daskfs.selectors.mission.fit import MissionFit, refuse_new_classes
 from daskfs.selectors.mission.from_streams import LARGEST_TARGET, LearnsFromStreams
-from daskfs.selectors.mission.keeping import NO_REFIT
-from daskfs.selectors.mission.plan import DEFAULT_N_SELECTED, MissionShape, n_outputs_of, plan_mission
-from daskfs.selectors.mission.results import notes_after, notes_before
+from daskfs.selectors.mission.passes import learn
+from daskfs.selectors.mission.plan import plan_mission
+from daskfs.selectors.mission.refit import Refit, choose, refit
 from daskfs.selectors.mission.stream import Tell
 from daskfs.selectors.shared.budget import DataShape, Limits, SelectorPlan
 from daskfs.selectors.shared.rows import in_random_order, weighted_rows
@@ -250,8 +244,7 @@ class Mission(LearnsFromStreams):
         return self.variant != "paper" and (self._refits or self.refit in ("auto", "exact")) and not self.per_class
 
     def _plan(self, shape: DataShape, limits: Limits) -> SelectorPlan:
-        n_outputs = n_outputs_of(self.loss_, shape.n_classes)
-        return plan_mission(MissionShape.of(shape, self._settings(), n_outputs), limits.task_nbytes)
+        return plan_mission(self._configuration(shape, n_outputs_of(self.loss_, shape.n_classes)), limits.task_nbytes)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mission:
         """Select features; see `BaseSelector.fit`."""
@@ -297,23 +290,19 @@ class Mission(LearnsFromStreams):
             self._opened(X, y, sample_weight, self._stream_labels, before is None) as (matrix, labels),
             self._run(matrix) as run,
         ):
-            settings = self._settings_of_streams()
             self._stream_labels = labels
             if before is None:
                 self._take_names(matrix)
                 self._labels = labels
                 checked_target(matrix, self.loss_, LARGEST_TARGET)
-                target = self._encoded(settings, matrix, None if labels is None else len(labels))
-                fit = begin(run, settings, *target, n_epochs=1)
+                fit = self._begun(run, None if labels is None else len(labels), is_stream=True)
             else:
-                fit = before.going_on(settings, matrix.shape[0])
+                fit = self._going_on(before, matrix.shape[0])
                 run.seconds.update(before.seconds)
                 run.nbytes.update(before.nbytes)
-            refuse_new_classes(matrix, fit.sgd.target)
-            passes = Passes(run, fit)
-            passes.take("train", 0, 1)
-            self._stream = passes.learnt()
-            self._take(run, self._stream.selected(), None, passes.history, [*notes_before(fit), NO_REFIT])
+            refuse_new_classes(matrix, fit.config.target)
+            self._stream = learn(run, fit, "train", 0, 1)
+            self._take(run, self._stream)
         if labels is not None:
             self.classes_ = labels
         return self
@@ -324,17 +313,14 @@ class Mission(LearnsFromStreams):
         notes: list[str] = []
         rows = run.over(in_random_order(weighted_rows(run.matrix), self.random_state, notes))
         weight = rows.matrix.read_weight(slice(None))
-        settings = replace(self._settings(), total_weight=None if weight is None else float(np.sum(weight)))
-        target = self._encoded(settings, rows.matrix, None)
-        passes = Passes(rows, begin(rows, settings, *target, settings.n_epochs))  # step 1
-        passes.take("train", 0, settings.n_epochs)  # steps 2 to 5
-        passes.choose()  # step 6
-        fit = passes.learnt().selected()
-        notes += [*notes_before(fit), *notes_after(fit)]
-        refit = passes.refit()  # step 7
-        _check_always(fit, refit, run.matrix)
+        fit = self._begun(rows, total_weight=None if weight is None else float(np.sum(weight)))  # step 1
+        fit = learn(rows, fit, "train", 0, fit.config.n_epochs)  # steps 2 to 5
+        fit = choose(rows, fit)  # step 6
+        found = refit(rows, fit)  # step 7
+        if fit.config.has_always:
+            _refuse_constant(fit, found, run.matrix)
         self._stream = None
-        self._take(run, fit, refit, passes.history, notes)
+        self._take(run, fit, found, notes)
 
     @property
     def response_losses(self) -> tuple[str, str]:
@@ -346,11 +332,11 @@ class Mission(LearnsFromStreams):
         return "multinomial", "multinomial" if self._loss.has_classes else "logistic"
 
 
-def _check_always(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
+def _refuse_constant(fit: MissionFit, refit: Refit | None, matrix: Matrix) -> None:
     """Refuse an always included column that is constant, if all its rows were read."""
     keys, varies = fit.state.keys, np.ones(len(fit.state.keys), dtype=bool)
     if refit is not None:
         varies = refit.deviation > 0.0
-    missing = np.setdiff1d(np.array(fit.shape.model.always, dtype=np.int64), keys[varies].astype(np.int64))
+    missing = np.setdiff1d(np.array(fit.config.model.always, dtype=np.int64), keys[varies].astype(np.int64))
     if len(missing):
         raise DataError("is constant", f"always_include, column {matrix.names[missing[0]]!r}", "drop it")

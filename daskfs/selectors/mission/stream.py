@@ -13,14 +13,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from daskfs import interrupts
 from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
-from daskfs.selectors.mission.fit import Line, MissionFit
-from daskfs.selectors.mission.model import MissionModel
-from daskfs.selectors.mission.tasks import Training, passing_rows
+from daskfs.selectors.mission.fit import History, MissionFit
+from daskfs.selectors.mission.model import ModelState
+from daskfs.selectors.mission.training import LearntRows, Training, passing_rows
 from daskfs.selectors.mission.variants import restored
 
 Tell = Callable[[str], None]
@@ -40,8 +37,6 @@ class Passage:
     """Stores the model, to continue after an interruption."""
     n_seen: int = 0
     """Number of rows used before an interruption; they do not come again."""
-    counted: tuple[float, float] | None = None
-    """Sums of losses and weights at the last line of the history; by default those of the model."""
 
 
 class Learner:
@@ -57,24 +52,17 @@ class Learner:
     """
 
     def __init__(self, fit: MissionFit, passage: Passage, names: FeatureNames | None = None) -> None:
-        self.fit, self.settings, self.passage, self.names = fit, fit.shape.settings, passage, names
-        growing = self.settings.tail_half_life if passage.n_expected is None else None
-        self.sgd = replace(fit.sgd, growing_half_life=growing)
-        self.model = restored(fit.sgd.shape, fit.state, copy=False)
-        self.training = Training(
-            self.sgd,
-            self.model,
-            n_rows=int(fit.state.rows_seen),
-            n_in_block=passage.n_seen % self.settings.block_rows,
-            names=names,
-        )
-        self.history, self.progressive = list(fit.history), dict(fit.progressive)
+        self.fit, self.passage, self.names, self.history = fit, passage, names, fit.history
+        self.config = replace(fit.config, is_growing=passage.n_expected is None)
         self.n_seen = passage.n_seen
         """Number of rows of this stream."""
-        self.counted = passage.counted or (fit.state.loss_sum, fit.state.weight_sum)
-        self._before = int(fit.state.rows_seen) - self.n_seen
-        self._since = self._saved = time.perf_counter()
-        self._n_since = int(fit.state.rows_seen)
+        n_rows = int(fit.state.rows_seen)
+        self._n_before = n_rows - passage.n_seen
+        self.model = restored(fit.config.model, fit.state, copy=False)
+        n_in_block = passage.n_seen % self.config.block_rows
+        self.training = Training(self.config, self.model, n_rows=n_rows, n_in_block=n_in_block)
+        self._say = reporter(passage.tell, n_rows)
+        self._saved = time.perf_counter()
 
     def learn(self, rows: Passing) -> MissionFit:
         """Learn from all rows that arrive; return the fit with the final model.
@@ -84,47 +72,49 @@ class Learner:
         DataError
             NaN or infinity, with the column's name, or an unknown class.
         """
-        for piece in passing_rows(rows, self.sgd, self.settings.block_rows, self.n_seen):
-            interrupts.check()
-            with interrupts.held():  # so that an interrupt finds complete pieces
-                self.training.learn(rows, piece)
-                self.n_seen = self.training.n_rows - self._before
-                if self.n_seen & (self.n_seen - 1) == 0:
-                    self._report()
+
+        def then(_: LearntRows) -> None:
+            self.n_seen = self.training.n_rows - self._n_before
+            if self.n_seen & (self.n_seen - 1) == 0:
+                self._report()
             if self.passage.save is not None and time.perf_counter() - self._saved > SAVE_S:
                 self.passage.save(self)
                 self._saved = time.perf_counter()
-        self.training.end_block()
+
+        pieces = passing_rows(rows, self.config, self.n_seen)
+        self.training.learn(rows, pieces, then, names=self.names, is_passing=True)
         if self.n_seen & (self.n_seen - 1):
             self._report()
         learnt = self.so_far()
-        active = np.unique(learnt.state.keys)
-        if self.names is not None and (block_names := rows.names_of(active)) is not None:
-            self.names.note(block_names, active)
+        if self.names is not None:
+            self.names.note_all(rows, learnt.state.keys)
         return learnt
 
     def so_far(self) -> MissionFit:
         """Return the fit with the model after the last piece."""
-        state = replace(self.model.state(), rows_seen=float(self._before + self.n_seen))
-        so_far = {"history": self.history, "progressive": self.progressive, "n_samples": self._before + self.n_seen}
-        return replace(self.fit, state=state, **so_far)  # type: ignore[arg-type]
+        n_rows = self._n_before + self.n_seen
+        return replace(self.fit, state=self._state(), n_samples=n_rows, history=self.history)
+
+    def _state(self) -> ModelState:
+        return replace(self.model.state(), rows_seen=float(self._n_before + self.n_seen))
 
     def _report(self) -> None:
-        self.add(self.model, self._before + self.n_seen, time.perf_counter() - self._since)
+        self.history = self.history.after(1, self.config, self._state(), is_stream=True)
+        self._say(self.history)
 
-    def add(self, model: MissionModel, n_rows: int, seconds: float) -> None:
-        """Add a line to the history of a model that has seen `n_rows` rows, and report it."""
-        scalars = model.scalars[0]
-        sums = float(scalars["loss_sum"]), float(scalars["weight_sum"])
-        lately, weight = (now - before for now, before in zip(sums, self.counted, strict=True))
-        self.counted = sums
-        mean_loss = lately / weight if weight else np.nan
-        so_far = sums[0] / sums[1] if sums[1] else np.nan
-        n_active, threshold = len(model.active_ids()), float(model.thresholds.min())
-        self.history.append(Line(1, n_rows, mean_loss, threshold, n_active, model.sketch.norm()))
-        self.progressive[n_rows] = so_far
-        if self.passage.tell is not None:
-            self.passage.tell(
-                f"{n_rows:>13,} rows  loss {so_far:.6f}  since the last line {mean_loss:.6f}  {n_active:>7,} active  "
-                f"{seconds:8.1f} s  {(n_rows - self._n_since) / max(seconds, 1e-9):>11,.0f} rows/s"
+
+def reporter(tell: Tell | None, n_rows: int) -> Callable[[History], None]:
+    """Return a function that reports the last line of a history, for a stream that begins after `n_rows` rows."""
+    begun = time.perf_counter()
+
+    def say(history: History) -> None:
+        if tell is not None:
+            line, seconds = history.lines[-1], time.perf_counter() - begun
+            n_now = int(line.rows_seen)
+            tell(
+                f"{n_now:>13,} rows  loss {history.progressive[n_now]:.6f}  since the last line {line.mean_loss:.6f}  "
+                f"{int(line.n_active):>7,} active  {seconds:8.1f} s  "
+                f"{(n_now - n_rows) / max(seconds, 1e-9):>11,.0f} rows/s"
             )
+
+    return say
