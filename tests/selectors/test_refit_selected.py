@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, RidgeCV
 
@@ -131,6 +132,32 @@ def test_no_columns_leave_the_model_without_features():
     X, y, _ = data("logistic")
     fit = fit_of(ArrayMatrix(X, y), np.array([], dtype=np.int64), "logistic", positive=1.0)
     np.testing.assert_allclose(fit.intercept, np.log(y.mean() / (1 - y.mean())), rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "huber", "squared_hinge"])
+def test_columns_that_are_mostly_zero_are_refitted_from_their_entries(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((900, 120)) < 0.03, rng.standard_normal((900, 120)) + 1.0, 0.0)
+    X[:, 7] = X[:, 6]  # depends on another
+    X[:, 8] = 0.0
+    z = 2.0 * X[:, :20].sum(axis=1) - 1.0
+    y = rng.poisson(np.exp(np.minimum(z, 2.0))) if loss == "poisson" else z + rng.logistic(size=900)
+    positive = 1.0 if loss in ("logistic", "squared_hinge") else None
+    y, weight = np.asarray(y > 0 if positive else y, dtype=float), rng.integers(0, 3, 900).astype(float)
+    columns = np.concatenate([[6, 7, 8], rng.permutation(np.delete(np.arange(120), [6, 7, 8]))[:97]])
+
+    def fits(X):
+        asked = MeanLoss(loss, positive, threshold=1.0 if loss == "huber" else None)
+        return refit_nested(Run(ArrayMatrix(X, y, weight), "test"), columns, [70, 100], asked)
+
+    expected = fits(X)
+    monkeypatch.setattr(refit, "terms_on_rows", lambda *_: pytest.fail("a dense block was made"))
+    for found, one in zip(fits(scipy.sparse.csr_array(X)), expected, strict=True):
+        np.testing.assert_allclose(found.coef, one.coef, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found.intercept, one.intercept, rtol=1e-8)
+        np.testing.assert_allclose(found.mean_loss, one.mean_loss, rtol=1e-8)
+        np.testing.assert_allclose(found.ridge, one.ridge, rtol=1e-12)
+        assert (found.n_dependent, found.is_separable) == (one.n_dependent, one.is_separable) == (1, False)
 
 
 def test_infinity_in_a_selected_column_is_named():

@@ -39,6 +39,7 @@ from daskfs.selectors.shared.refit_on_block import (
     terms_of_laid,
     terms_on_rows,
 )
+from daskfs.selectors.shared.refit_on_entries import entries_of, terms_of_entries
 from daskfs.selectors.shared.ridge import Effort
 from daskfs.selectors.shared.rows import ingest_order
 from daskfs.selectors.shared.run import Run
@@ -255,11 +256,12 @@ def _refit_at(blocks: SelectedBlocks, start: _Start, null: Terms, effort: Effort
     assert fit is not None
     if asked.has_l1 and not is_separable:
         fit, l1 = _with_l1(blocks, fit, total, ridge)
-    solution = fit.model.solution
+    solution, rank = fit.model.solution, factorise(terms.hessian, len(scale) + 1, 0.0, np.zeros_like(terms.hessian))
+    n_dependent = int((scale > 0.0).sum()) + 1 - rank
     coef = np.divide(solution[1:], scale, out=np.zeros(len(scale)), where=scale > 0.0)
     intercept = float(solution[0] - (coef * centre).sum())
     mean = fit.mean + blocks.least_loss(asked.loss)
-    return SelectedFit(coef, intercept, mean, scale, fit.n_dependent, is_separable, fit.n_steps, ridge, l1)
+    return SelectedFit(coef, intercept, mean, scale, n_dependent, is_separable, fit.n_steps, ridge, l1)
 
 
 def _with_l1(blocks: SelectedBlocks, fit: _Descent, total: float, ridge: float) -> tuple[_Descent, float]:
@@ -441,7 +443,6 @@ class _Descent(NamedTuple):
     mean: float
     """Mean loss, without the ridge."""
     n_steps: int
-    n_dependent: int
 
 
 def _descend(
@@ -463,9 +464,7 @@ def _descend(
     value.
     """
     terms, loss = plain.with_penalty(model.solution, blocks.penalties(ridge)), find_loss(model.loss)
-    n_features = int((model.scale > 0.0).sum())
     factor, step = np.zeros_like(terms.hessian), np.zeros(len(terms.gradient))
-    n_dependent = n_features + 1 - factorise(plain.hessian, len(factor), 0.0, factor)
     value, n_steps = terms.value, 0
     while n_steps < MAX_STEPS:
         n_steps += 1
@@ -483,7 +482,7 @@ def _descend(
         model, plain, terms = _shortened(blocks, model, step, terms.value, total, ridge)
         value, end = terms.value, model
     penalty = 0.5 * float(((blocks.penalties(ridge) + blocks.penalty)[1:] * end.solution[1:] ** 2).sum())
-    return _Descent(end, model, plain, max(value - penalty, 0.0), n_steps, n_dependent)
+    return _Descent(end, model, plain, max(value - penalty, 0.0), n_steps)
 
 
 def _shortened(
@@ -516,10 +515,12 @@ class SelectedBlocks:
         length = max(1, BLOCK_VALUES // max(len(columns), 1))
         pieces = [(start, min(start + length, n_samples)) for start in range(0, n_samples, length)]
         room = DEFAULT_BLOCK_NBYTES if run.task_limit is None else min(run.task_limit // 2, DEFAULT_BLOCK_NBYTES)
-        if n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
+        X = self._entries = entries_of(matrix, columns, pieces, room)
+        if X is None and n_samples * len(columns) * np.dtype(matrix.dtype).itemsize <= room:
+            X = _gathered(matrix, columns, pieces)
+        if X is not None:
             y, weight = matrix.read_target(slice(None)), matrix.read_weight(slice(None))
-            kept = ArrayMatrix(_gathered(matrix, columns, pieces), y, weight, matrix.names[columns])
-            run, self.columns = Run(kept, run.name), slice(None)
+            run, self.columns = Run(ArrayMatrix(X, y, weight, matrix.names[columns]), run.name), slice(None)
         self.groups = matrix.declared_groups
         self.run, self.parts = run, [run.rows(*piece) for piece in pieces]
         self.length, self.can_order = length, matrix.is_resident and not matrix.rows_are_random
@@ -557,7 +558,8 @@ class SelectedBlocks:
 
         Used for terms at several points; models must have these centres and scales.
         """
-        if isinstance(self.columns, slice) and self.run.matrix.shape[0] * len(centre) <= LAID_VALUES:
+        is_small = self.run.matrix.shape[0] * len(centre) <= LAID_VALUES
+        if isinstance(self.columns, slice) and is_small and self._entries is None:
             self._laid = [laid_out(self.run.matrix, self.columns, centre, scale, part) for part in self.parts]
 
     def moments(self, positive: float | None) -> tuple[float, float, np.ndarray, np.ndarray]:
@@ -574,7 +576,13 @@ class SelectedBlocks:
 
     def terms(self, model: Model, total: float) -> Terms:
         """Return value (above the smallest possible loss), gradient and Hessian of the mean loss."""
-        parts = [terms_of_laid(part, model) for part in self._laid]
+        if self._entries is None:
+            parts = [terms_of_laid(part, model) for part in self._laid]
+        else:
+            matrix, X = self.run.matrix, self._entries[:, : len(model.centre)]
+            weight = matrix.read_weight(slice(None))
+            weight = np.ones(X.shape[0]) if weight is None else as_vector(weight)
+            parts = [terms_of_entries(X, as_vector(matrix.read_target(slice(None))), weight, model)]
         parts = parts or self.run.map("refit", terms_on_rows, self.parts, self.columns, model)
         value, gradient = _sum(part.value for part in parts) / total, _sum(part.gradient for part in parts) / total
         value = float(value) - self.least_loss(model.loss)
