@@ -12,7 +12,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -82,7 +82,7 @@ class Workers(ABC):
     @abstractmethod
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Yield ``(k, function(*shared, items[k]))`` in order of completion.
 
         Parameters
@@ -192,7 +192,7 @@ class Here(Workers):
 
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Yield ``(k, function(*shared, items[k]))`` in order."""
         for k, item in enumerate(items):
             yield k, function(*shared, item)
@@ -309,7 +309,7 @@ class OnDask(Workers):
 
     def map_blocks(
         self, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any] = ()
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Yield results as they come, in batches; several small blocks share a task."""
         from distributed import as_completed
 

@@ -142,13 +142,9 @@ class AppliedTable(TableSource):
         """Return the columns of the table."""
         return self._source.header()
 
-    def locate(self, file: str, row: int, column: str) -> str:
-        """Return the place of a value, for messages."""
-        return self._source.locate(file, row, column)
-
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
+    def refusal(self, fault: BadValue, batch: TableBatch, row: int) -> errors.SourceError:
         """Return the error of a bad value."""
-        return self._source.refusal(fault, file, row, since)
+        return self._source.refusal(fault, batch, row)
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies the table."""
@@ -190,7 +186,7 @@ class AppliedTable(TableSource):
                 parts.append(batch.table[name])
             self._weights.append(_floats(batch.table[self._weight_name]) if self._weight_name else np.ones(n_rows))
             known = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)) if arrays else batch.table
-            yield TableBatch(known, batch.file, batch.first_row)
+            yield dataclasses.replace(batch, table=known)
 
     def beside(self, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return, for the next rows, whether the fit would drop them, their targets (NaN: none) and their weights."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from daskfs.errors import DaskfsError, SourceError
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
+from daskfs.sources.files import changed
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from daskfs.cluster.workers import Workers
     from daskfs.sources.options import SourceOptions
 
@@ -58,9 +63,58 @@ def part_nbytes(nbytes: int) -> int:
     return max(MIN_PART_NBYTES, nbytes // MOST_PARTS)
 
 
+class NotInPartsError(SourceError):
+    """A part shows that the source must be read as a whole."""
+
+
+def attempted(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a task on a part returns, or its error, for `until_fault`."""
+    try:
+        return task(*arguments)
+    except DaskfsError as fault:
+        return fault
+    except FileNotFoundError as fault:
+        return NotInPartsError("a worker cannot read this file", str(fault.filename), "put it on a shared disk")
+
+
+def until_fault(
+    rows: Source, results: Generator[tuple[int, Any], None, None], first: int = 0
+) -> Iterator[tuple[int, Any]]:
+    """Yield the results of `attempted` as they come; raise the error of the first part that has one.
+
+    Which part that is does not depend on the order of completion, and all parts before it were read without an error.
+
+    Parameters
+    ----------
+    rows : Source
+    results : generator
+        Numbers and results of tasks; those from `first` on read the parts in order.
+    first : int
+        Number of the task that reads the first part.
+
+    Raises
+    ------
+    DaskfsError
+        The error of the part, or that a file changed while it was read.
+    """
+    stamps, done, faults = rows.stamps(), set[int](), dict[int, DaskfsError]()
+    with closing(results):
+        for k, found in results:
+            done.add(k)
+            if isinstance(found, DaskfsError):
+                faults[k] = found
+            else:
+                yield k, found
+            if faults and done.issuperset(range(first, min(faults))):
+                for before, now in zip(stamps, rows.stamps(), strict=True):
+                    if before != now:
+                        raise changed(before[0])
+                raise faults[min(faults)]
+
+
 def survey_part(source: Any, part: Any) -> Any:
     """Return what a part shows that must be known of all rows, on a worker; this module is light to import."""
-    return source.survey_part(part)
+    return attempted(source.survey_part, part)
 
 
 class Source(ABC):
@@ -220,8 +274,7 @@ class Source(ABC):
     def parts(self) -> Sequence[Any]:
         """Return parts that processes can read independently, in order; empty if the source cannot be split.
 
-        Parts and the source are sent to the processes. If reading a part fails, the whole source is read again to find
-        the fault.
+        Parts and the source are sent to the processes.
         """
         return ()
 
@@ -230,8 +283,10 @@ class Source(ABC):
 
         Raises
         ------
-        DaskfsError
+        NotInPartsError
             The source must be read as a whole.
+        SourceError, SchemaError, DataError
+            As by `row_blocks`, if no part before this one has a fault.
         """
         raise NotImplementedError
 

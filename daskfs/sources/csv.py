@@ -19,9 +19,9 @@ from daskfs.documents import check_document
 from daskfs.errors import DaskfsError, did_you_mean
 from daskfs.sources import csv_faults, csv_records
 from daskfs.sources.arrow_text import parsed
-from daskfs.sources.base import part_nbytes
+from daskfs.sources.base import NotInPartsError, part_nbytes
 from daskfs.sources.columns import BadValue
-from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text
+from daskfs.sources.csv_records import PartOfFile, RecordReader, TextPart, cut_text, has_text
 from daskfs.sources.csv_types import arrow_type, guessed_type, is_text_of_number, numbers_of_texts, trimmed
 from daskfs.sources.files import COMPRESSED, PathLike, text_ratio, unchanged
 from daskfs.sources.roles import Names, some
@@ -194,7 +194,7 @@ class CsvSource(FileTable):
             if any(pa.types.is_binary(field.type) for field in table.schema):
                 raise pa.ArrowInvalid("invalid UTF8 data")
         except pa.ArrowInvalid as fault:
-            raise self._explain(self.files[0], {}, 0, fault) from None
+            raise self._explain(self.files[0], None, {}, 0, fault) from None
         return {name: guessed_type(table[name]) for name in names}
 
     @property
@@ -224,15 +224,16 @@ class CsvSource(FileTable):
                 _, head_nbytes = read_header(stream, file, self.layout)
             _require_rows(stream, file)
             try:
-                for batch in self._parse(stream, columns, max(head_nbytes, first_line_nbytes(stream))):
+                block_nbytes = _block_nbytes(max(head_nbytes, first_line_nbytes(stream)))
+                for batch in self._parse(stream, columns, block_nbytes):
                     batch = self._trimmed(batch)
                     if self._has_signs:
                         batch = numbers_of_texts(batch, columns, self.layout)
                     yield TableBatch(batch, str(file), n_rows)
                     n_rows += batch.num_rows
             except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
-                raise self._explain(file, columns, n_rows, fault) from None
-            if text.open_quote and (found := csv_faults.find_faults(file, self.layout, self._names, columns, n_rows)):
+                raise self._explain(file, None, columns, n_rows, fault) from None
+            if text.open_quote and (found := self._faults(file, None, columns, n_rows)):
                 raise found
             self._note_end(file, text.last_byte)
 
@@ -262,16 +263,15 @@ class CsvSource(FileTable):
         return parts
 
     def part_batches(self, part: TextPart, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
-        """Yield the records of a part, which must be simple enough for `RecordReader`."""
+        """Yield the records of a part."""
         n_rows = 0
-        types = {name: self._type_of(column) for name, column in columns.items()}
         with io.BufferedReader(PartOfFile(part), MIN_BLOCK_NBYTES) as stream:
-            reader = RecordReader(stream, self.layout, self._names, types, self._missing_texts, part.block_nbytes)
-            for batch in reader.batches():
-                yield TableBatch(batch, str(part.file), n_rows)
-                n_rows += batch.num_rows
-            if reader.rest is not None:
-                raise SourceError("the text cannot be read in parts", str(part.file), "read it as a whole")
+            try:
+                for batch in self._parse(stream, columns, part.block_nbytes, part):
+                    yield TableBatch(batch, str(part.file), n_rows, part)
+                    n_rows += batch.num_rows
+            except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as fault:
+                raise self._explain(part.file, part, columns, n_rows, fault) from None
 
     def conclude(self, facts: Sequence[Any], n_samples: int) -> None:
         """Combine what the parts have shown, and check how the files end."""
@@ -287,14 +287,18 @@ class CsvSource(FileTable):
             note = f"{file}: the last line has no line end; if the file was cut off, its last value is wrong"
             self.reading_notes[note] = None
 
-    def _parse(self, stream: Any, columns: Mapping[str, ColumnSchema], line_nbytes: int) -> Iterator[pa.RecordBatch]:
-        block_nbytes = _block_nbytes(line_nbytes)
+    def _parse(
+        self, stream: Any, columns: Mapping[str, ColumnSchema], block_nbytes: int, part: TextPart | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a stream, from the first that is not simple on by Arrow."""
         types = {name: self._type_of(column) for name, column in columns.items()}
-        if self._may_be_plain:
+        if part is not None or self._may_be_plain:
             plain = RecordReader(stream, self.layout, self._names, types, self._missing_texts, block_nbytes)
             yield from plain.batches()
             if (stream := plain.rest) is None:
                 return
+            if part is not None and has_text(part, self.layout.quote.encode()):  # the cut relied on simple quotes
+                raise NotInPartsError("the text cannot be read in parts", str(part.file), "read it as a whole")
         convert = arrow_csv.ConvertOptions(
             column_types=types,
             include_columns=list(columns),
@@ -327,10 +331,16 @@ class CsvSource(FileTable):
             return batch
         return pa.RecordBatch.from_arrays([trimmed(column) for column in batch.columns], schema=batch.schema)
 
-    def _explain(self, file: Path, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception) -> DaskfsError:
-        """Return the error that a second pass finds in the file; it checks all columns if some were read."""
-        all_columns = self.columns if columns else columns
-        found = csv_faults.find_faults(file, self.layout, self._names, all_columns, n_rows)
+    def _faults(
+        self, file: Path, part: TextPart | None, columns: Mapping[str, ColumnSchema], n_good: int, *known: Any
+    ) -> errors.SourceError | None:
+        return csv_faults.find_faults(file, self.layout, self._names, columns, n_good, *known, part=part)
+
+    def _explain(
+        self, file: Path, part: TextPart | None, columns: Mapping[str, ColumnSchema], n_rows: int, fault: Exception
+    ) -> DaskfsError:
+        """Return the error that a second pass over the file or part finds; it checks all columns if some were read."""
+        found = self._faults(file, part, self.columns if columns else columns, n_rows)
         if found is not None:
             return found
         remedy = "check the file and its format"
@@ -338,17 +348,13 @@ class CsvSource(FileTable):
             remedy = "a line or a quoted value is far longer than the header: is a quote not closed?"
         return SourceError(f"the text cannot be parsed ({fault})", f"{file}, after row {n_rows}", remedy)
 
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
-        """Return the error of a bad value, together with others in the file."""
-        error = SourceError(
-            fault.problem, self.locate(file, row, fault.column), fault.remedy
-        )  # the remedy for texts, not for frames
+    def refusal(self, fault: BadValue, batch: TableBatch, row: int) -> errors.SourceError:
+        """Return the error of a bad value, with file, line and value, together with others in the file or part."""
+        file = Path(batch.file)
+        where = csv_faults.locate(file, self.layout, self._names, row, fault.column, batch.part)
+        error = SourceError(fault.problem, where, fault.remedy)  # the remedy for texts, not for frames
         known = csv_faults.Known(row, fault.column, error)
-        return csv_faults.find_faults(Path(file), self.layout, self._names, self.columns, since, known) or known.error
-
-    def locate(self, file: str, row: int, column: str) -> str:
-        """Return file, line, column and value."""
-        return csv_faults.locate(Path(file), self.layout, self._names, row, column)
+        return self._faults(file, batch.part, self.columns, batch.first_row, known) or error
 
     def estimate_n_samples(self) -> int | None:
         """Return an estimate from the beginning of the first file: bytes per line, and the compression ratio."""

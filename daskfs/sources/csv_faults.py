@@ -18,6 +18,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 from daskfs import errors
+from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.csv_types import is_text_of_number, without_signs
 from daskfs.sources.dates import parse_dates
 from daskfs.sources.files import open_bytes
@@ -51,6 +52,8 @@ def find_faults(
     columns: Mapping[str, ColumnSchema],
     n_good: int,
     known: Known | None = None,
+    *,
+    part: TextPart | None = None,
 ) -> errors.SourceError | None:
     """Return the error of all faulty records, one line per place, or None if there is no fault.
 
@@ -65,13 +68,17 @@ def find_faults(
     n_good : int
         Number of records that were read successfully; their values are not checked again.
     known : Known, optional
+    part : TextPart, optional
+        The part of the file to look at, from the beginning of a record; by default all of it.
     """
     found = _Found(known)
+    has_end = part is None or part.stop == path.stat().st_size
     checks = [(k, name, _Check(columns[name], layout)) for k, name in enumerate(names) if name in columns]
     droppable = [k for k, name, check in checks if columns[name].missing == "drop"]
-    line, ragged, end = 0, None, None
+    n_before = 0 if part is None else count_lines(path, part.start)
+    line, ragged, end = n_before, None, None
     try:
-        with closing(_records(path, layout)) as records:
+        with closing(_records(path, layout, part, n_before)) as records:
             for row, (line, record) in enumerate(records):
                 if ragged is not None:
                     found.add("", _ragged(path, *ragged, names, is_last=False))
@@ -98,10 +105,10 @@ def find_faults(
         remedy = "is the file cut short? close the quote, or set format.quote: ''"
         end = SourceError(problem, f"{path}:{line + 1}", remedy)
     if ragged is not None:
-        found.add("", _ragged(path, *ragged, names, is_last=end is None))
+        found.add("", _ragged(path, *ragged, names, is_last=end is None and has_end))
     if end is not None:
         found.add("", end)
-    return found.as_error(path)
+    return found.as_error(path, has_end=has_end)
 
 
 class _Found:
@@ -128,8 +135,8 @@ class _Found:
         self._n_records += bool(self._reported)
         return len(self._reported) >= MOST_REPORTED or self._n_records >= _LOOKED_AT
 
-    def as_error(self, path: Path) -> errors.SourceError | None:
-        """Return one error with all faults, including the one known beforehand."""
+    def as_error(self, path: Path, *, has_end: bool) -> errors.SourceError | None:
+        """Return one error with all faults, including the one known beforehand; `has_end`: the file's end was seen."""
         reported = self._reported
         if self._known is not None and self._known.error not in reported:
             reported = [self._known.error, *reported]
@@ -140,7 +147,7 @@ class _Found:
         if more:
             of = [f"{count:,} in " + (f"column '{name}'" if name else "whole lines") for name, count in more.items()]
             lines.append(f"{path}: and more like these: {', '.join(of)}")
-        if self.looked_enough():
+        if self.looked_enough() or not has_end:
             lines.append(f"{path}: the rest of the file was not checked")
         return SourceError("\n".join(lines))
 
@@ -210,19 +217,24 @@ _HOW_TO_FILL = {
 }
 
 
-def locate(path: Path, layout: TableFormat, names: Sequence[str], row: int, column: str) -> str:
-    """Return "file:line, column 'name', value ..." of the record with this number (0 follows the header)."""
-    with closing(_records(path, layout)) as records:
+def locate(
+    path: Path, layout: TableFormat, names: Sequence[str], row: int, column: str, part: TextPart | None = None
+) -> str:
+    """Return "file:line, column 'name', value ..." of a record, numbered from the header or the begin of the part."""
+    n_before = 0 if part is None else count_lines(path, part.start)
+    with closing(_records(path, layout, part, n_before)) as records:
         for line, record in islice(records, row, row + 1):
             return f"{path}:{line}, column '{column}', value {_shown(record[names.index(column)])}"
     return f"{path}, row {row}, column '{column}'"
 
 
-def _records(path: Path, layout: TableFormat) -> Generator[tuple[int, list[str]], None, None]:
-    """Yield the records after the header, each with the number of its first line."""
-    with open_bytes(path) as stream:
-        reader = csv.reader(_lines(stream, layout), **reader_options(layout))  # type: ignore[arg-type]
-        before, skip = 0, layout.header
+def _records(
+    path: Path, layout: TableFormat, part: TextPart | None, n_before: int
+) -> Generator[tuple[int, list[str]], None, None]:
+    """Yield the records after the header, or of a part, each with the number of its first line."""
+    with open_bytes(path) if part is None else io.BufferedReader(PartOfFile(part)) as stream:
+        reader = csv.reader(_lines(stream, layout, n_before), **reader_options(layout))  # type: ignore[arg-type]
+        before, skip = 0, layout.header and part is None
         for record in reader:
             line, before = before + 1, reader.line_num
             if not record:
@@ -230,7 +242,7 @@ def _records(path: Path, layout: TableFormat) -> Generator[tuple[int, list[str]]
             if skip:
                 skip = False
                 continue
-            yield line, record
+            yield n_before + line, record
 
 
 class _UndecodableError(Exception):
@@ -239,10 +251,10 @@ class _UndecodableError(Exception):
         self.line, self.found = line, found
 
 
-def _lines(stream: BinaryIO, layout: TableFormat) -> Iterator[str]:
+def _lines(stream: BinaryIO, layout: TableFormat, n_before: int) -> Iterator[str]:
     encoding = "utf-8-sig" if layout.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else layout.encoding
     with io.TextIOWrapper(stream, encoding, errors="surrogateescape", newline="") as text:
-        for number, line in enumerate(text, 1):
+        for number, line in enumerate(text, n_before + 1):
             if bad := _UNDECODABLE.search(line):
                 raise _UndecodableError(number, bad.group().encode("utf-8", "surrogateescape"))
             yield "\n" if layout.comment and line.startswith(layout.comment) else line

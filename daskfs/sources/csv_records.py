@@ -20,7 +20,7 @@ from daskfs.sources.table_schema import TableFormat
 
 WORTH_COMPILING_NBYTES = 2**27
 """Arrow reads half of this text while numba is loaded; files this small are read sooner by Arrow alone."""
-_MOST_UNSETTLED = 1024
+_MOST_UNSETTLED, _PIECE_NBYTES = 1024, 2**20
 _LINE_FEED = 10
 _MARGIN = 16  # `daskfs.kernels.text.words` may read this far past the end
 
@@ -203,6 +203,21 @@ def cut_text(file: Path, start: int, block_nbytes: int, part_nbytes: int, quote:
     if cuts[-1] < position:
         cuts.append(position)
     return [TextPart(file, *cut, block_nbytes) for cut in pairwise(cuts)]
+
+
+def count_lines(file: Path, stop: int) -> int:
+    """Return the number of line ends in the first `stop` bytes."""
+    count = 0
+    with file.open("rb") as stream:
+        while stop > 0 and (piece := stream.read(min(stop, _PIECE_NBYTES))):
+            count, stop = count + piece.count(b"\n"), stop - len(piece)
+    return count
+
+
+def has_text(part: TextPart, text: bytes) -> bool:
+    """Return whether a part contains a text of one byte; an empty text is in none."""
+    with io.BufferedReader(PartOfFile(part), _PIECE_NBYTES) as stream:
+        return bool(text) and any(text in piece for piece in iter(lambda: stream.read(_PIECE_NBYTES), b""))
 
 
 class PartOfFile(io.RawIOBase):

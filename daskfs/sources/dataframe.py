@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from daskfs import errors
 from daskfs.cluster.promises import Promise, promises, token_of
+from daskfs.sources.base import NotInPartsError
 from daskfs.sources.roles import Names
 from daskfs.sources.table import TableBatch, TableSource
 from daskfs.sources.table_schema import ColumnSchema, TableFormat
@@ -173,31 +174,36 @@ class DaskFrameSource(_AnyFrame):
         """Whether target and weights are partitioned like the frame."""
         return all(hasattr(values, "to_delayed") for values in self._beside.values())
 
-    def parts(self) -> Sequence[Promise]:
+    def parts(self) -> Sequence[tuple[int, Promise]]:
         """Return the partitions, each computed where it is read."""
         if not self.has_parts:
             return ()
         _ = self._identity, self.columns  # computed before the source is sent
         n_partitions = self._frame.npartitions
         beside = [_lazy_parts(values, n_partitions, name) or [] for name, values in self._beside.items()]
-        return promises(self._frame.to_delayed(), *beside)
+        return list(enumerate(promises(self._frame.to_delayed(), *beside)))
 
-    def part_batches(self, part: Promise, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+    def part_batches(self, part: tuple[int, Promise], columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield a partition in slices."""
-        frame, *beside = part.kept()
+        number, promise = part
+        try:
+            frame, *beside = promise.kept()
+        except errors.SourceError as fault:
+            raise NotInPartsError(*fault.args) from fault
         whole = _with_columns(frame.rename(columns=str), dict(zip(self._names_beside, beside, strict=True)))
-        yield from self._slices(whole, 0, columns)
+        yield from self._slices(whole, number, columns)
 
-    def _slices(self, frame: pd.DataFrame, first_row: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+    def _slices(self, frame: pd.DataFrame, number: int, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
+        place = f"{self.place}, partition {number}"
         for start in range(0, len(frame), _BATCH_ROWS):
-            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, self.place, layout_of(self.schema))
-            yield TableBatch(batch, self.place, first_row + start)
+            batch = _as_arrow(frame.iloc[start : start + _BATCH_ROWS], columns, place, layout_of(self.schema))
+            yield TableBatch(batch, place, start)
 
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield each partition in slices."""
         done = 0
-        for frame in self._partitions():
-            yield from self._slices(frame, done, columns)
+        for number, frame in enumerate(self._partitions()):
+            yield from self._slices(frame, number, columns)
             done += len(frame)
         for name, values in self._beside.items():
             if not hasattr(values, "to_delayed") and len(values) != done:

@@ -15,10 +15,10 @@ import numpy as np
 
 from daskfs import errors, interrupts
 from daskfs.cluster.open import check_client, parse_bytes, workers_of
-from daskfs.errors import CorruptStoreError, SourceError, StoreExistsError, StoreFormatError, did_you_mean
+from daskfs.errors import CorruptStoreError, StoreExistsError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.base import Source
+from daskfs.sources.base import NotInPartsError, Source
 from daskfs.sources.constants import Constants
 from daskfs.sources.files import located
 from daskfs.sources.in_memory import INFER, is_table, read_once
@@ -207,7 +207,7 @@ def ingest(
     with interrupts.guard(), aside, heard_by(progress) as heard:
         rows.learn(workers_of(client))
         if client is not None and (parts := rows.parts()):
-            with suppress(errors.DataError, SourceError, errors.SchemaError):  # reading the whole raises the full error
+            with suppress(NotInPartsError):
                 write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
                 return open_store(path)
         _write(rows, writer(described(rows)), limit // 8, heard)

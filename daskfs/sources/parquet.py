@@ -102,8 +102,9 @@ class ParquetSource(FileTable):
         self, file: Path, columns: Mapping[str, ColumnSchema], row_groups: range | None = None
     ) -> Iterator[TableBatch]:
         batch_rows = max(64, min(65536, _BATCH_NBYTES // (8 * len(columns))))
-        first_row = 0
         with _reading(file), pq.ParquetFile(as_file(file), buffer_size=_BUFFER_NBYTES, pre_buffer=False) as table:
+            before = range(row_groups.start if row_groups is not None else 0)
+            first_row = sum(table.metadata.row_group(k).num_rows for k in before)
             for batch in table.iter_batches(batch_rows, row_groups=row_groups, columns=list(columns)):
                 yield TableBatch(as_declared(batch, columns, layout_of(self.schema)), str(file), first_row)
                 first_row += batch.num_rows

@@ -10,8 +10,7 @@ import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.workers import Workers
-from daskfs.errors import SourceError
-from daskfs.sources.base import Source, SourceBlock
+from daskfs.sources.base import Source, SourceBlock, attempted, until_fault
 from daskfs.sources.constants import Constants
 from daskfs.store.sorted_runs import SortedRun, SortedRunFiles, SortedRunWriter
 from daskfs.store.writer import StoreWriter
@@ -63,8 +62,10 @@ def write_in_parts(
 
     Raises
     ------
+    NotInPartsError
+        The source must be read as a whole.
     SourceError, SchemaError, DataError
-        The source must be read as a whole, which may succeed or raises the full error.
+        With the place.
     """
     constants, found = Constants(), {}
     with writer:
@@ -73,7 +74,8 @@ def write_in_parts(
         progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
         shared = (rows, files, block_rows, dtype)
         tasks = [None, *enumerate(parts)]  # None: describe the source, which reads all files
-        for k, found[k] in workers.map_blocks(encode_part, tasks, name="ingest-encode", shared=shared):
+        results = workers.map_blocks(encode_part, tasks, name="ingest-encode", shared=shared)
+        for k, found[k] in until_fault(rows, results, first=1):
             interrupts.check()
             progress.advance(0 if k == 0 else sum(sorted_run.n_rows for sorted_run in found[k].sorted_runs))
         writer.source = found.pop(0)
@@ -94,16 +96,12 @@ def encode_part(
 ) -> EncodedPart | dict[str, Any]:
     """Encode a part on a worker, or describe the source if `part` is None.
 
-    Raises
-    ------
-    SourceError
-        The worker has no access to the files or the store's folder.
+    An error of the source is returned, for `until_fault`.
     """
     rows = copy.copy(rows)  # it keeps notes on what it reads, and is shared by this process's tasks
-    try:
-        return described(rows) if part is None else _encoded(rows, files, block_rows, dtype, *part)
-    except FileNotFoundError as fault:
-        raise SourceError("a worker cannot read this file", str(fault.filename), "put it on a shared disk") from None
+    if part is None:
+        return attempted(described, rows)
+    return attempted(_encoded, rows, files, block_rows, dtype, *part)
 
 
 def _encoded(

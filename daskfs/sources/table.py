@@ -21,7 +21,7 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import Caution
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
-from daskfs.sources.base import Source, SourceBlock, survey_part
+from daskfs.sources.base import NotInPartsError, Source, SourceBlock, survey_part, until_fault
 from daskfs.sources.columns import (
     OTHER,
     BadValue,
@@ -50,11 +50,13 @@ SourceError = errors.SourceError.about("frames")
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """Some rows of a file; `first_row` counts from 0 after the header."""
+    """Some rows of a file; `first_row` counts from 0 after the header, or from the beginning of `part`."""
 
     table: pa.RecordBatch
     file: str
     first_row: int
+    part: Any = None
+    """The part that was read, if its rows are numbered from its beginning."""
 
 
 PartFacts: TypeAlias = tuple[dict[str, int], dict[str, tuple[int, dict[str, int]]]]
@@ -138,13 +140,9 @@ class TableSource(Source):
     def batches(self, columns: Mapping[str, ColumnSchema]) -> Iterator[TableBatch]:
         """Yield these columns in batches of bounded size."""
 
-    def locate(self, file: str, row: int, column: str) -> str:
-        """Return the place of a value, for a message."""
-        return f"{file}, row {row}, column '{column}'"
-
-    def refusal(self, fault: BadValue, file: str, row: int, since: int) -> errors.SourceError:
-        """Return the error for a bad value in a row of a file; rows before `since` are good."""
-        return SourceError(fault.problem, self.locate(file, row, fault.column), fault.remedy)
+    def refusal(self, fault: BadValue, batch: TableBatch, row: int) -> errors.SourceError:
+        """Return the error for a bad value in a row of a batch, numbered as `first_row`; rows before it are good."""
+        return SourceError(fault.problem, f"{batch.file}, row {row}, column '{fault.column}'", fault.remedy)
 
     def tell(self, notes: Sequence[str]) -> None:
         """Add notes that every reading returns."""
@@ -238,8 +236,7 @@ class TableSource(Source):
             self._survey = Survey({})
             return
         if parts := self.parts():
-            # Reading the whole says in full what is wrong in a part.
-            with suppress(errors.DataError, errors.SourceError, errors.SchemaError, FileNotFoundError):
+            with suppress(NotInPartsError):
                 self._survey = self._surveyed(parts, workers)
                 return
         self._survey = self._surveyed([None], Here())
@@ -248,7 +245,8 @@ class TableSource(Source):
         """Return the statistics of all parts, merged in order so that they are the same on any workers."""
         waiting: dict[int, Survey] = {}
         found, n_merged = Survey({}), 0
-        for number, survey in workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,)):
+        results = workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,))
+        for number, survey in until_fault(self, results):
             interrupts.check()
             waiting[number] = survey
             while (later := waiting.pop(n_merged, None)) is not None:
@@ -490,7 +488,7 @@ class TableSource(Source):
             yield
         except BadValue as fault:
             row = batch.first_row + int(kept[fault.row])
-            raise self.refusal(fault, batch.file, row, batch.first_row) from None
+            raise self.refusal(fault, batch, row) from None
 
     def _note(self, missing: dict[str, int], n_samples: int) -> None:
         dropped = {name: count for name, count in missing.items() if name in self._may_drop}

@@ -1,8 +1,10 @@
 """A store that several processes make is the store that one makes, byte for byte; what is wrong is said as ever."""
 
 import os
+import re
 import signal
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,12 +13,15 @@ import pytest
 
 from daskfs.cluster.open import open_cluster, workers_of
 from daskfs.errors import DataError, RunError, SourceError
+from daskfs.sources import csv_faults
 from daskfs.sources import ingest as ingesting
 from daskfs.sources.base import part_nbytes
 from daskfs.sources.csv import CsvSource
 from daskfs.sources.csv_records import cut_text
+from daskfs.sources.dataframe import DaskFrameSource
 from daskfs.sources.ingest import ingest
 from daskfs.sources.parquet import ParquetSource
+from daskfs.sources.sparse.libsvm import LibsvmSource
 from daskfs.sources.sparse.one_hot import OneHotSource
 from tests.refusals import refused
 
@@ -205,6 +210,97 @@ def test_a_fault_is_named_with_its_line(tmp_path, client, case):
         ingest(tmp_path / "table.csv", tmp_path / "s.zarr", schema={"columns": columns}, client=client)
     assert message.format(line=3212) in str(fault.value)
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.fixture
+def never_as_a_whole(monkeypatch):
+    """Have it fail where more than the first rows of a table are read, but for its parts."""
+
+    def first_of(batches):
+        def first(self, columns):
+            yield next(batches(self, columns))
+            pytest.fail("it was read as a whole")
+
+        return first
+
+    for kind in (CsvSource, ParquetSource, DaskFrameSource):
+        monkeypatch.setattr(kind, "batches", first_of(kind.batches))
+    for module, name in ((csv_faults, "open_bytes"), (LibsvmSource, "sparse_blocks")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("it was read as a whole"))
+
+
+LEARNT = {"x1": {"missing": "mean"}, "c": {"dtype": "string"}}
+DECLARED = {"x1": {}, "c": {"dtype": "string", "categories": list("abcd")}}
+
+
+def schema_of(columns):
+    return {"columns": {"x0": {}, "y": {"role": "target"}, **columns}, "other_columns": "ignore"}
+
+
+@pytest.mark.parametrize("text", ["oops", "inf", "1e300", ""])
+@pytest.mark.parametrize("columns", [LEARNT, DECLARED], ids=["while learning", "while encoding"])
+@pytest.mark.parametrize("one_hot", ["dense", "sparse"])
+def test_a_fault_is_named_by_the_part_that_met_it(tmp_path, client, never_as_a_whole, text, columns, one_hot):
+    """Of faults that a look at the whole file would list, those of the first part that has any are named."""
+    path, table = tmp_path / "table.csv", pd.concat([frame()] * 5, ignore_index=True)
+    table = table.fillna(0).drop(columns="name").astype({"x0": object})
+    table.loc[[22100, 22102, 23210, 24900], "x0"] = text
+    table.to_csv(path, index=False)
+    with pytest.raises(SourceError) as fault:
+        ingest(path, tmp_path / "s.zarr", schema=schema_of(columns), client=client, one_hot=one_hot)
+    said = str(fault.value)
+    lines = [22102] if text == "1e300" else [22102, 22104]  # finite in the file, but not in single precision
+    assert re.findall(r"table.csv:(\d+), column 'x0'", said) == [str(line) for line in lines]
+    assert "; " in said  # the remedy
+    assert said.endswith("the rest of the file was not checked") == (len(lines) > 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_byte_that_is_not_utf8_is_named_by_its_part(tmp_path, client, never_as_a_whole):
+    table, columns = frame().fillna(0).drop(columns="name"), {"c": {"dtype": "string", "missing": "zero"}}
+    table.loc[3210, "c"] = "\xff"
+    table.to_csv(tmp_path / "table.csv", index=False, encoding="latin-1")
+    with refused(SourceError, "text-tables", at="table.csv:3212", naming=["UTF-8", "0xff"]):
+        ingest(tmp_path / "table.csv", tmp_path / "s.zarr", schema=schema_of(columns), client=client)
+
+
+def test_a_line_with_too_few_values_is_named_by_its_part(tmp_path, client, never_as_a_whole):
+    lines = [f"{k},{k % 7},{k % 11}" for k in range(9000)]
+    lines[6000] = "6000,1"
+    (tmp_path / "table.csv").write_text("x0,b,y\n" + "\n".join(lines) + "\n")
+    with refused(SourceError, "text-tables", at="table.csv:6002", naming=["3", "2"]):
+        ingest(tmp_path / "table.csv", tmp_path / "s.zarr", schema=schema_of({"b": {}}), client=client)
+
+
+def test_what_is_not_simple_but_has_no_quotes_is_read_in_parts(tmp_path, client, never_as_a_whole):
+    """Arrow reads numbers that our own reader leaves to it."""
+    lines = [f"{k},{'0x1' if k % 999 == 5 else k % 7},{k % 11}" for k in range(9000)]
+    (tmp_path / "table.csv").write_text("x0,b,y\n" + "\n".join(lines) + "\n")
+    options = {"schema": schema_of({"b": {"dtype": "string", "categories": ["0x1"], "unseen": "zero"}})}
+    store = ingest(tmp_path / "table.csv", tmp_path / "s.zarr", client=client, shuffle=False, **options)
+    assert store.shape == (9000, 2)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "dask"])
+def test_a_fault_of_a_typed_table_has_its_row(tmp_path, client, never_as_a_whole, kind):
+    table = frame().fillna(0).drop(columns="name")
+    table.loc[3210, "x0"] = np.inf
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    source, where = {
+        "parquet": (tmp_path / "t.parquet", "t.parquet, row 3210, column 'x0'"),
+        "dask": (dd.from_pandas(table, npartitions=5), "dask DataFrame, partition 3, row 210, column 'x0'"),
+    }[kind]
+    with refused(SourceError, "frames", at=where, naming=["inf"]):
+        ingest(source, tmp_path / "s.zarr", client=client, schema=schema_of({"c": {"dtype": "string"}}))
+
+
+@pytest.mark.parametrize("options", [{}, {"n_features": 2, "zero_based": False}], ids=["learning", "encoding"])
+def test_a_fault_of_a_libsvm_file_has_its_line(tmp_path, client, never_as_a_whole, options):
+    lines = [f"{k % 3} 1:{k % 7 + 1} 2:3" for k in range(9000)]
+    lines[6000] = "1 1:oops"
+    (tmp_path / "t.svm").write_text("\n".join(lines) + "\n")
+    with refused(SourceError, "sparse-rows", at="t.svm:6001, character 3", naming=["1:oops"]):
+        ingest(tmp_path / "t.svm", tmp_path / "s.zarr", client=client, **options)
 
 
 def test_what_is_not_plain_is_read_as_a_whole(tmp_path, client):

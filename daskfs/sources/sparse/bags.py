@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from daskfs import errors
 from daskfs.cluster.promises import Promise, promises, token_of
 from daskfs.losses import TargetKind
+from daskfs.sources.base import NotInPartsError
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.clicks import ClicksSource
 from daskfs.sources.sparse.libsvm import LibsvmSource
@@ -148,7 +149,10 @@ class BagSource(SparseSource):
     @contextmanager
     def _opened(self, promise: Promise, number: int, n_lines: int | None = None) -> Iterator[SparseSource | None]:
         """Open a partition as a source; None if it is empty."""
-        (content,) = promise.kept()
+        try:
+            (content,) = promise.kept()
+        except errors.SourceError as fault:
+            raise NotInPartsError(*fault.args) from fault
         if isinstance(content, (str, os.PathLike)):
             yield self._source(content)
             return

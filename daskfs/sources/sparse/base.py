@@ -244,7 +244,9 @@ class SparseSource(Source):
 
         Raises
         ------
-        DaskfsError
+        NotInPartsError
             The source must be read as a whole.
+        SourceError, SchemaError, DataError
+            As by `sparse_blocks`, if no part before this one has a fault.
         """
         raise NotImplementedError

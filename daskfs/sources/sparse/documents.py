@@ -15,10 +15,10 @@ from daskfs import errors
 from daskfs.files import location
 from daskfs.objects.address import is_url
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.csv_records import PartOfFile, TextPart
+from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.files import COMPRESSED, PathLike, expand_paths, open_bytes, unchanged
 from daskfs.sources.other_formats import command_of_json_lines
-from daskfs.sources.sparse.line_source import count_lines, cut_lines, skip_mark
+from daskfs.sources.sparse.line_source import cut_lines, skip_mark
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES
 
 ConfigError = errors.ConfigError.about("texts")
@@ -36,7 +36,17 @@ class Document(NamedTuple):
     texts: list[str]
     label: Any
     """A number, a text, or None."""
-    where: str
+    file: Path
+    number: int | None = None
+    """Line in the part, from 1 on, or row of a table; None if a file is one document."""
+    part: TextPart | None = None
+
+    @property
+    def where(self) -> str:
+        """Place of the document, for messages."""
+        if self.part is not None and self.number is not None:
+            return f"{self.file}:{count_lines(self.file, self.part.start) + self.number}"
+        return str(self.file) if self.number is None else f"{self.file}, row {self.number}"
 
 
 def fields_of_first(path: PathLike | Sequence[PathLike]) -> list[str]:
@@ -165,7 +175,7 @@ class Documents:
             line = data.count(b"\n", 0, fault.start) + 1
             problem = f"expected {self._encoding} text, found byte 0x{data[fault.start]:02x}"
             raise SourceError(problem, f"{file}:{line}", "set encoding, for example latin-1") from None
-        yield Document([document], self.folders[number] if self.folders else None, str(file))
+        yield Document([document], self.folders[number] if self.folders else None, file)
 
     def _of_csv(self, number: int) -> Iterator[Document]:
         from daskfs.sources.csv import CsvSource
@@ -187,7 +197,7 @@ class Documents:
             table = batch.table.to_pydict()
             labels = table[self._target] if self._target in table else [None] * batch.table.num_rows
             for k, texts in enumerate(zip(*(table[field] for field in self._fields), strict=True)):
-                yield Document([text or "" for text in texts], labels[k], f"{file}, row {batch.first_row + k}")
+                yield Document([text or "" for text in texts], labels[k], file, batch.first_row + k)
 
     def _of_json(self, part: TextPart) -> Iterator[Document]:
         file = part.file
@@ -208,7 +218,7 @@ class Documents:
                     if number == 1 and not part.start:
                         remedy = f"{remedy}; convert a table of numbers and categories: `{command_of_json_lines(file)}`"
                     raise SourceError(fault.problem, where, remedy) from None
-                yield Document(texts, label, "" if part.start else f"{file}:{number}")
+                yield Document(texts, label, file, number, part)
 
     def _read_json(self, line: bytes) -> tuple[list[str], Any]:
         """Return the texts and the label from a line."""

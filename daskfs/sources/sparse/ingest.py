@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daskfs import errors, interrupts
+from daskfs import interrupts
 from daskfs.cluster.workers import Here, Workers
 from daskfs.files import Location
-from daskfs.sources.base import MOST_PARTS
+from daskfs.sources.base import MOST_PARTS, NotInPartsError, attempted, until_fault
 from daskfs.sources.constants import Constants
-from daskfs.sources.files import changed
 from daskfs.sources.parts import described
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.store.sparse.kept import KeptSteps
@@ -61,14 +61,10 @@ class SparseIngest:
             With the place.
         """
         self.rows.learn(workers)
-        stamps, parts = self.rows.stamps(), self.rows.parts()
+        parts = self.rows.parts()
         if parts and (len(parts) <= MOST_PARTS or not isinstance(workers, Here)):
-            try:
+            with suppress(NotInPartsError):
                 return self._write_parts(parts, workers)
-            except (errors.DataError, errors.SourceError, errors.SchemaError):  # reading the whole says it in full
-                for before, now in zip(stamps, self.rows.stamps(), strict=True):
-                    if before != now:
-                        raise changed(before[0]) from None
         return self._write_whole(workers)
 
     def _write_whole(self, workers: Workers) -> None:
@@ -98,7 +94,8 @@ class SparseIngest:
             self._begin()
             shared, tasks = (rows, writer.files, writer.prefix, writer.memory_limit), [None, *enumerate(parts)]
             found: dict[int, Any] = {}
-            for k, found[k] in writer.kept.map(workers, encode_part, tasks, name="ingest-encode", shared=shared):
+            steps = writer.kept.map(workers, encode_part, tasks, name="ingest-encode", shared=shared)
+            for k, found[k] in until_fault(rows, steps, first=1):
                 interrupts.check()
                 self.progress.advance(0 if k == 0 else found[k]["n_rows"])
             writer.source = found.pop(0)["source"]
@@ -157,7 +154,16 @@ _DESCRIPTION = "ingest-encode-0"
 def encode_part(
     rows: SparseSource, files: SortedRunFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
 ) -> dict[str, Any]:
-    """Encode a part on a worker, or describe the source if `part` is None; the result is saved by `KeptSteps`."""
+    """Encode a part on a worker, or describe the source if `part` is None; the result is saved by `KeptSteps`.
+
+    An error of the source is returned, for `until_fault`.
+    """
+    return attempted(_encoded, rows, files, prefix, memory_limit, part)
+
+
+def _encoded(
+    rows: SparseSource, files: SortedRunFiles, prefix: str, memory_limit: int, part: tuple[int, Any] | None
+) -> dict[str, Any]:
     rows = copy.copy(rows)  # it keeps notes on what it reads, and is shared by this process's tasks
     if part is None:
         return {"source": described(rows), "files": {}}

@@ -16,12 +16,12 @@ from daskfs.documents import PATH, Words
 from daskfs.errors import DaskfsError
 from daskfs.kernels.text import svmlight
 from daskfs.kernels.text.lines import ENTRIES, ROWS, Bounds, Entries
-from daskfs.sources.base import survey_part
-from daskfs.sources.csv_records import TextPart
+from daskfs.sources.base import survey_part, until_fault
+from daskfs.sources.csv_records import TextPart, count_lines
 from daskfs.sources.files import PathLike
 from daskfs.sources.options import SparseOptions, check_choices
 from daskfs.sources.sparse.base import MOST_COLUMNS, NamedIds, SparseBlock, numbered
-from daskfs.sources.sparse.line_source import LineSource, count_lines, open_part, skip_mark
+from daskfs.sources.sparse.line_source import LineSource, open_part, skip_mark
 from daskfs.sources.sparse.lines import LineFormat, Pieces, Reading, blocks_of
 
 ConfigError = errors.ConfigError.about("sparse-rows")
@@ -284,7 +284,8 @@ class LibsvmSource(LineSource):
 
     def _surveyed(self, workers: Workers) -> Survey:
         parts, found = self.byte_ranges(), Survey(0, False, 0)
-        for _, more in workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,)):
+        results = workers.map_blocks(survey_part, parts, name="ingest-learn", shared=(self,))
+        for _, more in until_fault(self, results):
             found = _widened(found, more)
         return found
 

@@ -18,7 +18,7 @@ from daskfs import errors
 from daskfs.losses import PLAIN_NUMBERS, TargetKind
 from daskfs.matrix.target import kind_of
 from daskfs.sources.base import part_nbytes
-from daskfs.sources.csv_records import PartOfFile, TextPart
+from daskfs.sources.csv_records import PartOfFile, TextPart, count_lines
 from daskfs.sources.files import COMPRESSED, OfFiles, PathLike, expand_paths, open_bytes, text_ratio, unchanged
 from daskfs.sources.sparse.base import SparseBlock, SparseSource
 from daskfs.sources.sparse.lines import LONGEST_LINE_NBYTES, PIECE_NBYTES, LineFormat, Pieces, blocks_of
@@ -199,12 +199,3 @@ def cut_lines(file: Path, part_nbytes: int) -> list[TextPart]:
     if cuts[-1] < nbytes:
         cuts.append(nbytes)
     return [TextPart(file, *cut, PIECE_NBYTES) for cut in pairwise(cuts)]
-
-
-def count_lines(file: Path, stop: int) -> int:
-    """Return the number of line ends in the first `stop` bytes."""
-    count = 0
-    with file.open("rb") as stream:
-        while stop > 0 and (piece := stream.read(min(stop, PIECE_NBYTES))):
-            count, stop = count + piece.count(b"\n"), stop - len(piece)
-    return count

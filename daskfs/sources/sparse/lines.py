@@ -201,11 +201,11 @@ def blocks_of(
                 start, counts = start + block.n_rows, form.nothing
                 yield block
             elif found.why > FULL:
-                line = count_lines_before() + n_lines + 1
+                n_before = count_lines_before()
                 character = found.place - pieces.start + 1
                 word = _word_at(pieces.text, found.place, pieces.stop)
-                fault = form.fault(found.why, word, f"{place}:{line}, character {character}")
-                if start == counts[0] == 0:
+                fault = form.fault(found.why, word, f"{place}:{n_before + n_lines + 1}, character {character}")
+                if start == counts[0] == 0 and n_before <= 1:  # the first row of the file
                     fault.remedy += "; or set kind, if the text has another format"
                 raise fault
         if counts[0] and would_wait():

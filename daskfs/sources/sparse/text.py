@@ -223,9 +223,7 @@ class TextSource(OfFiles, SparseSource):
         for document in documents:
             if self.target_names and document.label in (None, "") and self._unlabelled != "keep":
                 if self._unlabelled == "error":
-                    raise SourceError(
-                        "expected a target, found none", document.where or self.place, "set unlabelled: drop"
-                    )
+                    raise SourceError("expected a target, found none", document.where, "set unlabelled: drop")
                 self.n_dropped += 1
                 continue
             together.append(document)
@@ -268,7 +266,7 @@ class TextSource(OfFiles, SparseSource):
                 return math.nan
             if str(label) not in codes:
                 problem = f"expected one of {len(codes)} classes, found {label!r:.60}"
-                raise SourceError(problem, document.where or self.place, "add it to classes, or fix the value")
+                raise SourceError(problem, document.where, "add it to classes, or fix the value")
             return float(codes[str(label)])
         try:
             number = float(label)
@@ -276,7 +274,7 @@ class TextSource(OfFiles, SparseSource):
             number = math.nan
         if not math.isfinite(number):
             problem = f"expected a finite number as target, as in the first rows, found {label!r:.60}"
-            raise SourceError(problem, document.where or self.place, "fix the value")
+            raise SourceError(problem, document.where, "fix the value")
         return number
 
     @cached_property

@@ -8,7 +8,7 @@ process may still run on a cluster.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,11 @@ class KeptSteps:
 
     def map(
         self, workers: Workers, function: Task, items: Sequence[Any], *, name: str, shared: Sequence[Any]
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Yield the results of `Workers.map_blocks`, reading those of steps that are finished.
 
-        `function` returns a JSON-compatible dict, with its files from `files_of` as ``"files"``.
+        `function` returns a JSON-compatible dict, with its files from `files_of` as ``"files"``, or an error, which is
+        not saved.
         """
         if not self._keeps:
             yield from workers.map_blocks(function, items, name=name, shared=shared)
@@ -68,8 +69,9 @@ class KeptSteps:
             else:
                 yield k, found
         for i, result in workers.map_blocks(function, [items[k] for k in left], name=name, shared=shared):
-            with written_whole(self._path(f"{name}-{left[i]}.json")) as path:
-                path.write_text(json.dumps(result, default=np.ndarray.tolist))
+            if not isinstance(result, Exception):
+                with written_whole(self._path(f"{name}-{left[i]}.json")) as path:
+                    path.write_text(json.dumps(result, default=np.ndarray.tolist))
             yield left[i], result
 
     def found(self, step: str) -> Any:
