@@ -62,7 +62,7 @@ class BandWriter:
         return self._band.height
 
     def put(self, place: np.ndarray, rows: np.ndarray) -> None:
-        """Copy rows to their places in the next band, in any order; `close` writes the band."""
+        """Copy rows to their places in the next band, in any order; `end_band` writes it."""
         self._band.put(place, rows)
         self._n_filled += len(rows)
 
@@ -75,14 +75,15 @@ class BandWriter:
             self._n_filled += count
             start += count
             if self._n_filled == self._band.height:
-                self._write_band()
+                self.end_band()
 
     def close(self) -> None:
         """Write the last band, which may have fewer rows."""
         if self._n_filled or self._array is None:
-            self._write_band()
+            self.end_band()
 
-    def _write_band(self) -> None:
+    def end_band(self) -> None:
+        """Write the rows of the band, and begin the next."""
         if self._array is None:
             self._create()
         self._band.write(self._folder, self.layout, self._n_written, self._n_filled)

@@ -1,14 +1,16 @@
-"""Sorted runs: rows encoded by several processes, in files of consecutive rows that tasks sort and merge into tiles.
+"""Sorts rows by their keys, on disk if they do not fit in memory: in runs, which are merged into tiles band by band.
 
-A run fits into the memory of a task. As soon as the number of preceding rows is known, its rows are sorted by their
-keys (those that `StoreWriter` would draw; the generator jumps ahead), and each band of the store takes the next rows
-of every run. So files are read sequentially, and the bytes of the store depend neither on the number of workers nor
-on the division into parts.
+A run is a file of consecutive rows that fits into the memory of a process. Its rows are sorted by their keys, and each
+band of the store takes the next rows of every run. So files are read sequentially, and the bytes of the store depend
+neither on the number of workers nor on the division into runs.
+
+`RowSorter` is fed by one process, which knows the keys. Workers encode parts before the number of preceding rows is
+known: `SortedRunWriter` writes runs in the source's order, and `put_in_order` sorts them later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from daskfs.store.band_writer import BandFiles
+from daskfs.store.band_writer import BandFiles, BandWriter
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
 from daskfs.store.layout import Layout
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_rows
-from daskfs.store.spool import stored_order, taken
+from daskfs.store.row_order import PIECE_NBYTES, keys_of, stored_order, taken
 
 
 class SortedRun(NamedTuple):
@@ -38,7 +40,6 @@ class SortedRunFiles:
     Parameters
     ----------
     folder : Path
-        An existing folder.
     feature_names : tuple of str
     dtype : dtype
         The dtype of the store.
@@ -61,6 +62,12 @@ class SortedRunFiles:
         offset = start * self.n_features * self.dtype.itemsize
         rows = np.fromfile(self.folder / name, self.dtype, n_rows * self.n_features, offset=offset)
         return rows.reshape(n_rows, self.n_features)
+
+    def write(self, name: str, pieces: Iterator[np.ndarray]) -> None:
+        """Write rows to a file."""
+        with (self.folder / name).open("wb") as file:
+            for piece in pieces:
+                file.write(piece.data)
 
 
 class SortedRunWriter:
@@ -108,7 +115,7 @@ class SortedRuns:
     files : SortedRunFiles
     parts : sequence of SortedRun
     seed : int or None
-        Seed of the stored order; None: the source's order.
+        Seed of the stored order, if `put_in_order` sorts the runs; None: bands take the rows in the order of the files.
     """
 
     files: SortedRunFiles
@@ -150,12 +157,8 @@ def put_in_order(sorted_runs: SortedRuns, block_rows: int, k: int) -> list[Block
         found.append(statistics_of(block, is_fast))
     if sorted_runs.seed is None:
         return found
-    draws = np.random.default_rng(sorted_runs.seed)
-    draws.bit_generator.advance(start)  # type: ignore[attr-defined]
-    order = stored_order(draws.random(stop - start))
-    with (sorted_runs.files.folder / sorted_runs.name_of(k)).open("wb") as file:
-        for piece in taken(rows, order):
-            file.write(piece.data)
+    order = stored_order(keys_of(sorted_runs.seed, start, stop - start))
+    sorted_runs.files.write(sorted_runs.name_of(k), taken(rows, order))
     return found
 
 
@@ -169,15 +172,13 @@ class Band(NamedTuple):
     """Number of rows of each sorted run in earlier bands."""
 
 
-def bands_of(sorted_runs: SortedRuns, order: np.ndarray, height: int) -> list[Band]:
+def bands_of(sorted_runs: SortedRuns, order: np.ndarray, height: int) -> Iterator[Band]:
     """Cut the stored order into bands of `height` rows."""
-    bands: list[Band] = []
     offsets = np.zeros(len(sorted_runs.parts), np.int64)
     for start in range(0, max(1, len(order)), height):
         rows = order[start : start + height]
-        bands.append(Band(start, rows, offsets.copy()))
+        yield Band(start, rows, offsets.copy())
         offsets += np.bincount(sorted_runs.owners(rows), minlength=len(offsets))
-    return bands
 
 
 def gather(sorted_runs: SortedRuns, band: Band, put: Callable[[np.ndarray, np.ndarray], None]) -> None:
@@ -200,3 +201,71 @@ def store_bands(sorted_runs: SortedRuns, folder: Path, layout: Layout, bands: Se
         gather(sorted_runs, band, room.put)
         room.write(folder / "X", layout, band.first_row, len(band.source_rows))
     return sum(len(band.source_rows) for band in bands)
+
+
+class RowSorter:
+    """Sorts the rows that one process writes: in memory if all fit, otherwise in runs.
+
+    Parameters
+    ----------
+    files : SortedRunFiles
+        Its folder is created when first needed.
+    block_rows : int
+        Maximum number of rows appended at a time.
+    n_samples : int, optional
+        Total number of rows, if known.
+    """
+
+    def __init__(self, files: SortedRunFiles, block_rows: int, n_samples: int | None = None) -> None:
+        self.files, self.sorted_runs = files, list[SortedRun]()
+        n_rows = max(block_rows, files.run_rows)
+        self._holds_all = n_samples is not None and n_samples <= n_rows
+        self._rows = np.empty(
+            (n_samples if n_samples is not None and self._holds_all else n_rows, files.n_features), files.dtype
+        )
+        self._piece_nbytes = min(PIECE_NBYTES, self._rows.nbytes // 8)
+        self._block_rows, self._n_filled = block_rows, 0
+        self._keys: list[np.ndarray] = []
+
+    def room(self) -> np.ndarray:
+        """Return the buffer for the next rows, of shape (block_rows, n_features), or fewer rows at the end."""
+        if self._n_filled + self._block_rows > len(self._rows) and not self._holds_all:
+            self._end_run()
+        return self._rows[self._n_filled : self._n_filled + self._block_rows]
+
+    def append(self, n_rows: int, keys: np.ndarray) -> None:
+        """Append the first `n_rows` rows of the buffer returned by `room`; no keys: rows keep their order."""
+        self._n_filled += n_rows
+        self._keys.append(keys)
+
+    def write(self, order: np.ndarray, bands: BandWriter) -> Iterator[int]:
+        """Write the tiles of all rows, and yield how many rows were written; to be called once.
+
+        Parameters
+        ----------
+        order : int64 array of shape (n_samples,)
+            `stored_order` of all keys, or ``arange`` to keep the order.
+        bands : BandWriter
+        """
+        if not self.sorted_runs:
+            for rows in taken(self._rows, order, self._piece_nbytes):
+                bands.write(rows)
+                yield len(rows)
+            return
+        self._end_run()
+        del self._rows
+        sorted_runs = SortedRuns(self.files, self.sorted_runs, None)
+        for band in bands_of(sorted_runs, order, bands.height):
+            gather(sorted_runs, band, bands.put)
+            bands.end_band()
+            yield len(band.source_rows)
+
+    def _end_run(self) -> None:
+        if not self._n_filled:
+            return
+        self.files.folder.mkdir(exist_ok=True)
+        keys, sorted_run = np.concatenate(self._keys), SortedRun(str(len(self.sorted_runs)), self._n_filled)
+        order = stored_order(keys) if len(keys) else np.arange(self._n_filled)
+        self.files.write(sorted_run.name, taken(self._rows, order, self._piece_nbytes))
+        self.sorted_runs.append(sorted_run)
+        self._n_filled, self._keys = 0, []

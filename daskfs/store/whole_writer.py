@@ -21,9 +21,9 @@ from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
+from daskfs.store.row_order import draw_seed, stored_order
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spec import StoreSpec
-from daskfs.store.spool import draw_seed, stored_order
 from daskfs.store.unfinished import DISK_FULL, explained_disk_full
 from daskfs.watching.base import Progress, Silent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,9 @@ from daskfs.store.column_statistics import BlockStatistics, RunningStatistics, s
 from daskfs.store.header import ANNOTATION_DTYPES, FORMAT_VERSION, StoreHeader, content_digest
 from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Layout, choose_layout, store_nbytes
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
+from daskfs.store.row_order import taken
 from daskfs.store.sorted_runs import (
+    RowSorter,
     SortedRun,
     SortedRunFiles,
     SortedRuns,
@@ -31,7 +32,6 @@ from daskfs.store.sorted_runs import (
     store_bands,
 )
 from daskfs.store.spec import StoreSpec
-from daskfs.store.spool import MAX_BUCKETS, Spool, taken
 from daskfs.store.stored_arrays import seal, tables_of
 from daskfs.store.tables import CLASSES, STATISTICS, consolidate
 from daskfs.store.unfinished import disk_full
@@ -65,7 +65,7 @@ class StoreWriter(WholeWriter):
     n_samples : int, optional
         Number of rows, if known; saves a copy on disk when rows keep their order.
     n_expected : int, optional
-        Estimated number of rows, if it is unknown; determines the number of spool files.
+        Estimated number of rows, if it is unknown; determines how the statistics are computed.
     memory_limit : int
         Maximum memory for all of the writer's blocks together, in bytes. In addition, target, weights, keys and labels
         of all rows are in memory: 32 bytes per row, and more for labels.
@@ -78,7 +78,7 @@ class StoreWriter(WholeWriter):
         All rows, if they stay in memory until the store is written: they are read from this array, and only the length
         of the blocks' X is used.
     progress : Progress, optional
-        Shows how many tiles are written while spooled rows are reordered.
+        Shows how many tiles are written while rows are reordered.
     **facts
         The other fields of `StoreSpec`: source, target_names, shuffle ...
 
@@ -159,31 +159,21 @@ class StoreWriter(WholeWriter):
         self._block: np.ndarray | None = None
         self._n_filled = 0
         self._bands: BandWriter | None = None
-        self._spool: Spool | None = None
+        self._sorter: RowSorter | None = None
         self._sorted_runs: SortedRuns | None = None
         if not self.spec.shuffle and self.n_samples is not None:
             self._bands = self._new_bands(self.n_samples)
         if self._bands is not None or self._resident is not None:
             return
         memory_nbytes = self.memory_limit // 4
-        n_buckets = None
-        if self.spec.shuffle:
-            n_buckets = MAX_BUCKETS
-            if self._n_expected is not None:
-                nbytes = self._n_expected * self._row_nbytes
-                n_buckets = min(MAX_BUCKETS, max(1, math.ceil(8 * nbytes / self.memory_limit)))
-            if self.n_samples is not None:
-                nbytes = self.n_samples * self._row_nbytes
-                self._check_disk(nbytes if nbytes > memory_nbytes else 0)
-        self._spool = Spool(
-            self._site.folder / "rows",
-            self.n_features,
-            self.dtype,
-            memory_nbytes,
-            n_buckets,
-            self._block_rows,
-            self.n_samples,
-        )
+        if self.spec.shuffle and self.n_samples is not None:
+            nbytes = self.n_samples * self._row_nbytes
+            self._check_disk(nbytes if nbytes > memory_nbytes else 0)
+        self._sorter = RowSorter(self._run_files(memory_nbytes), self._block_rows, self.n_samples)
+
+    def _run_files(self, nbytes: int) -> SortedRunFiles:
+        n_rows = max(1, nbytes // max(1, self._row_nbytes))
+        return SortedRunFiles(self._site.folder / "rows", tuple(self.feature_names), self.dtype, n_rows)
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
         """Append the next rows of the source.
@@ -221,11 +211,9 @@ class StoreWriter(WholeWriter):
 
     def sorted_run_files(self, task_nbytes: int, workers: Workers) -> SortedRunFiles:
         """Return the files that workers write the rows to, in sorted runs that fit into `task_nbytes`."""
-        self._workers = workers
-        folder = self._site.folder / "rows"
-        folder.mkdir()
-        n_rows = max(1, task_nbytes // max(1, self._row_nbytes))
-        return SortedRunFiles(folder, tuple(self.feature_names), self.dtype, n_rows)
+        self._workers, files = workers, self._run_files(task_nbytes)
+        files.folder.mkdir()
+        return files
 
     def write_sorted_runs(self, sorted_runs: Sequence[SortedRun], files: SortedRunFiles, blocks: Sequence[Any]) -> None:
         """Append all rows of the source at once, as written by workers, which will also sort them.
@@ -274,9 +262,9 @@ class StoreWriter(WholeWriter):
         return len(part)
 
     def _new_block(self) -> np.ndarray:
-        """Return the buffer in which rows are collected for the statistics; the spool's own, if rows are spooled."""
-        if self._spool is not None:
-            return self._spool.room()
+        """Return the buffer in which rows are collected for the statistics; the sorter's own, if there is one."""
+        if self._sorter is not None:
+            return self._sorter.room()
         return np.empty((self._block_rows, self.n_features), self.dtype)
 
     def _take_block(self, block: np.ndarray) -> None:
@@ -286,12 +274,12 @@ class StoreWriter(WholeWriter):
         self._keys.append(keys)
         if self._bands is not None:
             self._bands.write(rows)
-        elif self._spool is not None:
-            self._spool.append(len(rows), keys)
+        elif self._sorter is not None:
+            self._sorter.append(len(rows), keys)
         self._block, self._n_filled = None, 0
 
     def _let_go(self) -> None:
-        self._bands, self._spool, self._block, self._resident = None, None, None, None
+        self._bands, self._sorter, self._block, self._resident = None, None, None, None
 
     def _finish(self) -> None:
         if self._block is not None:
@@ -317,12 +305,11 @@ class StoreWriter(WholeWriter):
         bands = self._bands or self._new_bands(self._n_rows)
         if self._sorted_runs is not None:
             self._store_sorted_runs(bands, self._sorted_runs, np.arange(self._n_rows) if order is None else order)
-        elif self._spool is not None:
+        elif self._sorter is not None:
             self.progress.start("tiles", self._n_rows)
-            for rows in self._spool.rows(np.arange(self._n_rows) if order is None else order):
-                bands.write(rows)
-                self.progress.advance(len(rows))
-            shutil.rmtree(self._spool.folder, ignore_errors=True)
+            for n_rows in self._sorter.write(np.arange(self._n_rows) if order is None else order, bands):
+                self.progress.advance(n_rows)
+            shutil.rmtree(self._sorter.files.folder, ignore_errors=True)
             self.progress.finish()
         elif self._resident is not None and order is not None:
             self.progress.start("tiles", self._n_rows)

@@ -16,7 +16,7 @@ from daskfs.errors import DataError, PlanError, StoreError, StoreExistsError, St
 from daskfs.matrix.blocks import RowBlock
 from daskfs.store.band_writer import BandWriter
 from daskfs.store.feature_store import open_store
-from daskfs.store.spool import Spool
+from daskfs.store.sorted_runs import RowSorter, SortedRunFiles
 from daskfs.store.writer import StoreWriter
 from tests.processes import Process
 from tests.refusals import refused
@@ -31,15 +31,15 @@ def write_rows(writer, X):
 
 @pytest.fixture
 def spilled(monkeypatch):
-    """Names of the bucket files that were written."""
+    """Names of the runs that were written."""
     found = []
-    flush = Spool._flush
+    write = SortedRunFiles.write
 
-    def recorded(self):
-        flush(self)
-        found.extend(path.name for path in self.folder.glob("*.rows"))
+    def recorded(self, name, pieces):
+        found.append(name)
+        write(self, name, pieces)
 
-    monkeypatch.setattr(Spool, "_flush", recorded)
+    monkeypatch.setattr(SortedRunFiles, "write", recorded)
     return found
 
 
@@ -66,12 +66,6 @@ def test_rows_keep_their_order_unless_shuffled(make_store, matrix, memory_limit,
     assert not store.shuffled
     assert store.source_rows is None
     np.testing.assert_array_equal(store.read(slice(None)), matrix)
-
-
-def test_a_bucket_larger_than_the_memory_is_still_right(make_store, matrix, monkeypatch):
-    monkeypatch.setattr("daskfs.store.writer.MAX_BUCKETS", 2)
-    store = make_store(matrix, memory_limit=16 * KIBI)
-    np.testing.assert_array_equal(store.read(slice(None)), matrix[store.source_rows])
 
 
 def test_a_drawn_seed_is_kept(make_store, matrix):
@@ -227,12 +221,12 @@ def test_a_failure_in_the_middle_leaves_nothing(tmp_path, matrix, fault, memory_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["spool", "tiles"])
+@pytest.mark.parametrize("place", ["rows", "tiles"])
 def test_a_full_disk_is_said_and_leaves_nothing(make_store, matrix, tmp_path, monkeypatch, place):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    owner, name = (Spool, "_flush_to_buckets") if place == "spool" else (BandWriter, "_write_band")
+    owner, name = (RowSorter, "_end_run") if place == "rows" else (BandWriter, "end_band")
     monkeypatch.setattr(owner, name, full)
     with pytest.raises(StoreError, match=r"the disk is full .*; [\d,]+ bytes are needed.*free disk space"):
         make_store(matrix, memory_limit=16 * KIBI)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from daskfs.store.plain_files import write_array
+from daskfs.store.row_order import keys_of, stored_order
 from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.merging import Collisions, NameGatherer, NameRun
 from daskfs.store.sparse.sorted_runs import NO_VALUES, Rows, SortedRun, SortedRunFiles, SortedRunWriter, write_rows
-from daskfs.store.spool import stored_order
 
 
 class PartWriter:
@@ -136,10 +136,8 @@ def sort_run(files: SortedRunFiles, seed: int, part: tuple[SortedRun, int]) -> S
     The result goes to other files, since a task of a lost worker is repeated.
     """
     sorted_run, start = part
-    draws = np.random.default_rng(seed)
-    draws.bit_generator.advance(start)  # type: ignore[attr-defined]
     features = np.fromfile(files.path(sorted_run.name, "features"), sorted_run.number_type)
     values = NO_VALUES if sorted_run.are_ones else np.fromfile(files.path(sorted_run.name, "values"), files.dtype)
     rows = Rows(lengths_of(files, sorted_run), features, values)
-    write_rows(files, sorted_run.name, rows.taken(stored_order(draws.random(sorted_run.n_rows))), "sorted-")
+    write_rows(files, sorted_run.name, rows.taken(stored_order(keys_of(seed, start, sorted_run.n_rows))), "sorted-")
     return sorted_run._replace(order="sorted-")

@@ -20,7 +20,7 @@ from daskfs.kernels.blocks.feature_ids import IdTable
 from daskfs.kernels.blocks.row_blocks import taken_rows
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_entries
-from daskfs.store.spool import stored_order
+from daskfs.store.row_order import stored_order
 
 NO_VALUES = np.empty(0, np.int8)
 
