@@ -47,6 +47,11 @@ class SourceBlock:
     weight: np.ndarray | None = None
     labels: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.X.shape[0]
+
 
 class InPlace(NamedTuple):
     """A matrix that is read directly from the files of a source."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from daskfs import errors
 from daskfs.matrix.target import WholeValues
 from daskfs.sources.base import Source, SourceBlock
 from daskfs.sources.sparse.base import SparseBlock
-from daskfs.store.writer import StoreWriter
+from daskfs.store.whole_writer import WholeWriter
+from daskfs.store.written_part import WrittenPart
 
 DataError = errors.DataError.about("target")
 
@@ -29,10 +31,10 @@ class Constants:
         self._all_weightless: bool | None = None
         self.target_values = WholeValues()
 
-    def update(self, block: SourceBlock) -> None:
-        """Check another block of rows."""
-        self.update_features(block.X)
-        self.update_target(block)
+    @property
+    def of_features(self) -> tuple[list[int], list[float]] | None:
+        """The constant features so far and their values, JSON-compatible; None before the first block."""
+        return None if self._columns is None else (self._columns.tolist(), self._first.tolist())
 
     def update_features(self, X: np.ndarray) -> None:
         """Check the features of another block of rows."""
@@ -42,23 +44,24 @@ class Constants:
             if len(self._columns) and len(rows):
                 self._keep((rows[:, self._columns] == self._first).all(axis=0))
 
-    def merge_features(self, later: Constants) -> None:
-        """Merge the result for the features of the rows that follow."""
-        if later._columns is None:
+    def merge_features(self, later: Sequence[Any] | None) -> None:
+        """Merge `of_features` of the rows that follow."""
+        if later is None:
             return
+        columns, first = np.array(later[0], np.int64), np.array(later[1])
         if self._columns is None:
-            self._columns, self._first = later._columns, later._first
+            self._columns, self._first = columns, first
             return
-        _, mine, theirs = np.intersect1d(self._columns, later._columns, assume_unique=True, return_indices=True)
+        _, mine, theirs = np.intersect1d(self._columns, columns, assume_unique=True, return_indices=True)
         is_same = np.zeros(len(self._columns), bool)
-        is_same[mine] = self._first[mine] == later._first[theirs]
+        is_same[mine] = self._first[mine] == first[theirs]
         self._keep(is_same)
 
     def _keep(self, is_same: np.ndarray) -> None:
         assert self._columns is not None
         self._columns, self._first = self._columns[is_same], self._first[is_same]
 
-    def update_target(self, block: SourceBlock | SparseBlock) -> None:
+    def update_target(self, block: SourceBlock | SparseBlock | WrittenPart) -> None:
         """Check the targets and weights of another block of rows."""
         if block.weight is not None:
             self._all_weightless = self._all_weightless is not False and not block.weight.any()
@@ -70,7 +73,7 @@ class Constants:
             self._target_first, self._target_constant = y[0].copy(), np.ones(y.shape[1], dtype=bool)
         self._target_constant &= (y == self._target_first).all(axis=0)
 
-    def conclude(self, rows: Source, writer: StoreWriter) -> None:
+    def conclude(self, rows: Source, writer: WholeWriter) -> None:
         """Refuse a constant target or zero weights; pass notes and facts to the store."""
         self.refuse_target(rows.target_names)
         self.refuse_weights()
@@ -78,7 +81,9 @@ class Constants:
         if rows.missing:
             writer.source["missing"] = [*rows.missing]
         writer.annotations = rows.annotations
-        writer.notes += [*rows.notes, *self.notes(rows.feature_names)]
+        writer.notes += rows.notes
+        if self._columns is not None:
+            writer.notes += self.notes(rows.feature_names)
 
     def refuse_target(self, names: Sequence[str]) -> None:
         """Refuse a target that is constant."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +18,21 @@ from daskfs.cluster.open import check_client, parse_bytes, workers_of
 from daskfs.errors import CorruptStoreError, StoreExistsError, StoreFormatError, did_you_mean
 from daskfs.files import Location, location
 from daskfs.objects.path import ObjectPath
-from daskfs.sources.base import NotInPartsError, Source
-from daskfs.sources.constants import Constants
+from daskfs.sources.base import MOST_PARTS, NotInPartsError, Source
 from daskfs.sources.files import located
 from daskfs.sources.in_memory import INFER, is_table, read_once
-from daskfs.sources.parts import described, shape_of_blocks, write_in_parts
+from daskfs.sources.parts import described, is_begun_by, write_in_parts, write_whole
 from daskfs.sources.registry import as_source
 from daskfs.sources.sparse.base import SparseSource
-from daskfs.sources.sparse.ingest import SparseIngest
 from daskfs.store.feature_store import FeatureStore, open_store
 from daskfs.store.manifest import MANIFEST
 from daskfs.store.published import sees_staging
+from daskfs.store.sparse.writer import SparseStoreWriter
 from daskfs.store.spec import StoreSpec
 from daskfs.store.unfinished import set_aside
+from daskfs.store.whole_writer import WholeWriter
 from daskfs.store.writer import StoreWriter
+from daskfs.version import __version__
 from daskfs.watching.base import Progress
 from daskfs.watching.terminal import heard_by
 
@@ -184,12 +185,13 @@ def ingest(
         random_state=random_state,
         encoding_digest=encoding,
     )
-    if isinstance(rows, SparseSource):
-        with interrupts.guard(), aside, heard_by(progress) as heard:
-            SparseIngest(rows, path, spec, limit, heard).write(workers_of(client))
-        return open_store(path)
 
-    def writer(source: dict[str, Any]) -> StoreWriter:
+    def writer(source: dict[str, Any], goes_on_from: Callable[[Path], bool] | None = None) -> WholeWriter:
+        common: dict[str, Any] = {"memory_limit": 3 * limit // 4, "progress": heard, "goes_on_from": goes_on_from}
+        common |= vars(replace(spec, source=source))
+        if isinstance(rows, SparseSource):
+            has_ids, first = rows.features_are_ids, rows.first_number
+            return SparseStoreWriter(path, rows.n_features, has_ids=has_ids, first_number=first, **common)
         return StoreWriter(
             path,
             len(rows.feature_names),
@@ -197,20 +199,28 @@ def ingest(
             codec=codec,
             n_samples=rows.n_samples,
             n_expected=None if rows.n_samples is not None else rows.estimate_shape()[0],
-            memory_limit=3 * limit // 4,
             tile_shape=tile_shape,
             resident=rows.resident,
-            progress=heard,
-            **vars(replace(spec, source=source)),
+            **common,
         )
 
     with interrupts.guard(), aside, heard_by(progress) as heard:
-        rows.learn(workers_of(client))
-        if client is not None and (parts := rows.parts()):
+        workers = workers_of(client)
+        rows.learn(workers)
+        parts = rows.parts()
+        is_resumed = bool(rows.stamps()) and len(parts) > 1  # otherwise dense rows need not be written twice
+        if parts and (client is not None or ((rows.is_sparse or is_resumed) and len(parts) <= MOST_PARTS)):
+            identity = {
+                "version": __version__,
+                "encoding": encoding,
+                "memory_limit": limit,
+                "parts": [str(part) for part in parts] if rows.stamps() else len(parts),
+            }
+            begun = is_begun_by(rows, identity, random_state if shuffle else None)
             with suppress(NotInPartsError):
-                write_in_parts(rows, parts, writer({}), limit, workers_of(client), heard)
+                write_in_parts(rows, parts, writer({}, begun), identity, limit, workers)
                 return open_store(path)
-        _write(rows, writer(described(rows)), limit // 8, heard)
+        write_whole(rows, writer(described(rows)), limit, workers)
     return open_store(path)
 
 
@@ -254,22 +264,6 @@ def _checked_dtype(dtype: Any) -> np.dtype:
     if checked is None or checked.name not in DTYPES:
         raise ConfigError(f"expected one of {', '.join(DTYPES)}, found {dtype!r}", "dtype", "float32 is the default")
     return checked
-
-
-def _write(rows: Source, writer: StoreWriter, block_nbytes: int, progress: Progress) -> None:
-    """Write all blocks, check for constant columns, and add the notes before the store is finished."""
-    block_rows, dtype = shape_of_blocks(rows, writer.dtype, block_nbytes)
-    constants = Constants()
-    with writer:
-        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
-        for block in rows.row_blocks(block_rows, dtype):
-            interrupts.check()  # pyarrow swallows a KeyboardInterrupt while it imports pandas
-            writer.write(block)
-            constants.update(block)
-            progress.advance(block.X.shape[0])
-        constants.conclude(rows, writer)
-        interrupts.check()
-        progress.finish()
 
 
 def encoding_digest(

@@ -1,33 +1,34 @@
-"""Parts of a source, encoded by several processes into the same store that a single process would write."""
+"""Writes the rows of a source to a store: in one stream, or in parts encoded by tasks into the same store.
+
+Finished parts survive if the process is killed: the next ingest of the same source to the same path goes on from them.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from daskfs import interrupts
 from daskfs.cluster.workers import Workers
-from daskfs.sources.base import Source, SourceBlock, attempted, until_fault
+from daskfs.errors import DataError
+from daskfs.sources.base import NotInPartsError, Source, SourceBlock, attempted, until_fault
 from daskfs.sources.constants import Constants
-from daskfs.store.sorted_runs import SortedRun, SortedRunFiles, SortedRunWriter
-from daskfs.store.writer import StoreWriter
+from daskfs.sources.sparse.base import SparseBlock, SparseSource
+from daskfs.store.kept import KeptSteps
+from daskfs.store.sorted_runs import DensePart, SortedRunWriter
+from daskfs.store.sparse.part_writer import PartWriter, SparsePart
+from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
 
 MAX_BLOCK_NBYTES = 32 * 2**20
-
-
-class EncodedPart(NamedTuple):
-    """Report of a process on the part that it has written."""
-
-    sorted_runs: list[SortedRun]
-    blocks: list[SourceBlock]
-    """Targets, weights and labels, without features."""
-    constants: Constants
-    facts: Any
-    """Argument of `Source.conclude`."""
+MOST_ROWS, MOST_ENTRIES = 1 << 16, 1 << 20
+"""Maximum numbers of rows and entries in a sparse block."""
+_DESCRIPTION = "ingest-encode-0"
+"""Name of the step that describes the source."""
 
 
 def described(rows: Source) -> dict[str, Any]:
@@ -37,28 +38,62 @@ def described(rows: Source) -> dict[str, Any]:
     return {**rows.describe(), "digest": rows.digest(), **classes, **several, "encoder": rows.encoder}
 
 
-def shape_of_blocks(rows: Source, dtype: np.dtype, nbytes: int) -> tuple[int, np.dtype]:
-    """Return the number of rows to encode at a time, and the dtype to encode them in, for a store's dtype."""
+def blocks_of(
+    rows: Source, dtype: np.dtype, memory_limit: int, part: Any = None
+) -> Iterator[SourceBlock] | Iterator[SparseBlock]:
+    """Return the rows of a source, or of one of its parts, in blocks whose size suits a store's dtype and a process.
+
+    Parameters
+    ----------
+    rows : Source
+    dtype : dtype
+        The dtype of the store.
+    memory_limit : int
+        Bytes for all buffers of the process.
+    part : object, optional
+        From `Source.parts`; by default all rows.
+    """
+    if isinstance(rows, SparseSource):
+        shape = MOST_ROWS, min(MOST_ENTRIES, max(1, memory_limit // 128))
+        return rows.sparse_blocks(*shape) if part is None else rows.sparse_part_blocks(part, *shape)
     encoded = np.dtype(np.float32 if dtype == np.float32 else np.float64)
     row_nbytes = max(1, len(rows.feature_names) * encoded.itemsize)
-    return max(1, min(nbytes, MAX_BLOCK_NBYTES) // row_nbytes), encoded
+    n_rows = max(1, min(memory_limit // 8, MAX_BLOCK_NBYTES) // row_nbytes)
+    return rows.row_blocks(n_rows, encoded) if part is None else rows.part_blocks(part, n_rows, encoded)
+
+
+def write_whole(rows: Source, writer: Any, memory_limit: int, workers: Workers) -> None:
+    """Write all rows in one stream."""
+    constants, progress = Constants(), writer.progress
+    with writer:
+        writer.use(workers)
+        _start(rows, progress)
+        for block in blocks_of(rows, writer.dtype, memory_limit):
+            interrupts.check()  # pyarrow swallows a KeyboardInterrupt while it imports pandas
+            writer.write(block)
+            if isinstance(block, SourceBlock):
+                constants.update_features(block.X)
+            constants.update_target(block)
+            progress.advance(block.n_rows)
+        _conclude(rows, writer, constants, progress)
 
 
 def write_in_parts(
-    rows: Source, parts: Sequence[Any], writer: StoreWriter, memory_limit: int, workers: Workers, progress: Progress
+    rows: Source, parts: Sequence[Any], writer: Any, identity: Mapping[str, Any], limit: int, workers: Workers
 ) -> None:
-    """Let workers encode and write the parts of a source.
+    """Let workers encode the parts of a source.
 
     Parameters
     ----------
     rows : Source
     parts : sequence
         From `Source.parts`.
-    writer : StoreWriter
-    memory_limit : int
+    writer : StoreWriter or SparseStoreWriter
+    identity : mapping
+        Identity of the ingest; see `KeptSteps`.
+    limit : int
         Bytes for each process.
     workers : Workers
-    progress : Progress
 
     Raises
     ------
@@ -67,50 +102,83 @@ def write_in_parts(
     SourceError, SchemaError, DataError
         With the place.
     """
-    constants, found = Constants(), {}
+    constants, progress = Constants(), writer.progress
     with writer:
-        files = writer.sorted_run_files(memory_limit // 4, workers)
-        block_rows, dtype = shape_of_blocks(rows, writer.dtype, memory_limit // 8)
-        progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
-        shared = (rows, files, block_rows, dtype)
-        tasks = [None, *enumerate(parts)]  # None: describe the source, which reads all files
-        results = workers.map_blocks(encode_part, tasks, name="ingest-encode", shared=shared)
-        for k, found[k] in until_fault(rows, results, first=1):
+        writer.use(workers)
+        writer.begin(identity)
+        _start(rows, progress)
+        tasks, found = [None, *enumerate(parts)], dict[int, Any]()  # None: describe the source, which reads all files
+        shared = (rows, writer.files, writer.prefix, limit)
+        steps = writer.kept.map(workers, encode_part, tasks, name="ingest-encode", shared=shared)
+        for k, found[k] in until_fault(rows, steps, first=1):
             interrupts.check()
-            progress.advance(0 if k == 0 else sum(sorted_run.n_rows for sorted_run in found[k].sorted_runs))
-        writer.source = found.pop(0)
-        encoded: list[EncodedPart] = [found[k] for k in sorted(found)]
-        for part in encoded:
-            constants.merge_features(part.constants)
-            for block in part.blocks:
-                constants.update_target(block)
-        sorted_runs = [sorted_run for part in encoded for sorted_run in part.sorted_runs]
-        rows.conclude([part.facts for part in encoded], sum(sorted_run.n_rows for sorted_run in sorted_runs))
-        constants.conclude(rows, writer)
-        progress.finish()
-        writer.write_sorted_runs(sorted_runs, files, [block for part in encoded for block in part.blocks])
+            progress.advance(found[k]["n_rows"] if k else 0)
+        writer.source = found.pop(0)["source"]
+        results = [found[k] for k in sorted(found)]
+        written = [(SparsePart if rows.is_sparse else DensePart)(writer.kept.folder, one) for one in results]
+        for part, result in zip(written, results, strict=True):
+            constants.merge_features(result["constants"])
+            constants.update_target(part)
+        rows.conclude([one["facts"] for one in results], sum(part.n_rows for part in written))
+        _conclude(rows, writer, constants, progress)
+        writer.take_written(written)
 
 
-def encode_part(
-    rows: Source, files: SortedRunFiles, block_rows: int, dtype: np.dtype, part: tuple[int, Any] | None
-) -> EncodedPart | dict[str, Any]:
-    """Encode a part on a worker, or describe the source if `part` is None.
+def _start(rows: Source, progress: Progress) -> None:
+    progress.start("ingest", rows.n_samples or rows.estimate_shape()[0] or 0)
+
+
+def _conclude(rows: Source, writer: WholeWriter, constants: Constants, progress: Progress) -> None:
+    """Check for constant columns, and add the notes before the store is finished."""
+    constants.conclude(rows, writer)
+    interrupts.check()
+    progress.finish()
+
+
+def is_begun_by(rows: Source, identity: Mapping[str, Any], random_state: int | None) -> Callable[[Path], bool]:
+    """Return a function that tells whether a folder has steps of this ingest, from the same unchanged source.
+
+    Parameters
+    ----------
+    rows : Source
+    identity : mapping
+    random_state : int or None
+        Seed of the stored order; None: any.
+    """
+
+    def is_begun(folder: Path) -> bool:
+        kept = KeptSteps(folder)
+        found = kept.found(_DESCRIPTION)
+        if kept.identity is None or found is None:
+            return False
+        seed = kept.identity["random_state"] if random_state is None else random_state
+        is_same = kept.identity == {**identity, "random_state": seed}
+        return is_same and rows.is_unchanged(found["source"], str(found["source"].get("digest", "")))
+
+    return is_begun
+
+
+def encode_part(rows: Source, files: Any, prefix: str, limit: int, part: tuple[int, Any] | None) -> Any:
+    """Encode a part on a worker, or describe the source if `part` is None; the result is saved by `KeptSteps`.
 
     An error of the source is returned, for `until_fault`.
     """
     rows = copy.copy(rows)  # it keeps notes on what it reads, and is shared by this process's tasks
+    return attempted(_encoded, rows, files, prefix, limit, part)
+
+
+def _encoded(rows: Source, files: Any, prefix: str, limit: int, part: tuple[int, Any] | None) -> dict[str, Any]:
     if part is None:
-        return attempted(described, rows)
-    return attempted(_encoded, rows, files, block_rows, dtype, *part)
-
-
-def _encoded(
-    rows: Source, files: SortedRunFiles, block_rows: int, dtype: np.dtype, number: int, place: Any
-) -> EncodedPart:
-    writer, constants, blocks = SortedRunWriter(files, number), Constants(), []
-    for block in rows.part_blocks(place, block_rows, dtype):
-        writer.write(block.X)
-        constants.update_features(block.X)
-        blocks.append(SourceBlock(block.start, np.empty((len(block.X), 0)), block.y, block.weight, block.labels))
-    writer.finish()
-    return EncodedPart(writer.sorted_runs, blocks, constants, rows.part_facts())
+        return {"source": described(rows), "files": {}}
+    number, place = part
+    name, constants = f"{prefix}{number}-", Constants()
+    writer = PartWriter(files, name, 3 * limit // 4) if rows.is_sparse else SortedRunWriter(files, name)
+    for block in blocks_of(rows, files.dtype, limit, place):
+        interrupts.check()
+        try:
+            writer.write(block)
+        except DataError as fault:  # its rows are numbered from the beginning of the part
+            raise NotInPartsError(*fault.args) from None
+        if isinstance(block, SourceBlock):
+            constants.update_features(block.X)
+    return {**writer.finish(), "constants": constants.of_features, "facts": rows.part_facts()}

@@ -10,20 +10,22 @@ known: `SortedRunWriter` writes runs in the source's order, and `put_in_order` s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from daskfs.store.band_writer import BandFiles, BandWriter
 from daskfs.store.column_statistics import BlockStatistics, by_kernel, statistics_of
+from daskfs.store.kept import files_of
 from daskfs.store.layout import Layout
 from daskfs.store.plain_files import write_array
 from daskfs.store.row_checks import convert_rows
 from daskfs.store.row_order import PIECE_NBYTES, keys_of, stored_order, taken
+from daskfs.store.written_part import PartVectors, WrittenPart
 
 
 class SortedRun(NamedTuple):
@@ -73,21 +75,22 @@ class SortedRunFiles:
 class SortedRunWriter:
     """Writes the rows of a part of a source, in their order, as sorted runs."""
 
-    def __init__(self, files: SortedRunFiles, part: int) -> None:
-        self.sorted_runs: list[SortedRun] = []
-        self._files, self._part = files, part
+    def __init__(self, files: SortedRunFiles, prefix: str) -> None:
+        self._sorted_runs: list[SortedRun] = []
+        self._files, self._prefix, self._vectors = files, prefix, PartVectors(files.folder, prefix)
         self._rows = np.empty((files.run_rows, files.n_features), files.dtype)
         self._n_filled = self._n_written = 0
 
-    def write(self, X: np.ndarray) -> None:
-        """Append the next rows.
+    def write(self, block: Any) -> None:
+        """Append the next rows, with their targets, weights and labels.
 
         Raises
         ------
         DataError
             A value that does not fit the dtype.
         """
-        start, names = 0, self._files.feature_names
+        X, start, names = block.X, 0, self._files.feature_names
+        self._vectors.append(block, len(X))
         while start < len(X):
             rows = X[start : start + len(self._rows) - self._n_filled]
             room = self._rows[self._n_filled : self._n_filled + len(rows)]
@@ -95,15 +98,33 @@ class SortedRunWriter:
             self._n_filled += len(rows)
             start += len(rows)
             if self._n_filled == len(self._rows):
-                self.finish()
+                self._end_run()
 
-    def finish(self) -> None:
-        """Write the remaining rows."""
+    def _end_run(self) -> None:
+        sorted_run = SortedRun(f"{self._prefix}{len(self._sorted_runs)}", self._n_filled)
+        write_array(self._files.folder / sorted_run.name, self._rows[: self._n_filled])
+        self._sorted_runs.append(sorted_run)
+        self._n_written, self._n_filled = self._n_written + self._n_filled, 0
+
+    def finish(self) -> dict[str, Any]:
+        """Write the remaining rows; return the argument of `DensePart`."""
         if self._n_filled:
-            sorted_run = SortedRun(f"{self._part}-{len(self.sorted_runs)}", self._n_filled)
-            write_array(self._files.folder / sorted_run.name, self._rows[: self._n_filled])
-            self.sorted_runs.append(sorted_run)
-            self._n_written, self._n_filled = self._n_written + self._n_filled, 0
+            self._end_run()
+        runs = [list(sorted_run) for sorted_run in self._sorted_runs]
+        return {"runs": runs, **self._vectors.finish(), "files": files_of(self._files.folder, self._prefix)}
+
+
+class DensePart(WrittenPart):
+    """The rows of a part, in files.
+
+    Attributes
+    ----------
+    sorted_runs : list of SortedRun
+    """
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        super().__init__(folder, facts)
+        self.sorted_runs = [SortedRun(*fields) for fields in facts["runs"]]
 
 
 @dataclass(frozen=True)
@@ -209,7 +230,7 @@ class RowSorter:
     Parameters
     ----------
     files : SortedRunFiles
-        Its folder is created when first needed.
+        Its folder exists.
     block_rows : int
         Maximum number of rows appended at a time.
     n_samples : int, optional
@@ -263,7 +284,6 @@ class RowSorter:
     def _end_run(self) -> None:
         if not self._n_filled:
             return
-        self.files.folder.mkdir(exist_ok=True)
         keys, sorted_run = np.concatenate(self._keys), SortedRun(str(len(self.sorted_runs)), self._n_filled)
         order = stored_order(keys) if len(keys) else np.arange(self._n_filled)
         self.files.write(sorted_run.name, taken(self._rows, order, self._piece_nbytes))

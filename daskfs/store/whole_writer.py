@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +20,13 @@ from daskfs.errors import StoreError
 from daskfs.files import location
 from daskfs.objects.path import ObjectPath
 from daskfs.store.header import versions
+from daskfs.store.kept import KeptSteps
 from daskfs.store.manifest import ENCODER, ENCODER_DIGEST
 from daskfs.store.published import unfinished_store
 from daskfs.store.row_order import draw_seed, stored_order
 from daskfs.store.row_vectors import RowVectors
 from daskfs.store.spec import StoreSpec
-from daskfs.store.unfinished import DISK_FULL, explained_disk_full
+from daskfs.store.unfinished import DISK_FULL, ROWS, explained_disk_full
 from daskfs.watching.base import Progress, Silent
 
 
@@ -39,11 +41,19 @@ class WholeWriter(ABC):
     memory_limit : int
         See `daskfs.store.writer.StoreWriter`.
     progress : Progress, optional
+    goes_on_from : callable, optional
+        Returns whether a folder with `KeptSteps` was started by the same ingest in a process that is dead.
 
     Attributes
     ----------
     source, notes : dict, list
         Those of `spec`, to which may be added until the store is finished.
+    annotations : mapping of str to ndarray
+        Facts about the features, see `Matrix.annotations`; sparse stores keep none.
+    kept : KeptSteps
+        The steps from which the next process resumes, after `begin`.
+    prefix : str
+        Prefix of the files that tasks of this process write.
     """
 
     def __init__(
@@ -52,10 +62,13 @@ class WholeWriter(ABC):
         spec: StoreSpec,
         memory_limit: int,
         progress: Progress | None,
+        goes_on_from: Callable[[Path], bool] | None = None,
     ) -> None:
+        self._goes_on_from = goes_on_from or (lambda folder: False)
         self.path, self.dtype, self.spec = location(path).absolute(), np.dtype(spec.dtype), spec
         self.random_state = draw_seed(spec.random_state) if spec.shuffle else None
         self.source, self.notes = dict(spec.source), list(spec.notes)
+        self.annotations: Mapping[str, np.ndarray] = {}
         self.memory_limit, self.progress = memory_limit, progress or Silent()
 
     def __enter__(self) -> Self:
@@ -64,12 +77,19 @@ class WholeWriter(ABC):
         try:
             with self._explain_disk_full():
                 with interrupts.held():
-                    self._site, is_begun = unfinished_store(self.path, self._goes_on_from), True
+                    self._site = unfinished_store(self.path, lambda folder: self._goes_on_from(folder / ROWS))
+                    is_begun = True
                 self.notes += self._site.notes
                 self._group = self._site.new_group()
                 self._vectors = RowVectors(tuple(spec.target_names), spec.has_weight, tuple(spec.label_names))
                 self._keys: list[np.ndarray] = [np.empty(0)]
                 self._workers: Workers = Here()
+                folder = self._site.folder / ROWS
+                folder.mkdir(exist_ok=True)
+                self.kept = KeptSteps(folder)
+                if self.kept.identity is not None:
+                    self.random_state = self.kept.identity["random_state"]
+                self.prefix = f"{self.kept.attempt}-"
                 self._prepare()
                 self._rng = np.random.default_rng(self.random_state)
         except BaseException:
@@ -78,9 +98,14 @@ class WholeWriter(ABC):
             raise
         return self
 
-    def _goes_on_from(self, folder: Path) -> bool:
-        """Return whether a dead process's folder contains finished steps of the same ingest."""
-        return False
+    def use(self, workers: Workers) -> None:
+        """Run all tasks on these workers."""
+        self._workers = workers
+
+    def begin(self, identity: Mapping[str, Any]) -> None:
+        """Save steps of the ingest with this identity (JSON-compatible); rows are added with `take_written`."""
+        with self._explain_disk_full():
+            self.kept.begin({**identity, "random_state": self.random_state})
 
     @abstractmethod
     def _prepare(self) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daskfs import errors, interrupts
-from daskfs.cluster.workers import Workers
 from daskfs.errors import PlanError
 from daskfs.objects.path import ObjectPath
 from daskfs.store.band_writer import BandWriter
@@ -22,8 +22,8 @@ from daskfs.store.layout import BAND_NBYTES, MAX_FILES, SHARD_NBYTES, Codec, Lay
 from daskfs.store.row_checks import check_names, convert_rows, fit_at_a_glance
 from daskfs.store.row_order import taken
 from daskfs.store.sorted_runs import (
+    DensePart,
     RowSorter,
-    SortedRun,
     SortedRunFiles,
     SortedRuns,
     bands_of,
@@ -79,6 +79,8 @@ class StoreWriter(WholeWriter):
         of the blocks' X is used.
     progress : Progress, optional
         Shows how many tiles are written while rows are reordered.
+    goes_on_from : callable, optional
+        Returns whether a folder with `KeptSteps` was started by the same ingest in a process that is dead.
     **facts
         The other fields of `StoreSpec`: source, target_names, shuffle ...
 
@@ -127,14 +129,14 @@ class StoreWriter(WholeWriter):
         shard_nbytes: int = SHARD_NBYTES,
         resident: np.ndarray | None = None,
         progress: Progress | None = None,
+        goes_on_from: Callable[[Path], bool] | None = None,
         **facts: Any,
     ) -> None:
-        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress)
+        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress, goes_on_from)
         self.n_features = n_features
         if self.dtype.kind not in "iuf" or self.dtype.itemsize > 8:
             raise DataError(f"expected a numeric dtype, found {self.dtype}", "dtype", "float32, float64 or int8")
         self.feature_names = check_names(feature_names, n_features)
-        self.annotations: Mapping[str, np.ndarray] = {}
         self.allow_missing = allow_missing
         self.codec: Codec | None = codec or ("lz4" if self.dtype.kind in "iu" else None)
         self.n_samples, self.tile_shape = n_samples, tile_shape
@@ -173,7 +175,7 @@ class StoreWriter(WholeWriter):
 
     def _run_files(self, nbytes: int) -> SortedRunFiles:
         n_rows = max(1, nbytes // max(1, self._row_nbytes))
-        return SortedRunFiles(self._site.folder / "rows", tuple(self.feature_names), self.dtype, n_rows)
+        return SortedRunFiles(self.kept.folder, tuple(self.feature_names), self.dtype, n_rows)
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
         """Append the next rows of the source.
@@ -209,28 +211,18 @@ class StoreWriter(WholeWriter):
                 start += self._convert(X[rows]) if self._resident is None else self._pass(len(X[rows]))
             self._is_whole = True
 
-    def sorted_run_files(self, task_nbytes: int, workers: Workers) -> SortedRunFiles:
-        """Return the files that workers write the rows to, in sorted runs that fit into `task_nbytes`."""
-        self._workers, files = workers, self._run_files(task_nbytes)
-        files.folder.mkdir()
-        return files
+    @property
+    def files(self) -> SortedRunFiles:
+        """Files that tasks write the rows to, in runs that they sort later."""
+        return self._run_files(self.memory_limit // 3)
 
-    def write_sorted_runs(self, sorted_runs: Sequence[SortedRun], files: SortedRunFiles, blocks: Sequence[Any]) -> None:
-        """Append all rows of the source at once, as written by workers, which will also sort them.
-
-        Parameters
-        ----------
-        sorted_runs : sequence of SortedRun
-            In the source's order.
-        files : SortedRunFiles
-        blocks : sequence of SourceBlock
-            Targets, weights and labels of all rows; only the length of X is used.
-        """
-        with self._explain_disk_full():
-            for block in blocks:
-                self._vectors.append(block, len(block.X), None, self._n_rows)
-                self._n_rows += len(block.X)
-        self._sorted_runs = SortedRuns(files, sorted_runs, self.random_state)
+    def take_written(self, parts: Sequence[DensePart]) -> None:
+        """Append all rows of the source at once, as written by tasks: its parts, in its order."""
+        for part in parts:
+            self._vectors.append(part, part.n_rows, None, self._n_rows)
+            self._n_rows += part.n_rows
+        sorted_runs = [sorted_run for part in parts for sorted_run in part.sorted_runs]
+        self._sorted_runs = SortedRuns(self.files, sorted_runs, self.random_state)
 
     def _pass(self, n_rows: int) -> int:
         """Process resident rows, one complete block at a time."""
@@ -309,7 +301,6 @@ class StoreWriter(WholeWriter):
             self.progress.start("tiles", self._n_rows)
             for n_rows in self._sorter.write(np.arange(self._n_rows) if order is None else order, bands):
                 self.progress.advance(n_rows)
-            shutil.rmtree(self._sorter.files.folder, ignore_errors=True)
             self.progress.finish()
         elif self._resident is not None and order is not None:
             self.progress.start("tiles", self._n_rows)
@@ -318,6 +309,7 @@ class StoreWriter(WholeWriter):
                 self.progress.advance(len(rows))
             self.progress.finish()
         bands.close()
+        shutil.rmtree(self.kept.folder, ignore_errors=True)
         self._layout = bands.layout
 
     def _store_sorted_runs(self, bands: BandWriter, sorted_runs: SortedRuns, order: np.ndarray) -> None:
@@ -339,7 +331,6 @@ class StoreWriter(WholeWriter):
         shared = (sorted_runs, self._site.folder, bands.layout)
         for _, n_rows in map_blocks(store_bands, tasks, name="ingest-tiles", shared=shared):
             self.progress.advance(n_rows)
-        shutil.rmtree(sorted_runs.files.folder, ignore_errors=True)
         self.progress.finish()
 
     def _write_tables(self, header: StoreHeader, order: np.ndarray) -> None:

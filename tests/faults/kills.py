@@ -24,7 +24,7 @@ MOMENTS = {
     "part": "in_small_parts(); before('daskfs.interrupts', None, 'check')",
     "first tiles": "in_small_parts(); before('daskfs.store.writer', None, 'gather')",
     "other tiles": "in_small_parts(); before('daskfs.cluster.workers', 'OnDask', '_as_they_come')",
-    "sparse step": "in_small_parts(); before('daskfs.store.sparse.kept', None, 'written_whole')",
+    "step": "in_small_parts(); before('daskfs.store.kept', None, 'written_whole')",
     "sparse rows": "in_small_parts(); before('daskfs.store.sparse.sorted_runs', 'SortedRunWriter', 'add')",
     "sparse chunk": "in_small_parts(); before('daskfs.store.sparse.vectors', 'VectorWriter', 'append')",
     "sparse name": "in_small_parts(); before('pathlib', 'Path', 'rename')",
@@ -54,6 +54,7 @@ def before(module, owner, name):
     setattr(owner, name, counted)
 def in_small_parts():
     importlib.import_module('daskfs.sources.base').MIN_PART_NBYTES = 4096
+    importlib.import_module('daskfs.sources.csv_records').WORTH_COMPILING_NBYTES = 0
 def after_rename():
     rename = pathlib.Path.rename
     def counted(path, target):

@@ -61,7 +61,7 @@ def in_parts(monkeypatch):
         def refused(*_):
             raise AssertionError("it was read as a whole")
 
-        monkeypatch.setattr(ingesting, "_write", refused)
+        monkeypatch.setattr(ingesting, "write_whole", refused)
 
     return in_parts
 

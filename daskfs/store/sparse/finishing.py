@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from daskfs.kernels.blocks.column_totals import add_to_totals
+from daskfs.store.kept import files_of
 from daskfs.store.plain_files import write_array
 from daskfs.store.sparse.encoding import Group, encoded_blocks, gathered
-from daskfs.store.sparse.kept import files_of
 from daskfs.store.sparse.layout import CHUNKS_PER_FILE, chunk_length, column_type
 from daskfs.store.sparse.sorted_runs import NO_VALUES, SortedRuns
 from daskfs.store.sparse.vectors import VectorWriter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from daskfs import errors, interrupts
-from daskfs.cluster.workers import Workers
 from daskfs.errors import PlanError
 from daskfs.kernels.blocks.column_totals import mean_and_deviation
 from daskfs.matrix.blocks import Crowding, Heaviest
@@ -31,15 +30,13 @@ from daskfs.store.sparse.finishing import (
     sum_columns,
     write_files,
 )
-from daskfs.store.sparse.kept import KeptSteps
 from daskfs.store.sparse.layout import BLOCK_ROWS, ENTRY_CHUNK, column_type
 from daskfs.store.sparse.merging import NameGatherer, NameWriters, merge_ids, merge_names
-from daskfs.store.sparse.part_writer import WrittenPart, lengths_of, sort_run
+from daskfs.store.sparse.part_writer import SparsePart, lengths_of, sort_run
 from daskfs.store.sparse.sorted_runs import SortedRun, SortedRunFiles, SortedRuns, SortedRunWriter
 from daskfs.store.sparse.vectors import VectorWriter, describe
 from daskfs.store.spec import StoreSpec
 from daskfs.store.stored_arrays import seal
-from daskfs.store.unfinished import ROWS
 from daskfs.store.whole_writer import WholeWriter
 from daskfs.watching.base import Progress
 
@@ -96,23 +93,14 @@ class SparseStoreWriter(WholeWriter):
         goes_on_from: Callable[[Path], bool] | None = None,
         **facts: Any,
     ) -> None:
-        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress)
-        self.n_features, self.has_ids, self._goes_on = n_features, has_ids, goes_on_from
+        super().__init__(path, StoreSpec(dtype=dtype, **facts), memory_limit, progress, goes_on_from)
+        self.n_features, self.has_ids = n_features, has_ids
         self._first_number = first_number
 
-    def _goes_on_from(self, folder: Path) -> bool:
-        return self._goes_on is not None and self._goes_on(folder / ROWS)
-
     def _prepare(self) -> None:
-        folder = self._site.folder / ROWS
-        folder.mkdir(exist_ok=True)
-        self.kept = KeptSteps(folder)
-        if self.kept.identity is not None:
-            self.random_state = self.kept.identity["random_state"]
-        self._prefix = f"{self.kept.attempt}-"
-        self.files = SortedRunFiles(folder, self.dtype, self.has_ids, self.n_features)
+        self.files = SortedRunFiles(self.kept.folder, self.dtype, self.has_ids, self.n_features)
         self._run, self._parts = SortedRunWriter(self.files), list[SortedRun]()
-        self._names = NameGatherer(folder, f"{self._prefix}names", self.memory_limit // 8)
+        self._names = NameGatherer(self.kept.folder, f"{self.prefix}names", self.memory_limit // 8)
         self._lengths = [np.empty(0, np.int32)]
 
     def write(self, block: Any, labels: Mapping[str, Any] | None = None) -> None:
@@ -148,37 +136,15 @@ class SparseStoreWriter(WholeWriter):
         """Write the rows so far to files, sorted by the keys that `StoreWriter` would draw for them."""
         keys = self._rng.random(self._run.n_rows) if self.spec.shuffle else np.empty(0)
         lengths = self._run.lengths
-        self._parts.append(self._run.finish(f"{self._prefix}{len(self._parts)}", keys if self.spec.shuffle else None))
+        self._parts.append(self._run.finish(f"{self.prefix}{len(self._parts)}", keys if self.spec.shuffle else None))
         self._keys.append(keys)
         self._lengths.append(lengths)
 
-    def use(self, workers: Workers) -> None:
-        """Run all parallel tasks on these workers."""
-        self._workers = workers
-
-    def begin(self, identity: Mapping[str, Any]) -> None:
-        """Save steps of the ingest with this identity (JSON-compatible); rows are added with `take_written`."""
-        with self._explain_disk_full():
-            self.kept.begin({**identity, "random_state": self.random_state})
-
-    @property
-    def prefix(self) -> str:
-        """Prefix of the files that this process writes."""
-        return self._prefix
-
-    def take_written(self, parts: Sequence[WrittenPart], blocks: Iterable[Any]) -> None:
-        """Append all rows of the source at once, as written by other processes.
-
-        Parameters
-        ----------
-        parts : sequence of WrittenPart
-            In the source's order.
-        blocks : iterable of SparseBlock
-            Targets, weights and labels of all rows.
-        """
-        for block in blocks:
-            self._vectors.append(block, block.n_rows, None, self._n_rows)
-            self._n_rows += block.n_rows
+    def take_written(self, parts: Sequence[SparsePart]) -> None:
+        """Append all rows of the source at once, as written by tasks: its parts, in its order."""
+        for part in parts:
+            self._vectors.append(part, part.n_rows, None, self._n_rows)
+            self._n_rows += part.n_rows
         self._parts = [sorted_run for part in parts for sorted_run in part.sorted_runs]
         self._lengths += [lengths_of(self.files, sorted_run) for sorted_run in self._parts]
         for part in parts:
@@ -259,7 +225,7 @@ class SparseStoreWriter(WholeWriter):
         items = [GroupItem(k, *found) for k, found in enumerate(cut)]
         groups: dict[int, GroupFiles] = {}
         self.progress.start("blocks", len(order))
-        shared = (sorted_runs, int(bounds[-1]), bounds, self._prefix)
+        shared = (sorted_runs, int(bounds[-1]), bounds, self.prefix)
         for k, written in self.kept.map(self._workers, encode_group, items, name="ingest-blocks", shared=shared):
             interrupts.check()
             groups[k] = GroupFiles(written["path"], written["runs"], written["entries"])
@@ -278,7 +244,7 @@ class SparseStoreWriter(WholeWriter):
 
     def _sum_columns(self, groups: list[GroupFiles], values: str, bounds: np.ndarray) -> list[str]:
         """Sum the totals of all columns; return the paths of the results, by range."""
-        shared = (groups, values, bounds, str(self.files.folder / self._prefix))
+        shared = (groups, values, bounds, str(self.files.folder / self.prefix))
         ranges = range(len(bounds) - 1)
         paths = dict(self._workers.map_blocks(sum_columns, ranges, name="ingest-totals", shared=shared))
         return [paths[k] for k in ranges]

@@ -16,7 +16,6 @@ from daskfs.sources import ingest as ingesting
 from daskfs.sources.ingest import ingest
 from daskfs.sources.registry import as_source, make_source
 from daskfs.sources.sparse.bags import BagSource
-from daskfs.sources.sparse.ingest import SparseIngest
 from tests.refusals import refused
 from tests.sources.sparse.reading import assert_same_rows, names_of, rows_of
 
@@ -45,8 +44,7 @@ def in_parts(monkeypatch):
     def refused(*_):
         raise AssertionError("it was read as a whole")
 
-    wholes = (ingesting, "_write"), (SparseIngest, "_write_whole")
-    return lambda: [monkeypatch.setattr(where, name, refused) for where, name in wholes]
+    return lambda: monkeypatch.setattr(ingesting, "write_whole", refused)
 
 
 @pytest.fixture

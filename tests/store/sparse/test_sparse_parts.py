@@ -10,7 +10,7 @@ from distributed import Client
 
 import daskfs
 from daskfs.cluster.workers import Here
-from daskfs.sources.sparse import ingest
+from daskfs.sources import parts
 from tests.refusals import refused
 from tests.store.sparse.lab import files_of
 
@@ -26,8 +26,8 @@ def test_parts_give_the_bytes_of_the_whole(tmp_path, monkeypatch, shuffle):
     whole = daskfs.ingest(tmp_path / "a.vw", tmp_path / "whole.zarr", shuffle=shuffle)
     monkeypatch.setattr("daskfs.sources.ingest.workers_of", lambda client: Here())
     n_parts = []
-    encode = ingest.encode_part
-    monkeypatch.setattr(ingest, "encode_part", lambda *args: n_parts.append(args[-1]) or encode(*args))
+    encode = parts.encode_part
+    monkeypatch.setattr(parts, "encode_part", lambda *args: n_parts.append(args[-1]) or encode(*args))
     parted = daskfs.ingest(
         tmp_path / "a.vw", tmp_path / "parted.zarr", shuffle=shuffle, client=SimpleNamespace(scheduler_info=dict)
     )
@@ -48,7 +48,7 @@ def test_workers_write_the_same_bytes(tmp_path, monkeypatch):
     assert files_of(parted) == files_of(whole)
 
 
-def test_what_is_wrong_in_a_part_is_told_by_reading_the_whole(tmp_path, monkeypatch):
+def test_a_fault_in_a_part_has_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 20_000)
     monkeypatch.setattr("daskfs.sources.ingest.workers_of", lambda client: Here())
     (tmp_path / "a.vw").write_text(TEXT + "1 |words w:nan\n")

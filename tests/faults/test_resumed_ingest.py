@@ -1,4 +1,4 @@
-"""Sparse ingests that are killed go on with what was done, to the same store; full disks and rivals are told of."""
+"""Ingests that are killed go on with what was done, to the same store; full disks and rivals are told of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import daskfs
 from daskfs.errors import StoreError, StoreExistsError
 from daskfs.files import LockOwner
-from daskfs.sources.sparse import ingest as sparse_ingest
+from daskfs.sources import parts as ingest_parts
 from daskfs.store.manifest import LOCK
 from daskfs.store.sparse import sorted_runs, writer
 from tests.faults.kills import command
@@ -24,7 +24,8 @@ from tests.refusals import refused
 
 LINE = "{0} '{1} |words w{2}:{3} w{4} |other o{2} p{5}:0.5\n"
 TEXT = "".join(LINE.format(1 if k % 3 else -1, k, k % 17, k % 5 + 1, k % 29 + 20, k % 11 + 3) for k in range(1500))
-MOMENTS = {"sparse step": 24, "sparse rows": 18, "sparse chunk": 30, "sparse name": 2}
+CSV = "a,b,c,y\n" + "".join(f"{k},{k % 7}.5,{'uvw'[k % 3]},{k % 11}\n" for k in range(9000))
+MOMENTS = {"step": 24, "sparse rows": 18, "sparse chunk": 30, "sparse name": 2}
 """How often each comes, about."""
 
 
@@ -33,6 +34,16 @@ def source(tmp_path, monkeypatch):
     monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
     (tmp_path / "a.vw").write_text(TEXT)
     return tmp_path / "a.vw"
+
+
+@pytest.fixture(params=["sparse", "dense"])
+def either(request, tmp_path, monkeypatch):
+    """A source and the options of its ingest."""
+    monkeypatch.setattr("daskfs.sources.base.MIN_PART_NBYTES", 4096)
+    monkeypatch.setattr("daskfs.sources.csv_records.WORTH_COMPILING_NBYTES", 0)
+    name, text = {"sparse": ("a.vw", TEXT), "dense": ("a.csv", CSV)}[request.param]
+    (tmp_path / name).write_text(text)
+    return tmp_path / name, {} if request.param == "sparse" else {"target": "y"}
 
 
 def contents(path):
@@ -59,14 +70,16 @@ def steps_of(folder):
 @pytest.mark.parametrize(
     ("moment", "at"),
     [
-        ("sparse step", 6),
+        ("step", 6),
         ("sparse chunk", 9),
         *(pytest.param(*point, marks=pytest.mark.nightly) for point in points(16, 20)),
     ],
 )
-def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, monkeypatch, moment, at):
-    whole = daskfs.ingest(source, tmp_path / "whole.zarr")
-    done = command(tmp_path, "ingest", source, "s.zarr", moment=moment, at=at, how=signal.SIGKILL)
+def test_an_ingest_that_is_killed_goes_on_to_the_same_store(either, tmp_path, monkeypatch, moment, at):
+    source, options = either
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
+    named = [word for name, value in options.items() for word in (f"--{name}", value)]
+    done = command(tmp_path, "ingest", source, "s.zarr", *named, moment=moment, at=at, how=signal.SIGKILL)
     unfinished = tmp_path / "s.zarr.unfinished"
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     if done.returncode == 0 or (tmp_path / "s.zarr").exists():
@@ -74,25 +87,26 @@ def test_an_ingest_that_is_killed_goes_on_to_the_same_store(source, tmp_path, mo
         return
     kept = steps_of(unfinished) if "ingest-encode-0.json" in steps_of(unfinished) else set()
     unfinished_at_all, encoded = unfinished.exists(), encodes(monkeypatch)
-    store = daskfs.ingest(source, tmp_path / "s.zarr")
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
     told = {"zarr.json", "manifest.json"} if any("left by process" in note for note in store.notes) else set()
     assert bool(told) == (unfinished_at_all and not kept)  # nothing could be gone on from, and it says so
     assert same(store.path, whole.path, but=told)
-    assert len(kept) + len(encoded) == len(sparse_ingest_parts(source)) + 1
+    assert len(kept) + len(encoded) == len(parts_of(source)) + 1
     assert not store.verify()
     seen = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")}
-    assert seen == {"a.vw", "s.zarr", "whole.zarr"}  # of a folder that had no name yet only its lock is left
+    assert seen == {source.name, "s.zarr", "whole.zarr"}  # of a folder that had no name yet only its lock is left
 
 
-def sparse_ingest_parts(source):
+def parts_of(source):
     from daskfs.sources.registry import as_source
 
-    return as_source(source, target=None, schema=None, weight=None, names=None, y=None, options={}).parts()
+    target = "y" if source.suffix == ".csv" else None
+    return as_source(source, target=target, schema=None, weight=None, names=None, y=None, options={}).parts()
 
 
-def left_behind(source, path, monkeypatch, at=5):
+def left_behind(source, path, monkeypatch, at=5, **options):
     """Begin an ingest, and leave what it has after so many parts, as if its process were dead."""
-    encode, n_left = sparse_ingest.encode_part, [at]
+    encode, n_left = ingest_parts.encode_part, [at]
 
     def dies(*args):
         n_left[0] -= 1
@@ -101,10 +115,10 @@ def left_behind(source, path, monkeypatch, at=5):
         return encode(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sparse_ingest, "encode_part", dies)
+        patch.setattr(ingest_parts, "encode_part", dies)
         patch.setattr("daskfs.store.unfinished.UnfinishedStore.remove", lambda site: None)
         with pytest.raises(Dead):
-            daskfs.ingest(source, path)
+            daskfs.ingest(source, path, **options)
     unfinished = path.with_name(path.name + ".unfinished")
     owner = LockOwner.this_process()
     (unfinished / LOCK).write_text(owner._replace(pid=2**22 + 1).to_text())
@@ -116,36 +130,37 @@ class Dead(BaseException):
 
 
 def encodes(monkeypatch):
-    encoded, encode = [], sparse_ingest.encode_part
-    monkeypatch.setattr(sparse_ingest, "encode_part", lambda *args: encoded.append(args[-1]) or encode(*args))
+    encoded, encode = [], ingest_parts.encode_part
+    monkeypatch.setattr(ingest_parts, "encode_part", lambda *args: encoded.append(args[-1]) or encode(*args))
     return encoded
 
 
-def test_parts_that_are_done_are_not_encoded_again(source, tmp_path, monkeypatch):
-    whole = daskfs.ingest(source, tmp_path / "whole.zarr")
-    left_behind(source, tmp_path / "s.zarr", monkeypatch)
+def test_parts_that_are_done_are_not_encoded_again(either, tmp_path, monkeypatch):
+    source, options = either
+    whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
+    left_behind(source, tmp_path / "s.zarr", monkeypatch, **options)
     encoded = encodes(monkeypatch)
-    store = daskfs.ingest(source, tmp_path / "s.zarr")
-    assert len(encoded) == len(sparse_ingest_parts(source)) + 1 - 5
+    store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
+    assert len(encoded) == len(parts_of(source)) + 1 - 5
     assert contents(store.path) == contents(whole.path)
 
 
 @pytest.mark.parametrize("change", ["source", "settings", "damage", "memory"])
-def test_what_another_ingest_has_begun_is_not_gone_on_from(source, tmp_path, monkeypatch, change):
-    unfinished = left_behind(source, tmp_path / "s.zarr", monkeypatch)
-    options = {}
+def test_what_another_ingest_has_begun_is_not_gone_on_from(either, tmp_path, monkeypatch, change):
+    source, options = either
+    unfinished = left_behind(source, tmp_path / "s.zarr", monkeypatch, **options)
     if change == "source":
-        source.write_text(TEXT.replace("w3", "v3"))
+        source.write_text(source.read_text().replace("w3", "v3").replace("3.5,", "9.5,"))
     elif change == "settings":
         options["random_state"] = 5
     elif change == "memory":
         options["memory_limit"] = "900MiB"
     else:
-        damaged = sorted((unfinished / "rows").glob("0-1-*.features"))[0]
+        damaged = sorted((unfinished / "rows").glob("0-1-*.features" if source.suffix == ".vw" else "0-1-0"))[0]
         damaged.write_bytes(damaged.read_bytes()[:-1] + b"\x7f")
     encoded = encodes(monkeypatch)
     store = daskfs.ingest(source, tmp_path / "s.zarr", **options)
-    n_parts = len(sparse_ingest_parts(source)) + 1
+    n_parts = len(parts_of(source)) + 1
     assert len(encoded) == (n_parts - 4 if change == "damage" else n_parts)
     whole = daskfs.ingest(source, tmp_path / "whole.zarr", **options)
     assert contents(store.path / "X") == contents(whole.path / "X")
@@ -171,17 +186,17 @@ def test_a_full_disk_is_told_and_leaves_nothing(source, tmp_path, monkeypatch):
 
 
 def test_two_ingests_to_one_path_do_not_meet(source, tmp_path, monkeypatch):
-    encode, told = sparse_ingest.encode_part, []
+    encode, told = ingest_parts.encode_part, []
 
     def rival(*args):
         with monkeypatch.context() as patch:
-            patch.setattr(sparse_ingest, "encode_part", encode)
+            patch.setattr(ingest_parts, "encode_part", encode)
             with refused(StoreExistsError, "store-exists", naming=["writing"]) as caught:
                 daskfs.ingest(source, tmp_path / "s.zarr")
         told.append(caught)
         return encode(*args)
 
-    monkeypatch.setattr(sparse_ingest, "encode_part", rival)
+    monkeypatch.setattr(ingest_parts, "encode_part", rival)
     store = daskfs.ingest(source, tmp_path / "s.zarr")
     assert len(told) > 3
     assert not store.verify()
