@@ -55,7 +55,6 @@ DOORS = {  # library: the rooms or modules that may import it
     "obstore": {"objects"},
     "boto3": {"objects"},
     "bokeh": {"dashboard"},
-    "prometheus_client": {"dashboard"},
     "sklearn": {"selectors", "baselines", "model_selection", "sources.sklearn_sets", "sources.sparse.ngrams"},
 }
 

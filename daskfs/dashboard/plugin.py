@@ -1,8 +1,8 @@
 """Scheduler plugin for runs on Dask's dashboard: their states from the client, read bytes and memory from workers.
 
 The client logs the state of a run as an event once per second; workers report read bytes with their heartbeats. A
-scheduler plugin keeps both for the page (`daskfs.dashboard.page`), for ``daskfs.json`` beside it and, if
-prometheus_client is installed, as gauges among Dask's own metrics. No actors or tasks are needed.
+scheduler plugin keeps both for the page (`daskfs.dashboard.page`) and for ``daskfs.json`` beside it. No actors or tasks
+are needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -64,7 +63,6 @@ class RunsOnDashboard(SchedulerPlugin):
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.page = ""
         self._callback: Any = None
-        self._gauges: Any = None
 
     async def start(self, scheduler: Any) -> None:
         """Start to record and to serve."""
@@ -78,17 +76,11 @@ class RunsOnDashboard(SchedulerPlugin):
             self._serve(scheduler)
         except Exception:  # a run must not fail because of the page
             logging.getLogger("daskfs.dashboard").warning("the dashboard page of daskfs failed", exc_info=True)
-        with suppress(ImportError):
-            from daskfs.dashboard.gauges import Gauges
-
-            self._gauges = Gauges(self)
 
     async def close(self) -> None:
         """Stop."""
         if self._callback is not None:
             self._callback.stop()
-        if self._gauges is not None:
-            self._gauges.close()
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Record the state of a run."""

@@ -1,4 +1,4 @@
-"""A run on Dask's dashboard: what the scheduler knows of it, spans, gauges, and a page."""
+"""A run on Dask's dashboard: what the scheduler knows of it, spans, and a page."""
 
 import json
 import threading
@@ -13,7 +13,6 @@ import daskfs
 from daskfs.cluster.open import open_cluster
 from daskfs.dashboard.plugin import NAME, RunsOnDashboard
 from daskfs.dashboard.shown import on_dashboard
-from daskfs.watching.base import Found
 from daskfs.watching.watch import Viewer, Watch
 
 
@@ -145,53 +144,6 @@ def test_the_plugin_keeps_the_latest_runs_and_nothing_that_is_no_run():
     plugin.log_event("other", {"run": "other"})
     assert list(plugin.runs) == [f"run-{k}" for k in range(12, 20)]
     assert plugin.name == NAME
-
-
-def test_runs_are_gauges_for_prometheus():
-    prometheus = pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
-    from daskfs.dashboard.gauges import Gauges
-
-    watch = Watch(name="genes")
-    watch.start("fgm", 4)
-    watch.advance(1)
-    watch.learn(lambda: Found(1.0, "pass", 12.5, 3, ("a", "b", "c")))
-    measured = {"here:1": ["one", 5 << 20, 1000]}
-    gauges = Gauges(SimpleNamespace(runs={"genes": watch.state.to_document()}, measured=lambda: measured))
-    try:
-        text = prometheus.generate_latest().decode()
-    finally:
-        gauges.close()
-    assert 'daskfs_step_share{run="genes"} 0.25' in text
-    assert 'daskfs_objective{run="genes"} 12.5' in text
-    assert 'daskfs_features_selected{run="genes"} 3.0' in text
-    assert 'daskfs_read_bytes_total{worker="one"} 1000.0' in text
-
-
-@pytest.mark.slow
-def test_several_schedulers_of_a_process_offer_their_gauges_together():
-    prometheus = pytest.importorskip("prometheus_client", reason="prometheus_client is not installed")
-    from daskfs.dashboard.gauges import Gauges
-
-    def plugin(run, nbytes):
-        watch = Watch(name=run)
-        watch.start("fgm", 4)
-        return SimpleNamespace(runs={run: watch.state.to_document()}, measured=lambda: {f"{run}:1": ["two", 0, nbytes]})
-
-    def offered():
-        return prometheus.generate_latest().decode()
-
-    first, second = Gauges(plugin("planets", 1000)), Gauges(plugin("stars", 500))
-    try:
-        assert 'daskfs_step_share{run="planets"} 0.0' in offered()
-        assert 'daskfs_step_share{run="stars"} 0.0' in offered()
-        assert 'daskfs_read_bytes_total{worker="two"} 1500.0' in offered()
-        first.close()
-        assert "planets" not in offered()
-        assert 'daskfs_read_bytes_total{worker="two"} 500.0' in offered()
-        first.close()
-    finally:
-        second.close()
-    assert "stars" not in offered()
 
 
 @pytest.mark.slow

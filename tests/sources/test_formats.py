@@ -1,13 +1,10 @@
-"""Every format that a user may try is read, or ends in a line that turns it into one that is."""
+"""Every format that a user may try is read, or ends in an error that says how to turn it into one that is."""
 
 from __future__ import annotations
 
 import shlex
-import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -28,43 +25,25 @@ FRAME = pd.DataFrame(
     {"a": RNG.standard_normal(200), "b": RNG.choice(["x", "y", "z"], 200), "target": RNG.standard_normal(200)}
 )
 MATRIX = FRAME[["a", "target"]].to_numpy()
-_NEEDS = {".xlsx": "openpyxl", ".xlsm": "openpyxl", ".ods": "odf", ".sav": "pyreadstat", ".h5": "h5py", ".hdf5": "h5py"}
+_NEEDS = {".xlsx": "openpyxl", ".xlsm": "openpyxl", ".ods": "odf"}
 
 
 def write(path, ending):
     """Write the frame, or its numbers, in a format."""
     if ending in _NEEDS:
-        module = pytest.importorskip(_NEEDS[ending])
+        pytest.importorskip(_NEEDS[ending])
     match ending:
         case ".xlsx" | ".xlsm" | ".ods":
             FRAME.to_excel(path, index=False)
-        case ".sav":
-            module.write_sav(FRAME, path)
         case ".json":
             FRAME.to_json(path, orient="records")
         case ".dta":
             FRAME.to_stata(path, write_index=False)
         case ".pkl" | ".pickle":
             FRAME.to_pickle(path)
-        case ".db" | ".sqlite" | ".sqlite3":
-            with closing(sqlite3.connect(path)) as connection:
-                FRAME.to_sql("X", connection, index=False)
-        case ".mat":
-            pytest.importorskip("scipy.io").savemat(path, {"X": MATRIX})
-        case ".h5" | ".hdf5":
-            with module.File(path, "w") as file:
-                file["X"] = MATRIX
-        case ".zip" | ".tar" | ".tgz":
-            FRAME.to_csv(path.parent / "inside.csv", index=False)
-            kind = {".zip": "zip", ".tar": "tar", ".tgz": "gztar"}[ending]
-            made = shutil.make_archive(str(path.parent / "made"), kind, path.parent, "inside.csv")
-            shutil.move(made, path)
 
 
-WRITTEN = [
-    ".xlsx", ".xlsm", ".ods", ".sav", ".json", ".dta", ".pkl", ".pickle", ".db", ".sqlite", ".sqlite3", ".mat", ".h5",
-    ".hdf5", ".zip", ".tar", ".tgz",
-]  # fmt: skip
+WRITTEN = [".xlsx", ".xlsm", ".ods", ".json", ".dta", ".pkl", ".pickle"]
 
 
 @pytest.mark.slow
@@ -77,12 +56,7 @@ def test_the_command_of_an_error_turns_a_file_into_one_that_is_read(tmp_path, en
     command = shlex.split(caught.value.remedy.split("`")[1])
     assert command[:2] == ["python", "-c"]
     subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, check=True)
-    made = tmp_path / "my table's"
-    if ending in (".mat", ".h5", ".hdf5"):
-        store = ingest(made.with_suffix(".npy"), tmp_path / "x.zarr", y=MATRIX[:, 1], dtype="float64", shuffle=False)
-        np.testing.assert_array_equal(store.read(slice(None)), MATRIX)
-        return
-    look = look_at(made if made.is_dir() else made.with_suffix(".parquet"))
+    look = look_at(tmp_path / "my table's.parquet")
     assert [one.name for one in look.inferred.columns] == ["a", "b", "target"]
     assert look.n_rows == 200
 
@@ -111,11 +85,12 @@ def test_a_table_as_json_lines_and_dense_arrays_of_an_archive_name_the_command_t
     np.testing.assert_array_equal(store.read(slice(None)), MATRIX)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", sorted(FORMATS))
 def test_each_format_that_is_not_read_says_so_before_it_is_opened(ending):
-    with refused(SourceError, "formats", naming=["python"]) as caught:
+    with refused(SourceError, "formats", naming=[ending, "arquet"]) as caught:
         kind_of(f"data/table{ending}")
-    compile(shlex.split(caught.value.remedy.split("`")[1])[2], "remedy", "exec")
+    for command in caught.value.remedy.split("`")[1:2]:
+        compile(shlex.split(command)[2], "remedy", "exec")
     with refused(SourceError, "formats"):
         kind_of(f"TABLE{ending.upper()}")
 
