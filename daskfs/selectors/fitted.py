@@ -95,7 +95,8 @@ class Fitted:
         if self.encoder_ is None:
             self._table_notes = ()
         if self.encoder_ is not None:
-            names = [name for name in self.encoder_.names if name != self.encoder_.target]
+            target = self.encoder_.target
+            names = [name for name in self.encoder_.names if name != target]
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         elif not matrix.names.are_default and matrix.names.given is not None:
             self.feature_names_in_ = np.asarray(matrix.names, dtype=object)

@@ -6,6 +6,7 @@ Nothing here changes data: the decisions are written to a schema that people rea
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -298,7 +299,7 @@ def infer_schema(columns: Mapping[str, pa.Array], layout: TableFormat, target: s
             facts[name] = Facts(name, columns[name], layout.model_copy(update=signs))
     chosen, why = _choose_target(list(facts), target)
     inferred = InferredSchema([], chosen, why, next(iter(facts.values())).n)
-    seen: dict[tuple[Any, ...], list[Facts]] = {}
+    seen: dict[bytes, dict[tuple[str, bytes], str]] = {}
     for name, one in facts.items():
         if name == chosen:
             column = _infer_target(one, inferred.missing_texts)
@@ -551,24 +552,23 @@ def _infer_date(one: Facts, kind: str, date_format: str, others: list[str]) -> I
     return column
 
 
-def _compare(one: Facts, column: InferredColumn, seen: dict[tuple[Any, ...], list[Facts]]) -> None:
-    """Ignore a column that duplicates an earlier one, or note that it carries the same information."""
+def _compare(one: Facts, column: InferredColumn, seen: dict[bytes, dict[tuple[str, bytes], str]]) -> None:
+    """Ignore a column that duplicates an earlier one, or note that it carries the same information.
+
+    `seen` has the earlier columns by digests, because the time must not grow with the square of the number of columns.
+    """
     if column.entry.get("role") in ("ignore", "id"):
         return
-    alike = seen.setdefault((len(one.distinct), one.n_missing), [])
-    for other in alike:
-        pairs = one.codes * (len(other.distinct) + 1) + other.codes
-        if len(np.unique(pairs)) != len(one.distinct) + bool(one.n_missing):
-            continue
-        are_same = one.is_text == other.is_text and one.distinct.equals(other.distinct)
-        if are_same and np.array_equal(one.codes, other.codes):
-            column.entry, column.why = {"role": "ignore"}, f"ignored: the same as '{other.name}'"
-            column.suspicions = [f"is a copy of '{other.name}'"]
-            return
-        if len(one.distinct) * 2 < one.n_present:
-            column.suspicions.append(f"has the same information as '{other.name}': ignore one of them")
-            break
-    alike.append(one)
+    rows = hashlib.blake2b(one.codes).digest()  # Arrow numbers values by their first row, whatever they are
+    values = pa.record_batch([one.distinct], names=[""]).serialize()
+    alike, content = seen.setdefault(rows, {}), (str(one.distinct.type), hashlib.blake2b(values).digest())
+    if content in alike:
+        column.entry, column.why = {"role": "ignore"}, f"ignored: the same as '{alike[content]}'"
+        column.suspicions = [f"is a copy of '{alike[content]}'"]
+        return
+    if alike and len(one.distinct) * 2 < one.n_present:
+        column.suspicions.append(f"has the same information as '{next(iter(alike.values()))}': ignore one of them")
+    alike[content] = one.name
 
 
 def _leaks(one: Facts, target: Facts) -> list[str]:

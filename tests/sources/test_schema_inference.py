@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,32 @@ def test_copies_are_left_out_and_other_words_for_the_same_are_named() -> None:
     assert a.entry == {"dtype": "string"}
     assert (b.entry, b.suspicions) == ({"role": "ignore"}, ["is a copy of 'a'"])
     assert any("has the same information as 'a'" in text for text in c.suspicions)
+
+
+def test_a_copy_is_found_among_columns_with_the_same_information() -> None:
+    values = list(range(40)) * 10
+    texts = [f"v{value}" for value in values]
+    columns = {"a": pa.array(values), "b": pa.array(texts), "c": pa.array(texts), "y": pa.array(Y)}
+    a, b, c, _ = infer_schema(columns, TableFormat.model_validate({}), "y").columns
+    assert a.entry.get("role", "feature") == "feature"
+    assert any("same information as 'a'" in text for text in b.suspicions)
+    assert (c.entry, c.suspicions) == ({"role": "ignore"}, ["is a copy of 'b'"])
+
+
+def test_the_work_grows_in_proportion_to_the_number_of_columns() -> None:
+    def n_calls(n_columns: int) -> int:
+        rng, n_found = np.random.default_rng(0), Counter[str]()
+        columns = {f"c{j}": pa.array(rng.standard_normal(40)) for j in range(n_columns)}
+        columns["y"] = pa.array(rng.standard_normal(40))
+        sys.setprofile(lambda frame, event, argument: n_found.update([event]))
+        try:
+            infer_schema(columns, TableFormat.model_validate({}), "y")
+        finally:
+            sys.setprofile(None)
+        return n_found.total()
+
+    n_calls(2)  # imports
+    assert n_calls(200) < 2.2 * n_calls(100)
 
 
 @pytest.mark.parametrize("kind", ["classes by number", "classes by level", "numbers"])
