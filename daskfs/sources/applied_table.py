@@ -96,7 +96,8 @@ class AppliedTable(TableSource):
             chosen, self._places = _places(encoder.spans, np.asarray(features, dtype=np.int64))
         needed = {name: column for name, column in encoder.columns.items() if name in chosen}
         self._refuse_lacking([*(name for name in (*needed, *kept) if name not in header)], header)
-        self.extra = [str(name) for name in header if name not in set(encoder.names)]
+        of_fit = set(encoder.names)
+        self.extra = [str(name) for name in header if name not in of_fit]
         self.target = encoder.target if encoder.target in header else None
         weights = [name for name, column in encoder.columns.items() if column.role == "weight"]
         self._weight_name = weights[0] if weights and weights[0] in header else None
