@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 HERE = ROOT / "mutants"
 PYTHON = str(ROOT / ".venv-test" / "bin" / "python")
 TRACING = Path(__file__).parent / "tracing"
-FIRST_S, THEN_S = 40.0, 160.0
+FIRST_S, THEN_S = 20.0, 180.0
 """CPU seconds that the tests of a change may have taken: at first some of each file, then all, cheapest first."""
 LONGEST_S = 1_800
 
@@ -88,12 +88,25 @@ def draw(n=200, seed=0):
             if places[path]:
                 place = places[path].pop(rng.randrange(len(places[path])))
                 name, occurrence = rng.choice(place.pop("operators"))
-                drawn.append(
-                    {"id": len(drawn), "room": room, "file": path, "operator": name, "occurrence": occurrence, **place}
-                )
+                change = {"id": len(drawn), "room": room, "file": path, "operator": name, "occurrence": occurrence}
+                if changed(change, (ROOT / path).read_text(encoding="utf-8")) is not None:
+                    drawn.append(change | place)
+    rng.shuffle(drawn)  # so that those tried are a sample of all rooms, however far the trial comes
     HERE.mkdir(exist_ok=True)
     (HERE / "drawn.json").write_text(json.dumps(drawn, indent=1))
     print(f"{len(drawn)} changes of {len({change['file'] for change in drawn})} files")
+
+
+def changed(change, code):
+    """Return the code of a file after a change, None if the operator fails (as it does with ``except errors.X``)."""
+    import cosmic_ray.plugins
+    from cosmic_ray.mutating import mutate_code
+
+    operator = cosmic_ray.plugins.get_operator(change["operator"])()
+    try:
+        return mutate_code(code, operator, change["occurrence"])
+    except AttributeError:
+        return None
 
 
 def types_in(code):
@@ -179,14 +192,11 @@ class Clone:
 
     def attempt(self, change, rounds):
         """Return what became of a change."""
-        import cosmic_ray.plugins
-        from cosmic_ray.mutating import mutate_code
-
         path = self.folder / change["file"]
         before = path.read_text(encoding="utf-8")
-        operator = cosmic_ray.plugins.get_operator(change["operator"])()
-        after = mutate_code(before, operator, change["occurrence"])
-        began, n_tests, outcome, by = time.time(), 0, "not reached", ""
+        after = changed(change, before)
+        began, n_tests = time.time(), change.get("n_tests", 0)
+        outcome, by = change.get("outcome", "not reached"), ""
         path.write_text(after, encoding="utf-8")
         try:
             for arguments in rounds:
@@ -197,7 +207,8 @@ class Clone:
         finally:
             path.write_text(before, encoding="utf-8")
             self.keep_kernels()
-        return {**change, "outcome": outcome, "by": by, "n_tests": n_tests, "seconds": round(time.time() - began)}
+        seconds, n_rounds = round(time.time() - began), change.get("n_rounds", 0) + 1
+        return {**change, "outcome": outcome, "by": by, "n_tests": n_tests, "seconds": seconds, "n_rounds": n_rounds}
 
     def _tested(self, arguments):
         asked = self.folder.parent / "arguments.txt"
@@ -234,6 +245,13 @@ def results():
     path = HERE / "results.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return {result["id"]: result for result in map(json.loads, lines)}
+
+
+def is_left(result, number):
+    """Return whether a round has yet to try a change."""
+    if result is None:
+        return number == 0
+    return number == 1 and result["outcome"] == "survived" and result["n_rounds"] == 1
 
 
 def attempt_all(changes, rounds_of, n_clones=2):
@@ -280,9 +298,11 @@ if __name__ == "__main__":
         case ["draw", *numbers]:
             draw(*map(int, numbers))
         case ["run", *n_clones]:
-            tried, traced = results(), Traced()
-            drawn = json.loads((HERE / "drawn.json").read_text())
-            attempt_all([c for c in drawn if c["id"] not in tried], traced.rounds, *map(int, n_clones))
+            traced, drawn = Traced(), json.loads((HERE / "drawn.json").read_text())
+            for number in range(2):  # the second round tries what survived the first
+                tried = results()
+                left = [tried.get(c["id"], c) for c in drawn if is_left(tried.get(c["id"]), number)]
+                attempt_all(left, lambda change, n=number: list(traced.rounds(change))[n : n + 1], *map(int, n_clones))
         case ["again", *arguments] if "--" in arguments:
             at = arguments.index("--")
             named = {int(number) for number in arguments[:at]}

@@ -460,6 +460,13 @@ def test_every_misspelt_word_gets_the_nearest_right_one(run, pipeline, csv, argu
     assert re.search(rf"[Dd]id you mean '{meant}'|Possible options: {meant}", errors), errors
 
 
+def test_init_takes_a_word_that_is_no_pipeline_for_a_file(run):
+    code, text, errors = run("init", "zzyzx")
+    assert (code, text) == (2, "")
+    assert "zzyzx" in errors
+    assert "Did you mean" not in errors
+
+
 @pytest.mark.slow
 def test_quiet_commands_say_nothing_that_was_not_asked_for(workplace, monkeypatch):
     monkeypatch.setattr(Lines.__init__, "__defaults__", (-1.0,))  # every step is worth a line

@@ -92,6 +92,14 @@ def test_work_goes_on_when_a_worker_comes(lonely, way):
         assert found == WAYS[way](here)
 
 
+def test_a_worker_is_waited_for(lonely):
+    client, cluster = lonely
+    here = presence_of(client, tell=lambda line: cluster.scale(2), lost_timeout_s=None)
+    assert not here.n_threads()
+    here.wait_for_a_worker()
+    assert here.n_threads()
+
+
 @pytest.mark.slow
 def test_a_pipeline_says_how_long_a_worker_is_waited_for(tmp_path):
     with open_cluster("local", lost_timeout_s=17.0, dashboard_address=None) as workers:

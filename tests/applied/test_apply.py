@@ -145,6 +145,7 @@ def test_a_row_is_written_for_each_row_with_its_id_and_the_metrics_are_those_of_
     assert (applied.n_rows, applied.n_void) == (N, n_void)
     errors = (found.prediction - frame.y).dropna()
     assert applied.metrics["mse"] == pytest.approx((errors**2).mean())
+    assert f"in {out}" in applied.to_text()
     assert f"{n_void} rows have no prediction" in applied.to_text()
     assert f"mse {applied.metrics['mse']:.6g}" in applied.to_text()
     with refused(RunError, "new-rows", naming=["--force"]):
@@ -200,11 +201,10 @@ def test_columns_that_no_selected_feature_is_made_of_need_not_be_there(tmp_path)
     assert_close(model.predict(frame[["a"]]), model.predict(frame))
 
 
-@pytest.mark.slow
 def test_labels_that_are_texts_and_their_probabilities(tmp_path):
     frame = messy().assign(y=lambda t: np.where(t.y > t.y.median(), "high", "-low"))[["a", "share", "y"]]
     frame.to_csv(tmp_path / "t.csv", index=False)
-    run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "message", "n_subsets": 2})
+    run_of(tmp_path, {"kind": "csv", "path": "t.csv", "target": "y"}, {"method": "fgm", "n_features_to_select": 2})
     model = daskfs.load(tmp_path / "run")
     assert list(model.classes) == ["-low", "high"]
     p = model.predict_proba(frame)

@@ -62,6 +62,13 @@ def test_each_kind_of_cluster_says_where_the_memory_goes():
     one = make_plan(stands, SELECT, ProcessLimits("none", 1, 4 * GIB)).promised_nbytes["client"]
     four = make_plan(stands, SELECT, ProcessLimits("threads", 4, 4 * GIB)).promised_nbytes
     assert four["client"] - one == 3 * 200 * MIB + BASE_SCHEDULER_NBYTES
+    assert 30 * MIB < BASE_SCHEDULER_NBYTES < 50 * MIB
+
+
+def test_the_threads_of_a_process_share_what_it_may_use():
+    one, four = (ProcessLimits("threads", n, 4 * GIB).available_nbytes(DATA) for n in (1, 4))
+    assert one == pytest.approx(4 * four, abs=4)
+    assert ProcessLimits("local", 1, 4 * GIB, 4 * GIB, n_threads=2).available_nbytes(DATA) < 2 * GIB
 
 
 def test_workers_have_room_for_the_numbers_of_the_rows_to_train_on():
