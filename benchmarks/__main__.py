@@ -30,7 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("names", nargs="*", metavar="NAME", help="jobs; all by default")
     run.add_argument("--scale", choices=harness.SCALES, default="smoke", help="smoke tests the code and keeps nothing")
     run.add_argument("--repeats", type=int, help="of each contender; the job's own number by default")
-    run.add_argument("--only", default="", metavar="CONTENDER", help="part of a contender's name; keeps nothing")
+    run.add_argument(
+        "--only", default="", metavar="CONTENDER", help="part of a contender's name; kept only in --records"
+    )
     run.add_argument("--records", type=Path, default=harness.RECORDS, metavar="FOLDER")
     commands.add_parser("tables", help="write docs/measurements.md and the marked sections of other pages")
     commands.add_parser("trend", help="name jobs whose ratio to a rival became worse; exit code 1 if there are any")
@@ -59,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_jobs(options: argparse.Namespace) -> int:
     """Measure jobs; 1 if a contender of ours failed."""
-    n_failed, say, keeps = 0, partial(print, flush=True), options.scale != "smoke" and not options.only
+    is_whole = not options.only or options.records != harness.RECORDS
+    n_failed, say, keeps = 0, partial(print, flush=True), options.scale != "smoke" and is_whole
     for name in options.names or JOBS:
         stopped, records = options.records / f"{name}-{options.scale}.stopped", list[harness.Record]()
         if keeps and stopped.exists():

@@ -633,6 +633,12 @@ class SelectionResult:
         return (self.evidence.data.target if self.evidence is not None else "") or "the prediction"
 
     @property
+    def class_of_effects(self) -> str:
+        """With two classes, the one that a positive coefficient makes more likely; "" if it is not known."""
+        labels = [] if self.evidence is None or self.evidence.test is None else self.evidence.test.labels
+        return str(labels[1]) if len(labels) == 2 else ""
+
+    @property
     def are_norms(self) -> bool:
         """Whether the table's coefficients are norms over several classes, which have no sign."""
         of_classes = any("norms over the classes" in note for note in self.notes) or "class" in self.table

@@ -467,6 +467,13 @@ def test_init_takes_a_word_that_is_no_pipeline_for_a_file(run):
     assert "Did you mean" not in errors
 
 
+def test_select_says_that_a_file_is_missing(run, csv):
+    code, text, errors = run("select", "tabel.csv", "--target", "y", "--method", "fgm")
+    assert (code, text) == (2, "")
+    assert "tabel.csv: no such file" in errors
+    assert "table.csv" in errors
+
+
 @pytest.mark.slow
 def test_quiet_commands_say_nothing_that_was_not_asked_for(workplace, monkeypatch):
     monkeypatch.setattr(Lines.__init__, "__defaults__", (-1.0,))  # every step is worth a line

@@ -375,7 +375,7 @@ class StabilitySelection(MetaSelector):
         said = (
             f"expected false selections: at most {bound:.3g} of the {p:,} {unit}s, {ASSUMPTIONS[self.assumption]}; a "
             f"selection is false if a subsample selects the {unit} with a probability of at most {q / p:.3g}, the "
-            f"average over {unit}s ({q:.3g} selected)"
+            f"average over {unit}s ({q:.3g} selected): one that is correlated with a true {unit} may not count as false"
         )
         return Caution(f"{said}: this bound is not informative; select fewer features or raise the threshold") if (
             bound >= p

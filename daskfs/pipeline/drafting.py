@@ -56,7 +56,9 @@ class Draft:
         lines += [f"  {remark}" for remark in look.remarks]
         lines.append(f"target: {inferred.target!r}, {inferred.why_target}")
         width = min(30, max(len(one.name) for one in inferred.columns))
-        shown = inferred.columns if len(inferred.columns) <= 60 else inferred.columns[:50]
+        shown = inferred.columns
+        if len(shown) > 60:  # plain numbers last
+            shown = sorted(shown, key=lambda one: not (one.entry or one.suspicions))[:50]
         lines += [f"  {one.name:<{width}}  {one.why}" for one in shown]
         if len(shown) < len(inferred.columns):
             lines.append(f"  and {len(inferred.columns) - len(shown)} more, in {self.schema}")

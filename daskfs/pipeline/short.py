@@ -78,7 +78,11 @@ def short_pipeline(
         first = next(name for name, value in of_genotypes.items() if value is not None)
         option = f"--{first.replace('_', '-')}"
         raise ConfigError("expected genotypes", option, "leave out this option, which is for genotypes")
-    elif data is not None and data.suffix != ".zarr" and data.is_file():
+    elif (
+        data is not None
+        and data.suffix != ".zarr"
+        and (data.is_file() or (isinstance(data, Path) and not data.exists()))
+    ):
         stem, source, said = source_of_file(data, target, Path("runs"))
         data = Path("runs") / f"{stem}.zarr"
     elif target is not None or dtype is not None:

@@ -25,7 +25,7 @@ SCORE_KINDS = {
     "knockoff statistic": "Importance of the feature minus that of its knockoff. ",
     "mean e-value": "Evidence that the feature is more important than its knockoffs, averaged over draws. ",
     "loss increase": "Increase of the mean loss without the feature. ",
-    "standardised coefficient": "Absolute coefficient of the standardized column. ",
+    "standardised coefficient": "Absolute coefficient of the standardised column. ",
     "coefficient": "Absolute coefficient. ",
     "weight": "Absolute weight before the refit. ",
 }

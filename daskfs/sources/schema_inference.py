@@ -461,11 +461,15 @@ def _of_currencies(one: Facts) -> list[str]:
 
 def _infer_text(one: Facts) -> InferredColumn:
     column = _infer_levels(one)
-    if one.share_of_numbers >= _MOSTLY:
-        column.suspicions.append(
-            f"most values are numbers, but {len(one.odd):,} texts are not, such as {one.first_odd()}: fix them, "
-            "or add them to format.missing and set dtype: number"
-        )
+    if one.share_of_numbers < _MOSTLY:
+        return column
+    odd = (
+        f"most values are numbers, but {len(one.odd):,} texts are not, such as {one.first_odd()}: fix them, "
+        "or add them to format.missing and set dtype: number"
+    )
+    if column.entry.get("role") in ("id", "ignore"):  # numbers are hardly ever twice, whether or not they identify rows
+        return InferredColumn(one.name, {"role": "ignore"}, "ignored: numbers with other texts among them", [odd])
+    column.suspicions.append(odd)
     return column
 
 

@@ -18,7 +18,7 @@ from daskfs.sources.in_memory import INFER
 from daskfs.sources.looking import head_of_table, read_typed
 from daskfs.sources.schema_inference import InferredSchema, infer_schema
 from daskfs.sources.sniffing import refuse_numbers_as_classes
-from daskfs.sources.table_schema import MissingPolicy, TableSchema, load_table_schema
+from daskfs.sources.table_schema import MissingPolicy, TableSchema, by_text, load_table_schema
 from daskfs.sources.typed_batches import is_text
 
 if TYPE_CHECKING:
@@ -132,12 +132,15 @@ def said(inferred: InferredSchema, who: str) -> list[str]:
         if role != "target" and kind:
             kinds.setdefault(kind, []).append(one.name)
     listed = [f"{kind}: {_some(names)}" for kind, names in sorted(kinds.items())]
-    if inferred.suspicions:
-        what = "; ".join(inferred.suspicions[:_NAMED])
-        more = f" and {len(inferred.suspicions) - _NAMED} more" if len(inferred.suspicions) > _NAMED else ""
-        warn(f"{who}: check {what}{more}; set schema= to describe the columns", SelectionWarning)
+    doubts: dict[str, dict[str, list[str]]] = {"left out": {}, "check": {}}
+    for one in inferred.columns:
+        doubts["left out" if one.entry.get("role") in ("ignore", "id") else "check"][one.name] = one.suspicions
+    doubtful = {word: by_text(suspicions) for word, suspicions in doubts.items()}
+    if any(doubtful.values()):
+        what = ". ".join(f"{word} {_some(texts, '; ')}" for word, texts in doubtful.items() if texts)
+        warn(f"{who}: {what}. To change how a column is read, describe it in a schema (schema=)", SelectionWarning)
     return [f"column types were inferred ({'; '.join(listed)})"] if listed else []
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+def _some(names: list[str], separator: str = ", ") -> str:
+    return separator.join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -78,7 +78,7 @@ class State:
         if self.is_compiling:
             doing += ", compiling kernels (once per machine)"
         shown = "" if share is None else f", {share:.0%}".replace("%", " %")
-        return f"{f'{method}, ' if method else ''}{doing or 'between steps'}{shown}"
+        return f"{f'{method}, ' if method else ''}{doing or 'preparing the next step'}{shown}"
 
     def to_line(self) -> str:
         """Return the state as one line: ``fgm, pass 3 of 12: scoring columns, 41 %, 2.1 GB/s, 40 s left``."""

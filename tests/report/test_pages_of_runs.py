@@ -205,6 +205,15 @@ def test_a_page_of_a_stream_has_effects_errors_calibration_and_the_names_of_the_
     assert dict(cells_of(page, "Data and settings"))["source"] == "s.svm"
 
 
+def test_a_page_says_which_of_two_classes_an_effect_makes_more_likely():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd"))
+    y = np.where(X["b"] + rng.logistic(size=200) > 0, "ill", "healthy")
+    result = examine(FGM(2).fit(X, y), (X, y))
+    assert result.class_of_effects == "ill"
+    assert "change of log-odds of ill when" in render_report("fit", {"fit": result})
+
+
 @pytest.mark.slow  # kernels of several classes
 @pytest.mark.parametrize("selector", [FGM(2), AsyncOnlineSubstitution(2, n_workers=2)], ids=["fgm", "asy-os"])
 def test_several_classes_have_a_table_of_effects(selector):

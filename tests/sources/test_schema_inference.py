@@ -137,6 +137,16 @@ def test_the_work_grows_in_proportion_to_the_number_of_columns() -> None:
     assert n_calls(200) < 2.2 * n_calls(100)
 
 
+def test_numbers_with_many_texts_among_them_are_no_identifier() -> None:
+    values = [f"{value:.4f}" for value in RNG.normal(size=N)]
+    for i in range(15):
+        values[i * 20] = f"bad{i}"
+    column = inferred(values, other=drawn("red", "green"))
+    assert column.entry == {"role": "ignore"}
+    assert len(column.suspicions) == 1
+    assert "15 texts are not, such as 'bad0'" in column.suspicions[0]
+
+
 @pytest.mark.parametrize("kind", ["classes by number", "classes by level", "numbers"])
 def test_a_column_that_knows_the_target_is_suspicious_and_noise_is_not(kind: str) -> None:
     rng = np.random.default_rng(1)

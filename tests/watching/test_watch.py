@@ -184,7 +184,7 @@ def test_workers_that_do_not_answer_are_no_fault_of_those_who_look(clock):
     watch = Watch(onlooker, measure=gone, clock=clock)
     clock.passes(2.0)
     watch.beat()
-    assert onlooker.lines == ["between steps, 2 s so far"]
+    assert onlooker.lines == ["preparing the next step, 2 s so far"]
 
 
 def test_who_hears_of_steps_alone_is_told_of_these_and_of_what_was_resumed():
