@@ -209,7 +209,7 @@ def test_a_page_says_which_of_two_classes_an_effect_makes_more_likely():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd"))
     y = np.where(X["b"] + rng.logistic(size=200) > 0, "ill", "healthy")
-    result = examine(FGM(2).fit(X, y), (X, y))
+    result = examine(FGM(2).fit(X[:150], y[:150]), (X[:150], y[:150]), (X[150:], y[150:]))
     assert result.class_of_effects == "ill"
     assert "change of log-odds of ill when" in render_report("fit", {"fit": result})
 
