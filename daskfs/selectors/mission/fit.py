@@ -13,9 +13,9 @@ from daskfs.losses import find_loss
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows
 from daskfs.selectors.inputs import columns_of
-from daskfs.selectors.mission.configuration import PERIOD, Configuration
+from daskfs.selectors.mission.configuration import PERIOD, STREAM_PERIOD, Configuration
 from daskfs.selectors.mission.entries import MOST_IDS
-from daskfs.selectors.mission.model import Entries, ModelState, norms
+from daskfs.selectors.mission.model import Entries, ModelState, Standing, norms
 from daskfs.selectors.mission.plan import cuts_within, n_surveyed, plan_mission
 from daskfs.selectors.mission.reading import Cuts, Scaling
 from daskfs.selectors.mission.survey import Survey, TargetEncoding, survey_rows
@@ -53,22 +53,16 @@ class History:
     progressive: dict[int, float] = field(default_factory=dict)
     """Progressive loss of a stream by number of rows: their mean loss, each before the update with it."""
 
-    def after(self, number: int, config: Configuration, state: ModelState, is_stream: bool) -> History:
-        """Return the history with a line for the present model."""
-        counted = state.loss_sum, state.weight_sum
-        loss, weight = (now - before for now, before in zip(counted, self.counted, strict=True))
-        line = Line(
-            number,
-            state.rows_seen,
-            loss / weight if weight else np.nan,
-            float(state.thresholds.min()),
-            state.n_features,
-            config.model.sketch(state.cells, state.scale).norm(),
-        )
+    def after(self, number: int, n_rows: float, now: Standing, is_stream: bool) -> History:
+        """Return the history with a line for the present model, which has seen `n_rows` rows."""
+        loss, weight = now.loss_sum - self.counted[0], now.weight_sum - self.counted[1]
+        mean_loss = loss / weight if weight else np.nan
+        line = Line(number, n_rows, mean_loss, now.threshold, now.n_active, now.tail_norm)
         progressive = self.progressive
         if is_stream:
-            progressive = progressive | {int(state.rows_seen): counted[0] / counted[1] if counted[1] else np.nan}
-        return History(counted, [*self.lines, line], progressive)
+            so_far = now.loss_sum / now.weight_sum if now.weight_sum else np.nan
+            progressive = progressive | {int(n_rows): so_far}
+        return History((now.loss_sum, now.weight_sum), [*self.lines, line], progressive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +201,18 @@ def begin(
     if is_sparse:
         config = replace(config, nnz_per_row=survey.nnz_per_row)
         plan_mission(config, run.task_limit)
-    is_constant = config.n_epochs == 1 or config.model.is_in_sketch
-    rate, step_limit = config.rate_of(survey.squared_norm, is_constant)
+    is_once, period = config.n_epochs == 1, math.inf
+    if config.is_stream and config.learning_rate is None and not config.model.is_in_sketch:
+        period = STREAM_PERIOD * survey.rows_per_occurrence
+    elif not is_once and not config.model.is_in_sketch:
+        period = PERIOD * run.shape.n_samples
+    rate, step_limit = config.rate_of(survey.squared_norm, is_constant=is_once or config.model.is_in_sketch)
     config = replace(
         config,
         survey=survey,
         target=target,
         rate=rate,
-        period=math.inf if is_constant else PERIOD * run.shape.n_samples,
+        period=period,
         step_limit=step_limit,
         half_life=config.half_life_of(run.shape.n_samples),
         cuts=cuts_within(config, run.task_limit),

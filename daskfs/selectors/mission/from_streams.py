@@ -219,7 +219,7 @@ class LearnsFromStreams(KeepsModels):
                 n_rows, names = fit.n_samples + found.n_rows, found.names
                 # keeps K of all features that are active in some model
                 state = replace(restored(config.model, found.state, copy=False).state(), rows_seen=float(n_rows))
-                history = fit.history.after(1, config, state, is_stream=True)
+                history = fit.history.after(1, n_rows, state.standing(config.model), is_stream=True)
                 say(history)
                 fit = replace(fit, state=state, history=history, n_samples=n_rows)
                 with interrupts.held():

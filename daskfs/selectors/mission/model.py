@@ -184,10 +184,11 @@ class ModelState(Record):
     sums: np.ndarray | None = None
     """Weighted sums of 1, x and x² over the active features' columns, if requested, (n_active, 3)."""
 
-    @property
-    def n_features(self) -> int:
-        """Number of active features."""
-        return int(np.count_nonzero(np.diff(self.keys))) + (len(self.keys) > 0)
+    def standing(self, shape: ModelShape) -> Standing:
+        """Return facts about the model for the history of its fit."""
+        n_active = int(np.count_nonzero(np.diff(self.keys))) + (len(self.keys) > 0)
+        tail_norm = shape.sketch(self.cells, self.scale).norm()
+        return Standing(self.loss_sum, self.weight_sum, float(self.thresholds.min()), n_active, tail_norm)
 
     @property
     def entries(self) -> Entries:
@@ -202,6 +203,17 @@ class ModelState(Record):
         """Return the state with one entry for each feature."""
         state = self.with_entries(self.entries.by_feature(len(self.intercept)))
         return replace(state, thresholds=self.thresholds.min(keepdims=True))
+
+
+class Standing(NamedTuple):
+    """Facts about a model for the history of its fit."""
+
+    loss_sum: float
+    weight_sum: float
+    threshold: float
+    n_active: int
+    """Number of active features."""
+    tail_norm: float
 
 
 class NotFiniteRow(Exception):
@@ -357,6 +369,11 @@ class MissionModel:
         """Return the ids of the active features, in any order."""
         keys = self.active().keys
         return np.unique(keys) if self.shape.is_by_class else keys
+
+    def standing(self) -> Standing:
+        """Return facts about the model for the history of its fit, without sorting its features."""
+        _, _, loss_sum, weight_sum = self.scalars[0].item()
+        return Standing(loss_sum, weight_sum, float(self.thresholds.min()), len(self.active_ids()), self.sketch.norm())
 
     def fill(self, entries: Entries) -> None:
         """Set the active features."""

@@ -96,7 +96,7 @@ def learn(run: Run, fit: MissionFit, step: str, first: int, n_passes: int, *, fr
                 n_done += len(leg)
                 if leg[-1].is_report:
                     number = leg[-1].number + 1
-                    history = history.after(number, config, state, is_stream)
+                    history = history.after(number, seen, state.standing(model), is_stream)
                     n_seen = state.rows_seen / max(1, run.shape.n_samples)
                     run.learn("pass", n_seen, history.lines[-1].mean_loss, partial(_largest, state))
                     run.save(step, KeptPasses(state, np.array(history.lines), n_done))

@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
     rows: Rows
     span: Rows
-    """The rows that are decoded together with them."""
+    """The rows that are decoded together with them: one object for all pieces of a span."""
     within: slice
     """Their position there."""
     ends_block: bool = False
@@ -56,15 +56,16 @@ def pieces_of(blocks: Sequence[Rows], cuts: Cuts) -> Iterator[Piece]:
         length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         decoded = [(0, length)] if cuts.spans is None else cuts.spans.cut(rows)
         for first, last in decoded:
+            span = _taken(rows, first, last)
             inner = ends[bisect_left(ends, first + 1) : bisect_left(ends, last)]
             for start, stop in pairwise([first, *inner, last]):
                 for at in range(start, stop, cuts.piece_rows):
                     to = min(at + cuts.piece_rows, stop)
                     ends_block = to == stop and ends[bisect_left(ends, stop)] == stop
                     if cuts.spans is None:
-                        yield Piece(_taken(rows, at, to), _taken(rows, at, to), slice(0, to - at), ends_block)
+                        piece = _taken(rows, at, to)
+                        yield Piece(piece, piece, slice(0, to - at), ends_block)
                     else:
-                        span = _taken(rows, first, last)
                         yield Piece(_taken(rows, at, to), span, slice(at - first, to - first), ends_block)
 
 
@@ -107,18 +108,16 @@ class RowReader:
 
     def dense(self, piece: Piece) -> np.ndarray:
         """Return a piece of a dense matrix, in floating point."""
-        if not _are_same(self._span, piece.span):
+        if self._span is not piece.span:
             self._span, self._decoded = None, np.empty((0, 0))  # otherwise its buffer counts as in use
-            self._decoded = self._read(piece.span)
-            self._span = piece.span
-        return _as_floats(self._decoded[piece.within])
-
-    def _read(self, rows: Rows) -> np.ndarray:
-        if self.matrix.is_resident:
-            return self.matrix.read(rows)
-        n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        out = self._buffers.take((n_rows, self.matrix.shape[1]), np.dtype(self.matrix.dtype))
-        return self.matrix.read(rows, slice(None), out)
+            rows, out = piece.span, None
+            if not self.matrix.is_resident:
+                n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+                out = self._buffers.take((n_rows, self.matrix.shape[1]), np.dtype(self.matrix.dtype))
+            self._decoded, self._span = self.matrix.read(rows, slice(None), out), rows
+        X = self._decoded[piece.within]
+        dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
+        return np.require(X, dtype=dtype, requirements=["C", "W"])
 
     def entries(self, piece: Piece, scaling: Scaling | None = None) -> SparseRows:
         """Return a piece in the form of the kernels: unsigned ids, float32 values, from sparse or dense rows."""
@@ -135,17 +134,6 @@ def read_entries(matrix: Matrix, rows: Rows, scaling: Scaling | None = None) -> 
     """Return rows in the form of the kernels; see `RowReader`."""
     n_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
     return RowReader(matrix).entries(Piece(rows, rows, slice(0, n_rows)), scaling)
-
-
-def _are_same(some: Rows | None, others: Rows) -> bool:
-    if isinstance(some, np.ndarray) and isinstance(others, np.ndarray):
-        return np.array_equal(some, others)
-    return isinstance(some, slice) and isinstance(others, slice) and some == others
-
-
-def _as_floats(X: np.ndarray) -> np.ndarray:
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    return np.require(X, dtype=dtype, requirements=["C", "W"])
 
 
 def _for_kernels(found: SparseRows) -> SparseRows:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from daskfs.matrix.passing import Passing
 from daskfs.selectors.mission.feature_names import FeatureNames
 from daskfs.selectors.mission.fit import History, MissionFit
-from daskfs.selectors.mission.model import ModelState
 from daskfs.selectors.mission.training import LearntRows, Training, passing_rows
 from daskfs.selectors.mission.variants import restored
 
@@ -93,13 +92,11 @@ class Learner:
     def so_far(self) -> MissionFit:
         """Return the fit with the model after the last piece."""
         n_rows = self._n_before + self.n_seen
-        return replace(self.fit, state=self._state(), n_samples=n_rows, history=self.history)
-
-    def _state(self) -> ModelState:
-        return replace(self.model.state(), rows_seen=float(self._n_before + self.n_seen))
+        state = replace(self.model.state(), rows_seen=float(n_rows))
+        return replace(self.fit, state=state, n_samples=n_rows, history=self.history)
 
     def _report(self) -> None:
-        self.history = self.history.after(1, self.config, self._state(), is_stream=True)
+        self.history = self.history.after(1, self._n_before + self.n_seen, self.model.standing(), is_stream=True)
         self._say(self.history)
 
 

@@ -70,6 +70,11 @@ class Survey(Record):
         """Mean number of entries per row."""
         return self.nnz / self.n_rows
 
+    @property
+    def rows_per_occurrence(self) -> float:
+        """Mean number of rows until a feature occurs again."""
+        return self.n_ids * self.n_rows / max(1, self.nnz)
+
 
 def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts: Cuts, rows: Rows) -> Survey:
     """Survey rows before training. They are read in pieces, which do not affect the result."""
