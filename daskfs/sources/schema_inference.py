@@ -563,7 +563,7 @@ def _compare(one: Facts, column: InferredColumn, seen: dict[bytes, dict[tuple[st
     """
     if column.entry.get("role") in ("ignore", "id"):
         return
-    rows = hashlib.blake2b(one.codes).digest()  # Arrow numbers values by their first row, whatever they are
+    rows = hashlib.blake2b(one.codes.tobytes()).digest()  # Arrow numbers values by their first row, whatever they are
     values = pa.record_batch([one.distinct], names=[""]).serialize()
     alike, content = seen.setdefault(rows, {}), (str(one.distinct.type), hashlib.blake2b(values).digest())
     if content in alike:
