@@ -24,7 +24,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from daskfs.kernels.glm.minimise import descend
+from daskfs.kernels.linear.coordinate_descent import descend
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS, padded
 from daskfs.kernels.linear.knockoffs import add_product, add_sums
 from daskfs.kernels.losses import default_threshold, weighted_median
@@ -339,13 +339,12 @@ def _path(
     Coefficients are valid only until the next ones.
     """
     mean, covariance = whole.without(fold)
-    hessian, left, coef = np.zeros((m + 1, m + 1)), np.zeros(m + 1), np.zeros(m + 1)
-    hessian[1:, 1:], left[1:] = covariance[:m, :m], covariance[:m, m + response]
+    hessian, left, coef = covariance[:m, :m].copy(), covariance[:m, m + response].copy(), np.zeros(m)
     tol = TOLERANCE * max(float(covariance[m + response, m + response]), 0.0) ** 0.5
     del covariance
     for penalty in penalties.tolist():
-        descend(hessian, m + 1, 0, left, coef, penalty, tol)
-        yield coef[1:], float(mean[m + response] - mean[:m] @ coef[1:])
+        descend(hessian, m, 0, left, coef, penalty, tol)
+        yield coef, float(mean[m + response] - mean[:m] @ coef)
 
 
 def _squared_error(fold: FoldSums, coef: np.ndarray, intercept: float, response: int) -> float:

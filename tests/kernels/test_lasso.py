@@ -204,10 +204,11 @@ def test_the_memory_of_a_path_is_a_number_of_its_sizes():
 
 
 def test_descent_that_does_not_finish_is_counted():
-    """Nearly as many features as rows: columns depend on each other but for rounding at the end of the path."""
-    rng = np.random.default_rng(1174)
-    n_samples, n_features = int(rng.integers(4, 60)), int(rng.integers(1, 80))
-    X, y = rng.standard_normal((n_samples, n_features)), rng.integers(0, 3, n_samples).astype(float)
-    assert (n_samples, n_features) == (42, 41)
-    assert whole_path(X, y, np.ones(n_samples)).n_unsolved > 0
-    assert whole_path(X, y, np.ones(n_samples), solver="homotopy").n_unsolved == 0
+    """Thirty columns of rank five, but for a thousandth."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 5)) @ rng.standard_normal((5, 30))
+    noise = rng.standard_normal((60, 30))
+    X += 1e-3 * noise
+    y = noise[:, :5].sum(axis=1) + X[:, 0]
+    assert whole_path(X, y, np.ones(60)).n_unsolved > 0
+    assert whole_path(noise, y, np.ones(60)).n_unsolved == 0

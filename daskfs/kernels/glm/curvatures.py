@@ -12,7 +12,7 @@ import numpy as np
 
 from daskfs.kernels.blocks.any_columns import make_hessian_of
 from daskfs.kernels.glm.newton import hessian_weights
-from daskfs.kernels.glm.state import COMBINED, ENTERED, HESSIANS, KNOWN_HESSIANS
+from daskfs.kernels.glm.state import COMBINED, ENTERED, KNOWN_HESSIANS
 from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.linear.columns import copy_into, dot, four_row_dots, sum_of
 from daskfs.kernels.linear.linalg import factorise, solve_cholesky
@@ -31,7 +31,6 @@ def update_hessian(problem, is_exact, state):  # type: ignore[no-untyped-def]
     if is_exact or combine_weights(weight, mix, state) > LEFT * sum_of(weight):
         slot = state.counts[KNOWN_HESSIANS] % COMBINED
         state.counts[KNOWN_HESSIANS] += 1
-        state.counts[HESSIANS] += 1
         copy_into(weight, state.weights[slot])
         make_hessian_of(
             state.columns, state.identity, state.counts[ENTERED], 0, weight, state.hessians[slot], state.work

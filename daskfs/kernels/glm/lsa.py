@@ -6,7 +6,8 @@ the Hessian H at b̂:
 
     loss(b) ≈ loss(b̂) + ½ (b - b̂)' H (b - b̂)
 
-A path then costs about as much as one fit. Unlike the paper's, the penalty is not adaptive: it is that of the exact
+This is the least-squares path with H as Gram matrix (`daskfs.kernels.lasso.steps`), which costs about as much as one
+fit. Unlike the paper's, the penalty is not adaptive: it is that of the exact
 path, `daskfs.kernels.glm.path`, which this path approximates.
 """
 
@@ -17,31 +18,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.fit import fit_columns
-from daskfs.kernels.glm.minimise import descend
 from daskfs.kernels.glm.newton import Problem, estimate_dispersion, hessian_weights, new_predictions, new_problem
-from daskfs.kernels.glm.path import ABOVE, default_max_features, lambda_grid
-from daskfs.kernels.jit import is_stopped, kernel
-from daskfs.kernels.lasso.result import STOPS, LassoPath
-from daskfs.kernels.lasso.steps import (
-    GRID_ENDED,
-    OUT_OF_PATIENCE,
-    RSS_FLOOR,
-    TOO_MANY_FEATURES,
-    new_rule,
-    rate,
-)
-from daskfs.kernels.linear.columns import copy_columns, copy_into
-from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.glm.path import ABOVE, default_max_features
+from daskfs.kernels.lasso.path import by_descent, lambda_grid
+from daskfs.kernels.lasso.result import LassoPath
+from daskfs.kernels.lasso.steps import RSS_FLOOR, hold, keep_rows, new_rule, new_state
+from daskfs.kernels.linear.columns import copy_columns
+from daskfs.kernels.linear.linalg import factorise
 from daskfs.kernels.linear.moments import Moments, moments
 from daskfs.kernels.linear.weighted_gram import extend_hessian
 from daskfs.kernels.losses import one_sided_intercept, saturated_values
 from daskfs.losses import find_loss
 
-TOLERANCE = 1e-8  # of coordinate descent, in standard deviations of the coefficients times √n
 
-
-class _Parabola(NamedTuple):
+class _Quadratic(NamedTuple):
     """Quadratic approximation of the mean loss: its value and Hessian at its minimum `full`, intercept first."""
 
     features: np.ndarray
@@ -85,44 +77,50 @@ def lsa_path(
     record, m = find_loss(loss), moments(X, y, weight)
     problem = new_problem(record, threshold, y, weight)
     free = np.empty(0, dtype=np.int64) if free is None else free
-    parabola = _fit_parabola(problem, X, m, free)
-    cross = parabola.hessian @ parabola.full
-    n_free = int(np.isin(parabola.features, free).sum())
-    if lambdas is None:
-        held, others = slice(n_free + 1), slice(n_free + 1, None)
-        of_held = np.linalg.solve(parabola.hessian[held, held], cross[held])
-        at_null = cross[others] - parabola.hessian[others, held] @ of_held
-        largest = float(np.max(np.abs(at_null), initial=0.0)) * (ABOVE if n_free else 1.0)
-        lambdas = lambda_grid(largest, m.total, X.shape[1], n_lambdas, min_ratio)
-        if not len(lambdas):
-            lambdas = np.full(min(1, n_free), 1e-14 * math.sqrt(m.y_variance))  # free columns only
-    if not len(parabola.features):
-        lambdas = lambdas[:0]
+    quadratic = _approximate(problem, X, m, free)
     if max_features is None:
         max_features = min(default_max_features(m.total, X.shape[1]) + len(free), X.shape[1])
-    noise = parabola.dispersion if sigma2 is None else float(sigma2)
-    smallest = 2.0 * (m.total * parabola.mean_loss - float(weight @ saturated_values(record.code, y)))
+    noise = quadratic.dispersion if sigma2 is None else float(sigma2)
     rule = new_rule(penalty, noise, gic_rss, patience, max_features)
-    df, deviance, gic, coef, n_followed, best, stop, n_unsolved = _follow(
-        parabola.hessian, n_free, parabola.full, cross, lambdas, rule, m.total, smallest, TOLERANCE * math.sqrt(noise)
+    # least squares with the Hessian as Gram matrix: of the columns, without the part that the intercept explains
+    features, full, with_intercept = quadratic.features, quadratic.full, quadratic.hessian[0] / quadratic.hessian[0, 0]
+    gram = quadratic.hessian[1:, 1:] - np.outer(quadratic.hessian[1:, 0], with_intercept[1:])
+    unit = float(np.diag(gram).max(initial=1e-300))  # columns of length 1 at most
+    gram, cross = gram / unit, gram @ full[1:] / unit
+    smallest = 2.0 * (quadratic.mean_loss - float(weight @ saturated_values(record.code, y)) / m.total)
+    of_gram = Moments(
+        m.total * unit, 0.0, smallest / unit + float(full[1:] @ cross), m.mean[features], np.ones(len(features)), cross
     )
-    keep = slice(n_followed)
-    shrunk = coef[keep, 1:].copy()
-    is_active = shrunk != 0.0
-    is_active[:, :n_free] = True
+    state = new_state(len(features), len(features), len(features), np.sqrt(np.diag(gram)))
+    keep_rows(gram, of_gram.scale, state)
+    no_rows, held = as_block(np.empty((0, len(features)))), np.arange(int(np.isin(features, free).sum()))
+    state.gradient[:] = cross
+    if len(held):
+        hold(no_rows, np.empty(0), of_gram, held, state)
+    if lambdas is None:
+        largest = unit * float(np.max(np.abs(state.gradient[len(held) :]), initial=0.0)) * (ABOVE if len(held) else 1.0)
+        lambdas = lambda_grid(largest, m.total, X.shape[1], n_lambdas, min_ratio)
+        if not len(lambdas):
+            lambdas = np.full(min(1, len(held)), 1e-14 * math.sqrt(m.y_variance))  # free columns only
+    if not len(features):
+        lambdas = lambdas[:0]
+    path = by_descent(no_rows, np.empty(0), of_gram, lambdas / unit, rule, state, "", 0)
+    shape = (len(path.lambdas), len(features))
+    coef, is_active = np.zeros(shape), np.zeros(shape, dtype=bool)
+    coef[:, path.entered], is_active[:, path.entered] = path.coef, path.is_active
     return LassoPath(
-        m, lambdas[keep], df[keep], deviance[keep], gic[keep], parabola.features, shrunk, coef[keep, 0].copy(),
-        is_active, best, STOPS[stop], loss, problem.threshold, "deviance", dispersion=noise,
-        n_separable=int(parabola.is_separable), n_hessians=1, n_unsolved=n_unsolved,
+        m, lambdas[: shape[0]], path.df, path.fit * of_gram.total, path.gic, features, coef,
+        full[0] - (coef - full[1:]) @ with_intercept[1:], is_active, path.best, path.stop, loss, problem.threshold,
+        "deviance", dispersion=noise, n_separable=int(quadratic.is_separable), n_unsolved=path.n_unsolved,
     )  # fmt: skip
 
 
-def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray) -> _Parabola:
+def _approximate(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray) -> _Quadratic:
     y = problem.y
     features = np.concatenate([free, np.setdiff1d(np.arange(len(m.scale)), free)])
     features = features[m.scale[features] > 0.0]
     if one_sided_intercept(problem.loss.code, y, m.total) is not None or not (y != y[0]).any() or not len(features):
-        return _Parabola(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
+        return _Quadratic(features[:0], np.zeros(1), np.eye(1), 0.0, 1.0, False)
     columns = np.empty((len(features), len(y)))
     copy_columns(X, m.mean, m.scale, features, columns)
     n, at, members = len(features) + 1, new_predictions(len(y)), np.arange(len(features))
@@ -140,72 +138,9 @@ def _fit_parabola(problem: Problem, X: np.ndarray, m: Moments, free: np.ndarray)
         hessian = np.ascontiguousarray(hessian[np.ix_(kept, kept)])
         full = np.linalg.solve(hessian, target)
         features = features[kept[1:] - 1]
-    return _Parabola(features, full, hessian, fit.mean_loss, dispersion, fit.is_separable)
+    return _Quadratic(features, full, hessian, fit.mean_loss, dispersion, fit.is_separable)
 
 
 def lsa_path_nbytes(n_samples: int, n_features: int, n_lambdas: int) -> int:
     """Return the peak memory in bytes of `lsa_path` in addition to its block."""
-    return 8 * (n_samples * (n_features + 24) + (n_features + 1) * (6 * n_features + n_lambdas + 24))
-
-
-@kernel
-def _follow(hessian, n_free, full, cross, lambdas, rule, total, smallest, tol):  # type: ignore[no-untyped-def]
-    """Return df, deviance, GIC, coefficients at each λ; the number of λ, the best, the reason to stop, n_unsolved."""
-    n, n_lambdas = full.shape[0], lambdas.shape[0]
-    df = np.zeros(n_lambdas, np.int64)
-    deviance, gic, coefs = np.zeros(n_lambdas), np.zeros(n_lambdas), np.zeros((n_lambdas, n))
-    coef, gradient = np.zeros(n), cross.copy()
-    members = np.zeros(n, np.int64)
-    n_members = -1
-    best, n_unsolved = -1, 0
-    for k in range(n_lambdas):
-        if is_stopped():
-            break
-        n_unsolved += not descend(hessian, n, n_free, gradient, coef, lambdas[k], tol)
-        is_new, n_active = False, 0
-        for q in range(1, n):
-            if coef[q] != 0.0 or q <= n_free:
-                is_new = is_new or n_active >= n_members or members[n_active] != q
-                members[n_active] = q
-                n_active += 1
-        if n_active > rule.max_df:
-            return df, deviance, gic, coefs, k, best, TOO_MANY_FEATURES, n_unsolved
-        if not rule.refit:
-            deviance[k] = smallest + total * _distance(coef, full, cross, gradient)
-        elif is_new or n_active != n_members:
-            deviance[k] = smallest + total * _refitted_distance(hessian, full, cross, members, n_active)
-        else:
-            deviance[k] = deviance[k - 1]
-        n_members = n_active
-        df[k] = n_active
-        copy_into(coef, coefs[k])
-        best, is_over = rate(k, k, df, df, deviance, total, rule.noise, rule, gic)
-        if is_over:
-            return df, deviance, gic, coefs, k + 1, best, OUT_OF_PATIENCE, n_unsolved
-    return df, deviance, gic, coefs, n_lambdas, best, GRID_ENDED, n_unsolved
-
-
-@kernel
-def _distance(coef, full, cross, gradient):  # type: ignore[no-untyped-def]
-    """Return (b - b̂)' H (b - b̂); the gradient is H (b̂ - b)."""
-    square = 0.0
-    for q in range(coef.shape[0]):
-        square += (full[q] - coef[q]) * gradient[q]
-    return square
-
-
-@kernel
-def _refitted_distance(hessian, full, cross, members, n_members):  # type: ignore[no-untyped-def]
-    """Return the minimum of (b - b̂)' H (b - b̂) over the coefficients of a model."""
-    n = n_members + 1
-    inner, factor, right, out = np.empty((n, n)), np.zeros((n, n)), np.empty(n), np.empty(n)
-    total = 0.0
-    for q in range(full.shape[0]):
-        total += full[q] * cross[q]
-    for a in range(n):
-        row = members[a - 1] if a > 0 else 0
-        right[a] = cross[row]
-        for b in range(n):
-            inner[a, b] = hessian[row, members[b - 1] if b > 0 else 0]
-    factorise(inner, n, 0.0, factor)
-    return max(total - solve_cholesky(factor, n, right, out), 0.0)
+    return 8 * (n_samples * (n_features + 24) + (n_features + 1) * (8 * n_features + 3 * n_lambdas + 24))

@@ -15,12 +15,9 @@ from daskfs.kernels.glm.newton import MAX_SHORTENINGS, OVERSHOT, advance
 from daskfs.kernels.glm.state import ENTERED, FREE, NEWTON_STEPS, UNSOLVED
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
-from daskfs.kernels.linear.linalg import factorise, solve_cholesky
+from daskfs.kernels.linear.coordinate_descent import descend
 
-MAX_NEWTON_STEPS, MAX_SWEEPS = 200, 2000
-ASTRAY = 1e30  # standard deviations: a step this long is invalid
-OPTIMALITY = 1.0 + 1e-9  # only rounding may make |gradient| exceed λ
-SWEEPS_BETWEEN = 16  # coordinate descent sweeps before the system of the active features is solved
+MAX_NEWTON_STEPS = 200
 CLOSE = 0.01  # relative to `far`: after a shorter step the Hessian is unchanged
 SLOWEST = 0.3  # ratio to the step before: a slower decrease requests the Hessian at the current point
 
@@ -42,7 +39,7 @@ def solve_entered(problem, lam, tol, far, state):  # type: ignore[no-untyped-def
     for iteration in range(MAX_NEWTON_STEPS):
         if is_stopped():
             break
-        is_settled = descend(hessian, n, n_free, left, coef, lam, 0.1 * tol)
+        is_settled = descend(hessian, n, n_free + 1, left, coef, lam, 0.1 * tol)
         size = 0.0
         for q in range(n):
             step[q] = coef[q] - base[q]
@@ -109,69 +106,3 @@ def _slope_along(gradient, coef, step, share, lam, n_free):  # type: ignore[no-u
                 sign = -math.copysign(1.0, step[q])
             slope += (lam * sign - gradient[q]) * step[q]
     return slope
-
-
-@kernel
-def descend(hessian, n, n_free, left, coef, lam, tol):  # type: ignore[no-untyped-def]
-    """Minimise ½ d'Hd - left'd + λ Σ |coef + d| by coordinate descent, in place. Return whether it converged.
-
-    The first position and the following `n_free` are not penalised. Descent is slow if columns nearly depend on each
-    other; therefore it moves at intervals towards the minimum for the current signs. A Hessian that is a combination
-    need not have a minimum.
-    """
-    for sweep in range(1, MAX_SWEEPS + 1):
-        if is_stopped():
-            break
-        largest = 0.0
-        for q in range(n):
-            curvature = hessian[q, q]
-            old = coef[q]
-            if curvature <= 0.0 or (q > n_free and old == 0.0 and abs(left[q]) <= lam * OPTIMALITY):
-                continue
-            new = old + left[q] / curvature
-            if q > n_free:
-                excess = abs(new) - lam / curvature
-                new = math.copysign(excess, new) if excess > 0.0 else 0.0
-            move = new - old
-            if move != 0.0:
-                coef[q] = new
-                for r in range(n):
-                    left[r] -= move * hessian[q, r]
-                largest = max(largest, abs(move) * math.sqrt(curvature))
-        if largest <= tol or not largest < ASTRAY:
-            return largest <= tol
-        if sweep % SWEEPS_BETWEEN == 0:
-            _towards_minimum_of_signs(hessian, n, n_free, left, coef, lam)
-    return False
-
-
-@kernel
-def _towards_minimum_of_signs(hessian, n, n_free, left, coef, lam):  # type: ignore[no-untyped-def]
-    """Move to the minimum for the current signs, or towards it until the first sign would change."""
-    active = np.empty(n, np.int64)
-    n_active = 0
-    for q in range(n):
-        if q <= n_free or coef[q] != 0.0:
-            active[n_active] = q
-            n_active += 1
-    inner, factor = np.empty((n_active, n_active)), np.zeros((n_active, n_active))
-    slope, step = np.empty(n_active), np.zeros(n_active)
-    for a in range(n_active):
-        q = active[a]
-        slope[a] = left[q] - (math.copysign(lam, coef[q]) if q > n_free else 0.0)
-        for b in range(n_active):
-            inner[a, b] = hessian[q, active[b]]
-    if factorise(inner, n_active, 0.0, factor) < n_active:
-        return
-    solve_cholesky(factor, n_active, slope, step)
-    length, first = 1.0, -1
-    for a in range(1 + n_free, n_active):
-        old = coef[active[a]]
-        if (old + length * step[a]) * old < 0.0:
-            length, first = -old / step[a], a
-    for a in range(n_active):
-        q = active[a]
-        move = -coef[q] if a == first else length * step[a]
-        coef[q] = 0.0 if a == first else coef[q] + move
-        for r in range(n):
-            left[r] -= move * hessian[q, r]

@@ -35,7 +35,6 @@ from daskfs.kernels.glm.state import (
     DIRECTIONS,
     ENTERED,
     FREE,
-    HESSIANS,
     NEAR,
     NEAR_ENTRIES,
     NEWTON_STEPS,
@@ -46,6 +45,7 @@ from daskfs.kernels.glm.state import (
 )
 from daskfs.kernels.glm.steps import follow, hold
 from daskfs.kernels.lasso.path import default_max_features as default_max_features_of_gram
+from daskfs.kernels.lasso.path import lambda_grid
 from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import new_rule
 from daskfs.kernels.linear.gram_tiles import BAND_ROWS
@@ -181,16 +181,5 @@ def glm_path(
         m, lambdas[keep], df[keep], deviance[keep], gic[keep], state.entered[:n_entered].copy(), shrunk,
         coef[keep, 0].copy(), is_active, best, STOPS[stop], loss, problem.threshold, "deviance", dispersion=dispersion,
         n_separable=int(counts[SEPARABLE_REFITS]), n_passes=int(counts[PASSES]), n_steps=int(counts[NEWTON_STEPS]),
-        n_hessians=int(counts[HESSIANS]), n_unsolved=int(counts[UNSOLVED]),
+        n_unsolved=int(counts[UNSOLVED]),
     )  # fmt: skip
-
-
-def lambda_grid(
-    largest: float, n_samples: float, n_features: int, n_lambdas: int, min_ratio: float | None
-) -> np.ndarray:
-    """Return a decreasing grid from the smallest λ without a feature, even in the logarithm; empty if that λ is 0."""
-    if not largest > 0.0:
-        return np.empty(0)
-    if min_ratio is None:
-        min_ratio = 1e-2 if n_samples < n_features else 1e-4
-    return largest * min_ratio ** np.linspace(0.0, 1.0, n_lambdas)

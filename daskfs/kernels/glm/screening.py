@@ -9,11 +9,11 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import multiply_columns
 from daskfs.kernels.blocks.any_columns import column_product, column_products, enter_columns, take_column, weigh_column
 from daskfs.kernels.glm.curvatures import extend_hessians
-from daskfs.kernels.glm.minimise import OPTIMALITY
 from daskfs.kernels.glm.state import DIRECTIONS, ENTERED, KNOWN, NEAR, NEARBY, PASSES
 from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.lasso.steps import offer
 from daskfs.kernels.linear.columns import add_row, copy_into, row_dot
+from daskfs.kernels.linear.coordinate_descent import OPTIMALITY
 from daskfs.kernels.linear.linalg import MIN_PIVOT
 
 BATCH = 16  # largest number of features entered at once

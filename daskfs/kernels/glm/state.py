@@ -14,7 +14,7 @@ NEAR = 32  # columns that are copied although not entered, because their gradien
 NEAR_ENTRIES = 256  # the same for sparse columns, which are not copied
 DIRECTIONS = 4  # of residuals, from which gradients are predicted
 COMBINED = 4  # number of Hessians that are kept for combinations
-ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, HESSIANS, KNOWN, UNSOLVED, KNOWN_HESSIANS, FREE = range(10)
+ENTERED, NEARBY, PASSES, SEPARABLE_REFITS, NEWTON_STEPS, KNOWN, UNSOLVED, KNOWN_HESSIANS, FREE = range(9)
 
 
 class GlmState(NamedTuple):
@@ -48,7 +48,7 @@ class GlmState(NamedTuple):
     members: np.ndarray  # (capacity,) positions of the features of the last refit
     refit_base: np.ndarray  # (capacity + 1,) coefficients of the predictions of `refit_at`
     refitted: np.ndarray  # (capacity,) coefficients of the last refit
-    counts: np.ndarray  # (10,) see the names above; the FREE entered features, without a penalty, come first
+    counts: np.ndarray  # (9,) see the names above; the FREE entered features, without a penalty, come first
 
 
 def new_state(X: Any, capacity: int) -> GlmState:
@@ -84,5 +84,5 @@ def new_state(X: Any, capacity: int) -> GlmState:
         members=np.full(capacity, -1, dtype=np.int64),
         refit_base=np.zeros(capacity + 1),
         refitted=np.zeros(capacity),
-        counts=np.zeros(10, dtype=np.int64),
+        counts=np.zeros(9, dtype=np.int64),
     )

@@ -8,8 +8,8 @@ import numpy as np
 
 from daskfs.kernels.jit import is_stopped, kernel
 from daskfs.kernels.linear.columns import add_row
+from daskfs.kernels.linear.coordinate_descent import OPTIMALITY
 
-OPTIMALITY = 1.0 + 1e-9  # only rounding may make ‖gradient‖ exceed λ
 MAX_SWEEPS = 20_000
 
 

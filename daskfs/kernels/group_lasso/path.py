@@ -26,7 +26,7 @@ from daskfs.kernels.blocks.column_entries import ColumnEntries
 from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.glm.newton import new_problem
 from daskfs.kernels.glm.null_model import fit_null_model
-from daskfs.kernels.glm.path import ABOVE, COLUMNS_NBYTES, lambda_grid
+from daskfs.kernels.glm.path import ABOVE, COLUMNS_NBYTES
 from daskfs.kernels.group_lasso.descent import reach_of_groups
 from daskfs.kernels.group_lasso.groups import (
     ColumnGroups,
@@ -47,6 +47,7 @@ from daskfs.kernels.group_lasso.state import (
 )
 from daskfs.kernels.group_lasso.steps import begin, follow
 from daskfs.kernels.lasso.gram_cache import GramCache
+from daskfs.kernels.lasso.path import lambda_grid
 from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import new_rule
 from daskfs.kernels.linear.gram_matrix import moments_and_gram, wants_whole_gram

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from daskfs.kernels.blocks.any_block import multiply_columns
-from daskfs.kernels.group_lasso.descent import OPTIMALITY
 from daskfs.kernels.group_lasso.groups import copy_group, gradient_size
 from daskfs.kernels.group_lasso.some_columns import multiply_some_columns
 from daskfs.kernels.group_lasso.state import ENTERED, PASSES, POSITIONS
 from daskfs.kernels.jit import inner_loop, kernel
 from daskfs.kernels.lasso.steps import offer
 from daskfs.kernels.linear.columns import copy_into, row_dot
+from daskfs.kernels.linear.coordinate_descent import OPTIMALITY
 
 BATCH = 16  # largest number of groups entered at once
 FEW = 0.25  # share of the columns, below which they are read separately

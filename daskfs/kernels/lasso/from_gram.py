@@ -11,7 +11,14 @@ import numpy as np
 from daskfs.kernels.blocks.dense_block import as_block
 from daskfs.kernels.lasso.gram_cache import GramCache
 from daskfs.kernels.lasso.least_squares import Fit, least_squares_from_cache
-from daskfs.kernels.lasso.path import by_descent, by_homotopy, default_max_features, gram_capacity, lambda_range
+from daskfs.kernels.lasso.path import (
+    by_descent,
+    by_homotopy,
+    default_max_features,
+    gram_capacity,
+    lambda_grid,
+    lambda_range,
+)
 from daskfs.kernels.lasso.result import STOPS, LassoPath
 from daskfs.kernels.lasso.steps import (
     ROWS,
@@ -93,7 +100,7 @@ def _follow_over(m: Moments, rule: Rule, n_lambdas: int, state: PathState) -> La
         given_up = path.given_up
         restart(state)
     state.gradient[:] = m.cross
-    lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas) if largest > 0.0 else np.empty(0)
+    lambdas = lambda_grid(largest, m.total, len(m.scale), n_lambdas, None)
     return by_descent(X, weight, m, lambdas, rule, state, given_up, 0)
 
 

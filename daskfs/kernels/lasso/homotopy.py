@@ -24,17 +24,18 @@ from daskfs.kernels.lasso.steps import (
     FACTORED,
     FREE,
     GRID_ENDED,
-    OPTIMALITY,
     OUT_OF_PATIENCE,
     ROWS,
     RSS_FLOOR,
     TOO_MANY_FEATURES,
     TOO_MANY_GRAM_ROWS,
-    criterion_value,
     enter,
     make_rows,
+    offer,
+    rate,
 )
 from daskfs.kernels.linear.columns import copy_into
+from daskfs.kernels.linear.coordinate_descent import OPTIMALITY
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, solve_cholesky
 
 COLLINEAR, CONTRADICTORY, NOT_OPTIMAL, TOO_MANY_KNOTS = range(4, 8)  # reasons to give up; below 4: ends of the path
@@ -161,10 +162,8 @@ def follow_on(  # type: ignore[no-untyped-def]
         if watch.outside >= 0.0 and not _is_certain(below, state, segment, watch):
             return knots, step, best, UNCERTAIN, lam
         lam = below
-        _write_knot(knots, step, lam, m, rule, state, segment)
-        if knots.gic[step] < knots.gic[best]:
-            best = step
-        if rule.patience >= 0 and knots.df[step] > knots.df[best] + rule.patience:
+        best, is_over = _write_knot(knots, step, lam, m, rule, state, segment)
+        if is_over:
             return knots, step + 1, best, OUT_OF_PATIENCE, lam
         if lam <= smallest:
             return knots, step + 1, best, GRID_ENDED, lam
@@ -259,23 +258,11 @@ def _look_at(X, weight, m, feature, n_left, state, segment):  # type: ignore[no-
 @kernel
 def _next_to_enter(feature, room, state, segment):  # type: ignore[no-untyped-def]
     """Return `feature` and up to `room` - 1 other features without a Gram row that would enter soonest."""
-    found = np.empty(room, np.int64)
-    sizes = np.zeros(room)
-    found[0] = feature
-    n_found = 1
-    meets, row_of = segment.meets, state.row_of
+    found, sizes, meets, row_of = np.empty(room, np.int64), np.empty(room), segment.meets, state.row_of
+    n_found = offer(feature, math.inf, 0, found, sizes)
     for j in range(meets.shape[0]):
-        size = meets[j]
-        if size <= sizes[room - 1] or row_of[j] >= 0 or j == feature:
-            continue
-        place = min(n_found, room - 1)
-        if place == 0:
-            break
-        while place > 1 and sizes[place - 1] < size:
-            sizes[place], found[place] = sizes[place - 1], found[place - 1]
-            place -= 1
-        sizes[place], found[place] = size, j
-        n_found = min(n_found + 1, room)
+        if meets[j] > 0.0 and row_of[j] < 0 and j != feature:
+            n_found = offer(j, meets[j], n_found, found, sizes)
     return found[:n_found]
 
 
@@ -382,6 +369,7 @@ def next_knot(lam, smallest, state, segment):  # type: ignore[no-untyped-def]
 
 @kernel
 def _write_knot(knots, step, lam, m, rule, state, segment):  # type: ignore[no-untyped-def]
+    """Write a knot. Return what `rate` does."""
     n_active = state.counts[FACTORED]
     factored, entered_cross, coef, is_active = state.factored, state.entered_cross, knots.coef, knots.is_active
     sign, refit, direction = segment.sign, segment.refit, segment.direction
@@ -398,4 +386,4 @@ def _write_knot(knots, step, lam, m, rule, state, segment):  # type: ignore[no-u
     knots.lambdas[step] = lam
     knots.df[step] = n_active
     knots.rss[step] = max(rss, RSS_FLOOR * m.y_variance)
-    knots.gic[step] = criterion_value(knots.rss[step], n_active, n_active, m.total, rule.noise / m.total, rule)
+    return rate(step, step, knots.df, knots.df, knots.rss, m.total, rule.noise / m.total, rule, knots.gic)

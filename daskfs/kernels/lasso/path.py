@@ -180,7 +180,7 @@ def lasso_path(
         if len(held):
             hold(block, weight, m, held, state)
     if lambdas is None and largest > 0.0:
-        lambdas = largest * (smallest / largest) ** np.linspace(0.0, 1.0, n_lambdas)
+        lambdas = lambda_grid(largest, m.total, n_features, n_lambdas, min_ratio)
     elif lambdas is None:
         lambdas = np.full(min(1, len(held)), _noise(m))  # free columns only
     return by_descent(block, weight, m, lambdas, rule, state, given_up, max_cached)
@@ -274,3 +274,13 @@ def _noise(m: Moments) -> float:
 def smallest_ratio(n_samples: float, n_features: int) -> float:
     """Return the default ratio of the smallest to the largest λ of a path."""
     return 1e-2 if n_samples < n_features else 1e-4
+
+
+def lambda_grid(
+    largest: float, n_samples: float, n_features: int, n_lambdas: int, min_ratio: float | None
+) -> np.ndarray:
+    """Return a decreasing grid from the smallest λ without a feature, even in the logarithm; empty if that λ is 0."""
+    if not largest > 0.0:
+        return np.empty(0)
+    ratio = smallest_ratio(n_samples, n_features) if min_ratio is None else min_ratio
+    return largest * ratio ** np.linspace(0.0, 1.0, n_lambdas)

@@ -65,7 +65,6 @@ class LassoPath(NamedTuple):
     n_passes: int = 0
     """Number of passes over the block after that of the moments."""
     n_steps: int = 0
-    n_hessians: int = 0
     n_unsolved: int = 0
     """Number of descents that did not converge, because columns nearly depend on each other: not exactly optimal."""
 

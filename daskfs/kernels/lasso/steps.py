@@ -14,12 +14,11 @@ import numpy as np
 from daskfs.kernels.blocks.any_block import make_gram_rows
 from daskfs.kernels.jit import inner_loop, is_stopped, kernel
 from daskfs.kernels.linear.columns import copy_into
+from daskfs.kernels.linear.coordinate_descent import OPTIMALITY, descend
 from daskfs.kernels.linear.linalg import MIN_PIVOT, extend_cholesky, forward_substitution, solve_cholesky
 
 BATCH = 8  # Gram rows computed in one pass
-OPTIMALITY = 1.0 + 1e-9  # only rounding may make |gradient| exceed λ
-STEP_TOLERANCE = 1e-12  # of coordinate descent, in standard deviations of y, if no exact solve is possible
-MAX_SWEEPS = 20_000
+STEP_TOLERANCE = 1e-12  # of coordinate descent, in standard deviations of y
 RSS_FLOOR = 1e-13  # share of the variance of y; below it everything is rounding
 
 GRID_ENDED, OUT_OF_PATIENCE, TOO_MANY_FEATURES, TOO_MANY_GRAM_ROWS = range(4)
@@ -89,16 +88,14 @@ def new_state(n_features: int, capacity: int, largest_model: int, column_weight:
 
 
 @kernel
-def criterion_value(fit, df, n_units, total, noise, rule):  # type: ignore[no-untyped-def]
-    """Return the criterion of a model from its deviance and the noise in it, or from its mean squared residual."""
-    return (fit / noise if noise > 0.0 else total * math.log(fit)) + rule.per_df * df + rule.per_group * n_units
-
-
-@kernel
 def rate(first, step, df, n_units, fit, total, noise, rule, gic):  # type: ignore[no-untyped-def]
-    """Write the criterion of the models from `first` to `step`. Return the best so far, and whether patience ended."""
+    """Write the criterion of the models from `first` to `step`. Return the best so far, and whether patience ended.
+
+    `fit` is the deviance and `noise` its dispersion, or the mean squared residual with a noise of 0.
+    """
     for s in range(first, step + 1):
-        gic[s] = criterion_value(fit[s], df[s], n_units[s], total, noise, rule)
+        gic[s] = (fit[s] / noise if noise > 0.0 else total * math.log(fit[s])) + rule.per_df * df[s]
+        gic[s] += rule.per_group * n_units[s]
     best = 0
     for s in range(step + 1):
         if gic[s] < gic[best]:
@@ -160,8 +157,6 @@ def hold(X, weight, m, free, state):  # type: ignore[no-untyped-def]
     state.counts[FACTORED] = n_free
     solve_cholesky(state.factor, n_free, state.entered_cross, state.coef)
     _update_gradient(state, m.cross)
-    for q in range(n_free):
-        state.entered_gradient[q] = state.gradient[state.entered[q]]
 
 
 @kernel
@@ -178,7 +173,11 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
         if is_stopped():
             break
         while True:
-            _solve_entered(state, lambdas[step], tolerance)
+            is_solved = descend(
+                state.entered_gram, state.counts[ENTERED], state.counts[FREE], state.entered_gradient, state.coef,
+                lambdas[step], tolerance,
+            )  # fmt: skip
+            state.counts[UNSOLVED] += not is_solved
             _update_gradient(state, m.cross)
             n_added = _admit(X, weight, m, lambdas[step], state)
             if n_added <= 0 or is_stopped():
@@ -195,50 +194,6 @@ def follow(X, weight, m, lambdas, rule, state):  # type: ignore[no-untyped-def]
         if is_over:
             return df, rss, gic, coef, step + 1, best, OUT_OF_PATIENCE
     return df, rss, gic, coef, n_lambdas, best, GRID_ENDED
-
-
-@kernel
-def _solve_entered(state, lam, tolerance):  # type: ignore[no-untyped-def]
-    """Minimise over the entered features: sweep until the signs are stable, then solve for these signs."""
-    tried = False
-    for _ in range(MAX_SWEEPS):
-        if is_stopped():
-            break
-        step, signs_moved = _sweep(state, lam)
-        if signs_moved:
-            tried = False
-        elif not tried:
-            if _solve_signs(state, lam):
-                return
-            tried = True
-        if step <= tolerance:
-            return
-    state.counts[UNSOLVED] += 1
-
-
-@kernel
-def _sweep(state, lam):  # type: ignore[no-untyped-def]
-    """Sweep once over the entered features. Return the largest step and whether a sign changed."""
-    n_entered = state.counts[ENTERED]
-    gradient, coef = state.entered_gradient[:n_entered], state.coef
-    largest = 0.0
-    signs_moved = False
-    for q in range(n_entered):
-        old, square = coef[q], state.entered_gram[q, q]
-        limit = lam if q >= state.counts[FREE] else 0.0
-        free = gradient[q] + square * old
-        new = 0.0
-        if free > limit:
-            new = (free - limit) / square
-        elif free < -limit:
-            new = (free + limit) / square
-        if new != old:
-            coef[q] = new
-            signs_moved = signs_moved or new * old <= 0.0
-            step = new - old
-            largest = max(largest, abs(step))
-            _subtract(gradient, step, state.entered_gram[q, :n_entered])
-    return largest, signs_moved
 
 
 @kernel
@@ -261,36 +216,6 @@ def _factor_active(state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _solve_signs(state, lam):  # type: ignore[no-untyped-def]
-    """Solve exactly for the current signs. Keep the solution and return True if it is the minimum over the entered."""
-    n_active, rank = _factor_active(state)
-    if rank < n_active:
-        return False
-    right = np.empty(n_active)
-    solution = np.empty(n_active)
-    for q in range(n_active):
-        position = state.factored[q]
-        right[q] = state.entered_cross[position]
-        if q >= state.counts[FREE]:
-            right[q] -= math.copysign(lam, state.coef[position])
-    solve_cholesky(state.factor, n_active, right, solution)
-    for q in range(state.counts[FREE], n_active):
-        if solution[q] * state.coef[state.factored[q]] <= 0.0:
-            return False
-    n_entered = state.counts[ENTERED]
-    gradient = state.entered_cross[:n_entered].copy()
-    for q in range(n_active):
-        _subtract(gradient, solution[q], state.entered_gram[state.factored[q], :n_entered])
-    for q in range(state.counts[FREE], n_entered):
-        if state.coef[q] == 0.0 and abs(gradient[q]) > lam * OPTIMALITY:
-            return False
-    for q in range(n_active):
-        state.coef[state.factored[q]] = solution[q]
-    copy_into(gradient, state.entered_gradient[:n_entered])
-    return True
-
-
-@kernel
 def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
     gradient = state.gradient
     copy_into(cross, gradient)
@@ -298,6 +223,8 @@ def _update_gradient(state, cross):  # type: ignore[no-untyped-def]
         coef = state.coef[q]
         if coef != 0.0:
             _subtract(gradient, coef, state.gram[state.row_of[state.entered[q]]])
+    for q in range(state.counts[ENTERED]):
+        state.entered_gradient[q] = gradient[state.entered[q]]
 
 
 @inner_loop

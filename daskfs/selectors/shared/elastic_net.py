@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from daskfs.kernels.linear.elastic_net import elastic_net
+from daskfs.kernels.linear.coordinate_descent import descend
 from daskfs.selectors.shared.refit_on_block import RowTerms
 
 N_FOLDS = 5
@@ -48,8 +48,10 @@ class QuadraticApproximation(NamedTuple):
 
     def minimum(self, ridge: float, l1: float, start: np.ndarray) -> np.ndarray:
         """Return intercept and coefficients of the smallest penalised loss; `start` has the penalised coefficients."""
-        coef = np.array(start, dtype=np.float64)
-        elastic_net(self.curvature, self.linear, ridge, l1, TOLERANCE * self.largest, coef, np.empty(len(coef)))
+        coef, curvature = np.array(start, dtype=np.float64), np.diag(self.curvature)
+        hessian = self.curvature + np.diag(np.where(curvature > 0.0, ridge, 0.0))  # without it, a column is left out
+        tol = TOLERANCE * self.largest / max(float(np.diag(hessian).max(initial=0.0)), 1e-300) ** 0.5
+        descend(hessian, len(coef), 0, self.linear - hessian @ coef, coef, l1, tol)
         found, free = np.array(self.point), self.is_free
         moved = self.hessian[np.ix_(free, ~free)] @ (coef - self.point[~free])
         found[free] -= _inverse(self.hessian, free) @ (self.gradient[free] + moved)
