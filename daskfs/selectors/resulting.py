@@ -107,11 +107,15 @@ class Results(Predicts):
         if self.groups_are_cut_by and run.matrix.rows_together is not None:
             suspicion = Suspicion(f"{self.groups_are_cut_by} do not keep the split's groups of rows together")
             notes = [*(note for note in notes if note != suspicion), suspicion]
+        has_all_rows = n_samples in (
+            None,
+            run.matrix.shape[0],
+        )  # what is constant in some rows may vary in earlier ones
         notes = [
             *self._shortfall(),
             *self._table_notes,
             *notes,
-            *(remarks_on(run.matrix, self.selected_) if self.made_ is None else ()),
+            *(remarks_on(run.matrix, self.selected_) if self.made_ is None and has_all_rows else ()),
             *filter(None, [self._loss_note]),
         ]
         for note in notes:

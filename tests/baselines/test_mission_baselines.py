@@ -202,5 +202,9 @@ def test_hashed_ids_are_learnt_from_a_stream_and_predicted_as_columns_are(tmp_pa
         y, _, predictor = found.predictors_of(source)
         np.testing.assert_allclose(predictor, expected, rtol=1e-5, atol=1e-6)
         assert y.tolist() == block.y.tolist()
+    (tmp_path / "two.fa").write_text("\n".join(line.replace("label=c", "label=b") for line in lines) + "\n")
+    source = FastaSource(tmp_path / "two.fa", k=3, label_from="header")
+    of_two = FeatureHashing(n_buckets=1 << 8, loss="logistic", random_state=0).fit_source(source)
+    assert of_two.predictors_of(source)[2].shape == (1500,)
     with refused(ConfigError, "streams", at="tail", naming=["cell"]):
         Mission(tail="identity", loss="multinomial").fit_source(source)

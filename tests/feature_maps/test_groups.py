@@ -63,6 +63,7 @@ def test_groups_of_a_file_may_overlap_and_name_features_that_are_not_there(tmp_p
     groups = FeatureGroups.given({"file": str(path), "column": "pathway"}, 5, NAMES)
     assert lists_of(groups) == [[0, 1], [1], [2], [3], [4]]
     assert groups.is_tree
+    assert groups.text == "a tree of 5 groups of 1 to 2 columns each"
     with refused(DaskfsError, "groups", naming=["'gene'"]):
         FeatureGroups.given({"file": str(path), "column": "gene"}, 5, NAMES)
 

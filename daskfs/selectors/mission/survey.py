@@ -5,6 +5,7 @@ Workers import this file, so it is light: numpy and the kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from daskfs.errors import DataError
 from daskfs.kernels.linear.column_sums import add_moments, row_norms
 from daskfs.matrix.base import Matrix
 from daskfs.matrix.blocks import Rows, SparseRows
-from daskfs.selectors.mission.reading import Cuts, RowReader, Scaling, pieces_of
+from daskfs.selectors.mission.reading import Cuts, Piece, RowReader, Scaling, pieces_of
 from daskfs.selectors.shared.record import Record
 
 SPARSE_PIECE = 256  # sparse rows that are surveyed together
@@ -80,9 +81,10 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts:
     """Survey rows before training. They are read in pieces, which do not affect the result."""
     is_dense = matrix.sparse_rows(slice(0, 1)) is None
     cuts, reader = cuts if is_dense else Cuts(SPARSE_PIECE), RowReader(matrix)
-    scaling = _scaling(reader, target, cuts, rows) if standardize else None
+    pieces = list(pieces_of([rows], cuts))
+    scaling = _scaling(reader, target, pieces) if standardize else None
     norms, weights, ids, nnz = [], [], [], 0
-    for piece in pieces_of([rows], cuts):
+    for piece in pieces:
         entries = reader.entries(piece, scaling)
         norms.append(np.empty(len(entries.indptr) - 1))
         row_norms(entries.indptr, entries.data, norms[-1])
@@ -100,11 +102,11 @@ def survey_rows(matrix: Matrix, target: TargetEncoding, standardize: bool, cuts:
     return Survey(mean, nnz, len(squared_norms), n_ids, scaling)
 
 
-def _scaling(reader: RowReader, target: TargetEncoding, cuts: Cuts, rows: Rows) -> Scaling:
+def _scaling(reader: RowReader, target: TargetEncoding, pieces: Sequence[Piece]) -> Scaling:
     """Return weighted means, and one over the standard deviations, of dense columns."""
     shift, total = np.empty(0), 0.0
     with np.errstate(invalid="ignore", over="ignore"):  # a later check of the rows reports the place
-        for piece in pieces_of([rows], cuts):
+        for piece in pieces:
             X, weight = reader.dense(piece), target.read(reader.matrix, piece.rows)[1]
             if not len(shift):
                 shift = X[0].astype(np.float64)  # differences from it do not cancel
