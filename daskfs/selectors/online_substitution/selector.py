@@ -120,7 +120,8 @@ class OnlineSubstitution(SelectsGroups, SubstitutionSelector):
         How columns are processed. sequential: one after the other in one process. screen: parallel tasks return the
         candidates among their columns, compared with the prediction before the round, and one process makes the
         exchanges. The result does not depend on the number of workers. auto: screen genotype files if the loss is
-        squared, because that needs no decoding; sequential for everything else.
+        squared, because that needs no decoding; sequential for everything else. The two may select different columns of
+        correlated ones.
     fit_intercept : bool
         Whether to fit an intercept.
     always_include : array of int or str, optional
